@@ -1,0 +1,1 @@
+"""Read and write Apache Kafka partition logs as files, with no broker."""

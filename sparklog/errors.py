@@ -1,0 +1,140 @@
+"""The errors of sparklog: whose fault, which file, where in it, and what to do.
+
+`SeglogError` is the base of every error that sparklog raises on purpose. Below it there are two families:
+the caller's (`InvalidOptionError`, `PathNotFoundError`, `OffsetOutOfRangeError`, `DataLossError`) and the bytes'
+(`CorruptLogError` and its kinds, which carry the file, the byte position and the offset expected there).
+"""
+
+from __future__ import annotations
+
+
+class SeglogError(Exception):
+    """Base of every error of sparklog. The message begins with a stable code in brackets."""
+
+    code = "SEGLOG_ERROR"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.message}"
+
+
+class InvalidOptionError(SeglogError, ValueError):
+    """An option, a column or an argument that the caller gave is wrong."""
+
+    code = "SEGLOG_INVALID_OPTION"
+
+
+class PathNotFoundError(SeglogError):
+    """The path, or a topic or partition asked for below it, is not there."""
+
+    code = "SEGLOG_PATH_NOT_FOUND"
+
+
+class OffsetOutOfRangeError(SeglogError):
+    """The offsets asked for are not in the log."""
+
+    code = "SEGLOG_OFFSET_OUT_OF_RANGE"
+
+
+class DataLossError(SeglogError):
+    """Records that were there when a read was planned, or that were asked for, are gone."""
+
+    code = "SEGLOG_DATA_LOSS"
+
+
+class StorageError(SeglogError):
+    """A file or folder cannot be read: no permission, an I/O error, not a file."""
+
+    code = "SEGLOG_STORAGE"
+
+
+class CorruptLogError(SeglogError):
+    """Bytes of a log that are not what Kafka writes.
+
+    Parameters
+    ----------
+    reason : str
+        What is wrong, in a few words.
+    path : str, optional
+        The file.
+    position : int, optional
+        The byte position in that file.
+    offset : int, optional
+        The offset of the batch or record there, or the one expected there.
+    hint : str, optional
+        What to do about it.
+    """
+
+    code = "SEGLOG_CORRUPT_LOG"
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: str | None = None,
+        position: int | None = None,
+        offset: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.reason, self.path, self.position, self.offset, self.hint = reason, path, position, offset, hint
+        places = (
+            f"file {path}" if path is not None else "",
+            f"position {position}" if position is not None else "",
+            f"offset {offset}" if offset is not None else "",
+        )
+        where = ", ".join(place for place in places if place)
+        message = reason + (f" ({where})" if where else "") + (f". {hint}" if hint else "")
+        super().__init__(message)
+
+    def located(
+        self, *, path: str | None = None, position: int | None = None, offset: int | None = None
+    ) -> CorruptLogError:
+        """Return the same error with the places it did not know yet."""
+        return type(self)(
+            self.reason,
+            path=self.path if self.path is not None else path,
+            position=self.position if self.position is not None else position,
+            offset=self.offset if self.offset is not None else offset,
+            hint=self.hint,
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.reason, self.path, self.position, self.offset, self.hint)
+
+
+def _rebuild(
+    kind: type[CorruptLogError],
+    reason: str,
+    path: str | None,
+    position: int | None,
+    offset: int | None,
+    hint: str | None,
+) -> CorruptLogError:
+    return kind(reason, path=path, position=position, offset=offset, hint=hint)
+
+
+class CorruptBatchError(CorruptLogError):
+    """A record batch whose length, checksum or content is wrong."""
+
+    code = "SEGLOG_CORRUPT_BATCH"
+
+
+class DecompressedSizeError(CorruptBatchError):
+    """A batch that decompresses to more than the limit allows."""
+
+    code = "SEGLOG_DECOMPRESSED_SIZE"
+
+
+class CorruptIndexError(CorruptLogError):
+    """An index whose entries are not in order or point outside their log."""
+
+    code = "SEGLOG_CORRUPT_INDEX"
+
+
+class CorruptCheckpointError(CorruptLogError):
+    """A checkpoint file, a producer snapshot or ``partition.metadata`` that cannot be read."""
+
+    code = "SEGLOG_CORRUPT_CHECKPOINT"
