@@ -1,7 +1,9 @@
 """Primitives and codecs of the slow decoder in `tests.oracle`.
 
-Each codec takes a whole stream and follows Kafka's own reader of it, which is narrower than the format in places (LZ4)
-and wider in others (bare snappy, gzip members one after another).
+Each codec takes a whole stream and follows Kafka's own reader of it, which is narrower than the format in places (LZ4:
+one frame, no linked blocks) and wider in others (bare snappy, gzip members and zstd frames one after another, bytes
+after the end of a gzip or LZ4 stream). A second gzip member or zstd frame that is cut short is an error here; Java's
+readers may end in silence before it.
 """
 
 from __future__ import annotations
