@@ -1,0 +1,222 @@
+"""The codecs of record batches: id, name, and how each is undone within a limit.
+
+A codec id is the three lowest bits of a batch's attributes. Libraries do the work; what is here is how Kafka's producers
+frame their streams, and that no stream may make us allocate more than the limit, whatever it claims about itself:
+
+- gzip: a gzip stream, members may follow each other.
+- snappy: the framing of xerial's library (magic ``82 SNAPPY 00``, two int32 versions, then runs of int32 length and a raw
+  snappy block, all big-endian), or one bare raw block, as librdkafka and others write.
+- lz4: one LZ4 frame. In magic 0 its header checksum was computed over the wrong bytes, so there it is not looked at.
+- zstd: zstd frames, without their content size. Only in magic 2.
+
+Source: apache/kafka, common/compress; the LZ4 frame format 1.5.1; KAFKA-3160 for the checksum.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import lz4.frame
+import snappy
+import zstandard
+from isal import isal_zlib
+
+from sparklog.errors import CorruptBatchError, DecompressedSizeError
+
+Decompress = Callable[[memoryview, int], bytes]
+
+DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+
+
+class _ZstdContexts(threading.local):
+    """A context for each thread: making one costs more than decompressing a batch, and none may be shared."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_zstd_contexts = _ZstdContexts()
+_STEP_BYTES = 1 << 17
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
+_SNAPPY_RATIO_MAX = 64
+_LZ4_RATIO_MAX = 255
+_LZ4_CONTENT_SIZE, _LZ4_DICTIONARY_ID, _LZ4_BLOCK_INDEPENDENCE = 0x08, 0x01, 0x20
+
+
+@dataclass(frozen=True)
+class Codec:
+    """One codec: its id in the attributes, Kafka's name for it, and how to undo it."""
+
+    codec_id: int
+    name: str
+    decompress: Decompress
+
+
+def _none(data: memoryview, limit_bytes: int) -> bytes:  # noqa: ARG001
+    return bytes(data)
+
+
+def _gzip(data: memoryview, limit_bytes: int) -> bytes:
+    pieces: list[bytes] = []
+    room = limit_bytes
+    rest: memoryview | bytes = data
+    while rest:
+        stream = isal_zlib.decompressobj(31)
+        piece = stream.decompress(rest, room + 1)
+        room -= len(piece)
+        if room < 0:
+            raise _too_large(limit_bytes)
+        if not stream.eof:
+            raise ValueError("the gzip stream is cut short")
+        pieces.append(piece)
+        rest = stream.unused_data
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _snappy(data: memoryview, limit_bytes: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(data, limit_bytes)
+    pieces: list[bytes] = []
+    position, room = _XERIAL_HEADER_BYTES, limit_bytes
+    while position < len(data):
+        block_bytes = int.from_bytes(data[position : position + 4], "big", signed=True)
+        position += 4
+        if not 0 <= block_bytes <= len(data) - position:
+            raise ValueError("a snappy block runs past its batch")
+        pieces.append(_snappy_block(data[position : position + block_bytes], room))
+        room -= len(pieces[-1])
+        position += block_bytes
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+    claimed = shift = 0
+    for byte in block[:5]:
+        claimed |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if claimed > limit_bytes:
+        raise _too_large(limit_bytes)
+    if claimed > len(block) * _SNAPPY_RATIO_MAX:
+        raise ValueError("a snappy block claims more than it can hold")
+    return snappy.uncompress(block)  # type: ignore[no-any-return]
+
+
+def _lz4(data: memoryview, limit_bytes: int) -> bytes:
+    if len(data) > 4 and not data[4] & _LZ4_CONTENT_SIZE and len(data) * _LZ4_RATIO_MAX <= limit_bytes:
+        return lz4.frame.decompress(data)  # type: ignore[no-any-return]
+    stream = lz4.frame.LZ4FrameDecompressor()
+    pieces: list[bytes] = []
+    room, fed = limit_bytes, data
+    while not stream.eof:
+        piece = stream.decompress(fed, max_length=min(room + 1, _STEP_BYTES))
+        room -= len(piece)
+        if room < 0:
+            raise _too_large(limit_bytes)
+        if not piece and stream.needs_input:
+            raise ValueError("the lz4 frame is cut short")
+        pieces.append(piece)
+        fed = memoryview(b"")
+    return b"".join(pieces)
+
+
+def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
+    """Put a right header in the place of the frame's own, whose checksum is wrong, and decompress that."""
+    if len(data) < 7 or data[4] >> 6 != 1:
+        raise ValueError("not an lz4 frame")
+    flags, block_size_id = data[4], data[5] >> 4 & 0x07
+    header_bytes = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY_ID else 0)
+    compressor = lz4.frame.LZ4FrameCompressor(
+        block_size=block_size_id,
+        block_linked=not flags & _LZ4_BLOCK_INDEPENDENCE,
+        content_checksum=bool(flags & 0x04),
+        block_checksum=bool(flags & 0x10),
+    )
+    return _lz4(memoryview(compressor.begin() + bytes(data[header_bytes:])), limit_bytes)
+
+
+def _zstd(data: memoryview, limit_bytes: int) -> bytes:
+    stream = _zstd_contexts.decompressor.stream_reader(data, read_across_frames=True)
+    step_bytes = min(max(_STEP_BYTES, 8 * len(data)), limit_bytes + 1)
+    piece = stream.read(step_bytes)
+    if len(piece) < step_bytes:
+        return piece
+    pieces, room = [piece], limit_bytes - len(piece)
+    while piece:
+        if room < 0:
+            raise _too_large(limit_bytes)
+        piece = stream.read(min(step_bytes, room + 1))
+        pieces.append(piece)
+        room -= len(piece)
+    return b"".join(pieces)
+
+
+def _too_large(limit_bytes: int) -> DecompressedSizeError:
+    return DecompressedSizeError(
+        f"the batch decompresses to more than {limit_bytes} bytes",
+        hint="Raise max.decompressed.message.bytes if its producer is trusted",
+    )
+
+
+CODECS: Final = {
+    codec.codec_id: codec
+    for codec in (
+        Codec(0, "none", _none),
+        Codec(1, "gzip", _gzip),
+        Codec(2, "snappy", _snappy),
+        Codec(3, "lz4", _lz4),
+        Codec(4, "zstd", _zstd),
+    )
+}
+
+
+def codec_name(codec_id: int) -> str:
+    """Return Kafka's name of a codec, or ``unknown-<id>``."""
+    return CODECS[codec_id].name if codec_id in CODECS else f"unknown-{codec_id}"
+
+
+def decompressor(codec_id: int, magic: int) -> Decompress:
+    """Return the function that undoes a codec.
+
+    Parameters
+    ----------
+    codec_id : int
+        The lowest three bits of the attributes.
+    magic : int
+        Of the batch; it decides which codecs are legal, and how lz4 is framed.
+
+    Returns
+    -------
+    callable of (data, limit_bytes)
+        ``data`` is the records of a v2 batch or the value of a wrapper; no more than ``limit_bytes`` is ever allocated
+        for what it holds. It raises `CorruptBatchError` where the codec is unknown or not legal in this magic, or its
+        library refuses the stream, and `DecompressedSizeError` where the stream holds more than the limit; neither
+        knows its place.
+    """
+    codec = CODECS.get(codec_id)
+    if codec is None or (magic < 2 and codec_id > 3):
+        return _illegal(codec_id, magic)
+    function = _lz4_of_magic_0 if magic == 0 and codec_id == 3 else codec.decompress
+
+    def guarded(data: memoryview, limit_bytes: int) -> bytes:
+        try:
+            return function(data, limit_bytes)
+        except CorruptBatchError:
+            raise
+        except Exception as error:
+            # Each library has errors of its own, and none of them knows where the bytes came from.
+            raise CorruptBatchError(f"the {codec.name} stream cannot be decompressed: {error}") from error
+
+    return guarded
+
+
+def _illegal(codec_id: int, magic: int) -> Decompress:
+    def refuse(data: memoryview, limit_bytes: int) -> bytes:  # noqa: ARG001
+        raise CorruptBatchError(f"unknown codec {codec_id} in a batch of magic {magic}")
+
+    return refuse

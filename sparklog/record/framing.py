@@ -1,0 +1,240 @@
+"""Walks a buffer of a ``.log`` file batch by batch, over all three record formats.
+
+Every batch begins alike: int64 offset, int32 size of what follows, and, at byte 16, the magic that says how the rest is
+laid out (`sparklog.record.v2`, `sparklog.record.legacy`). Walking needs the sizes only; the headers are then picked out
+of the buffer all at once. No record is decoded, no checksum is checked, and nothing slow is imported: planning a read
+runs this on the driver.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from sparklog.record import legacy, v2
+
+OVERHEAD_BYTES: Final = 12
+"""Offset and size: what a batch has before the bytes that its size counts."""
+
+PREFIX_BYTES: Final = 17
+"""What must be there to tell a batch from its absence: offset, size and, last, the magic."""
+
+HEADER_BYTES_MAX: Final = v2.HEADER_BYTES
+
+TABLE: Final = np.dtype(
+    [
+        ("position", "i8"),
+        ("batch_bytes", "i8"),
+        ("magic", "i8"),
+        ("attributes", "i8"),
+        ("crc", "i8"),
+        ("base_offset", "i8"),
+        ("last_offset", "i8"),
+        ("base_timestamp", "i8"),
+        ("max_timestamp", "i8"),
+        ("producer_id", "i8"),
+        ("producer_epoch", "i8"),
+        ("base_sequence", "i8"),
+        ("leader_epoch", "i8"),
+        ("record_count", "i8"),
+    ]
+)
+TABLE_FIELDS: Final = 14
+(
+    POSITION,
+    BATCH_BYTES,
+    MAGIC,
+    ATTRIBUTES,
+    CRC,
+    BASE_OFFSET,
+    LAST_OFFSET,
+    BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+    PRODUCER_EPOCH,
+    BASE_SEQUENCE,
+    LEADER_EPOCH,
+    RECORD_COUNT,
+) = range(TABLE_FIELDS)
+assert TABLE.itemsize == 8 * TABLE_FIELDS
+
+Column = np.ndarray[Any, np.dtype[np.int64]]
+
+_SIZE = struct.Struct(">i")
+_TABLE_NAMES = frozenset(TABLE.names or ())
+_ABSENT_IN_LEGACY = (
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "leader_epoch",
+)
+_BATCH_BYTES_GUESS = 1 << 10
+_BATCH_BYTES_MIN = np.array([legacy.MESSAGE_BYTES_MIN[0], legacy.MESSAGE_BYTES_MIN[1], v2.HEADER_BYTES])
+
+
+@dataclass(frozen=True)
+class BatchHeaders:
+    """The headers of consecutive batches, a column table, and how the walk over them ended.
+
+    Attributes
+    ----------
+    table : structured array of `TABLE`, length n_batches
+        ``position`` is that in the file. What a format does not have is -1; the base offset of a compressed wrapper of
+        magic 0 or 1 is not written in it, and is given as the last offset, with a record count of -1.
+    origin : int
+        Position in the file of the first byte of the buffer.
+    valid_bytes : int
+        Bytes of the buffer that whole batches fill, from its beginning.
+    next_batch_bytes : int
+        Bytes of the batch that begins there and is not whole in this buffer; 0 where not even its size is there.
+    fault : str or None
+        Why what begins there cannot be a batch; None where the buffer ends before that shows.
+    """
+
+    table: np.ndarray[Any, np.dtype[Any]]
+    origin: int
+    valid_bytes: int
+    next_batch_bytes: int = 0
+    fault: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, rows: slice) -> BatchHeaders:
+        return BatchHeaders(self.table[rows], self.origin, self.valid_bytes, self.next_batch_bytes, self.fault)
+
+    def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> BatchHeaders:
+        """Return the batches for which ``chosen``, shape (n_batches,), is true."""
+        if chosen.all():
+            return self
+        return BatchHeaders(self.table[chosen], self.origin, self.valid_bytes, self.next_batch_bytes, self.fault)
+
+    @property
+    def numbers(self) -> Column:
+        """The table as int64, shape (n_batches, TABLE_FIELDS), for compiled code."""
+        return self.table.view(np.int64).reshape(-1, TABLE_FIELDS)
+
+    def column(self, name: str) -> Column:
+        """Return one column of the table, int64, length n_batches."""
+        return self.table[name]
+
+    @property
+    def codec_ids(self) -> Column:
+        return self.table["attributes"] & v2.CODEC_MASK
+
+    @property
+    def is_control(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        return (self.table["magic"] == 2) & (self.table["attributes"] & v2.CONTROL != 0)
+
+    @property
+    def is_transactional(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        return (self.table["magic"] == 2) & (self.table["attributes"] & v2.TRANSACTIONAL != 0)
+
+    @property
+    def timestamp_types(self) -> Column:
+        """-1 none (magic 0), 0 create time, 1 log append time."""
+        append_time = (self.table["attributes"] & v2.LOG_APPEND_TIME != 0).astype(np.int64)
+        return np.where(self.table["magic"] == 0, -1, append_time)
+
+
+def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
+    """Find the whole batches at the beginning of a buffer.
+
+    Parameters
+    ----------
+    buffer : bytes-like, shape (n_bytes,)
+        Bytes of a ``.log`` file from a batch boundary on.
+    origin : int
+        Position in the file of the first of them.
+
+    Returns
+    -------
+    BatchHeaders
+        All whole batches. What follows them in the buffer, if anything, is told by its ``fault`` and
+        ``next_batch_bytes``; it is never an error here, since a log may end anywhere while it is written.
+    """
+    # Planning a read looks at single headers only (`first_header`), and should not wait for numba to be imported.
+    from sparklog.record.kernels import scan
+
+    octets = np.frombuffer(buffer, dtype=np.uint8)
+    tables: list[np.ndarray[Any, Any]] = []
+    position, rows, room = 0, 1, 1 + len(octets) // _BATCH_BYTES_GUESS
+    while rows:
+        numbers = np.empty((room, TABLE_FIELDS), dtype=np.int64)
+        rows, walked = scan(octets[position:], numbers)
+        numbers[:rows, 0] += position + origin
+        tables.append(numbers[:rows])
+        position, room = position + walked, room * 4
+    numbers = tables[0] if len(tables) <= 2 else np.concatenate(tables)
+    return _judged(numbers.reshape(-1).view(TABLE), memoryview(buffer), origin, position)
+
+
+def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
+    """Find the batch at the beginning of a buffer, of which `HEADER_BYTES_MAX` bytes are enough.
+
+    Returns
+    -------
+    BatchHeaders
+        As of `scan_headers`, of one batch or none; but the batch need not be whole in the buffer, and ``valid_bytes`` is
+        where it ends, which may be past the buffer.
+    """
+    view = memoryview(buffer)
+    table = np.zeros(1, dtype=TABLE)
+    magic = view[16] if len(view) >= PREFIX_BYTES else 3
+    layout = {0: legacy.HEADER_V0, 1: legacy.HEADER_V1, 2: v2.HEADER}.get(magic)
+    if layout is None or len(view) < layout.itemsize:
+        return _judged(table[:0], view, origin, 0)
+    raw = np.frombuffer(view, dtype=layout, count=1)
+    table["position"], table["batch_bytes"], table["magic"] = origin, raw["size"] + OVERHEAD_BYTES, magic
+    for name in layout.names or ():
+        if name in _TABLE_NAMES:
+            table[name] = raw[name]
+    table["attributes"] &= 0xFF
+    if magic == 2:
+        table["last_offset"] = table["base_offset"] + raw["last_offset_delta"]
+    else:
+        for name in _ABSENT_IN_LEGACY:
+            table[name] = -1
+        table["base_offset"] = table["last_offset"] = raw["offset"]
+        if magic == 1:
+            table["base_timestamp"] = table["max_timestamp"] = raw["timestamp"]
+        table["record_count"] = np.where(table["attributes"] & v2.CODEC_MASK, -1, 1)
+    return _judged(table, view, origin, int(table["batch_bytes"][0]))
+
+
+def _judged(table: np.ndarray[Any, Any], view: memoryview, origin: int, walked: int) -> BatchHeaders:
+    """Cut a table before the first header that no broker writes, and tell what stands after the last one left."""
+    wrong, reason = _first_implausible(table)
+    if wrong < len(table):
+        place = int(table["position"][wrong]) - origin
+        return BatchHeaders(table[:wrong], origin, place, int(table["batch_bytes"][wrong]), reason)
+    if walked + OVERHEAD_BYTES > len(view):
+        return BatchHeaders(table, origin, walked)
+    (size,) = _SIZE.unpack_from(view, walked + 8)
+    if size < legacy.SIZE_MIN:
+        return BatchHeaders(table, origin, walked, 0, f"batch size {size} is less than any batch's")
+    if walked + PREFIX_BYTES <= len(view):
+        magic = view[walked + 16]
+        if magic > 2:
+            return BatchHeaders(table, origin, walked, 0, f"unknown magic {magic}")
+        if size + OVERHEAD_BYTES < _BATCH_BYTES_MIN[magic]:
+            return BatchHeaders(table, origin, walked, 0, f"batch size {size} is less than a header of magic {magic}")
+    return BatchHeaders(table, origin, walked, size + OVERHEAD_BYTES)
+
+
+def _first_implausible(table: np.ndarray[Any, Any]) -> tuple[int, str]:
+    """Find the first header that no broker writes: its row, or the length of the table, and why."""
+    legacy_rows = table["magic"] < 2
+    checks = (
+        (table["batch_bytes"] < _BATCH_BYTES_MIN[table["magic"]], "batch size is less than its header"),
+        (table["base_offset"] < 0, "negative offset"),
+        (table["last_offset"] < table["base_offset"], "last offset is below the base offset"),
+        ((table["record_count"] < 0) & ~legacy_rows, "negative record count"),
+    )
+    rows = [(int(np.argmax(wrong)), reason) for wrong, reason in checks if wrong.any()]
+    return min(rows, default=(len(table), ""))
