@@ -7,6 +7,8 @@ the caller's (`InvalidOptionError`, `PathNotFoundError`, `OffsetOutOfRangeError`
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class SeglogError(Exception):
     """Base of every error of sparklog. The message begins with a stable code in brackets."""
@@ -89,9 +91,7 @@ class CorruptLogError(SeglogError):
         message = reason + (f" ({where})" if where else "") + (f". {hint}" if hint else "")
         super().__init__(message)
 
-    def located(
-        self, *, path: str | None = None, position: int | None = None, offset: int | None = None
-    ) -> CorruptLogError:
+    def located(self, *, path: str | None = None, position: int | None = None, offset: int | None = None) -> Self:
         """Return the same error with the places it did not know yet."""
         return type(self)(
             self.reason,

@@ -1,8 +1,8 @@
 """Record batches to Arrow columns: the one module that knows both.
 
 A run of batches is checked, decompressed where needed into one buffer, indexed by a kernel (where each key, value and
-header stands), and only then are the wanted columns copied out. What headers alone can tell is told without decompressing
-anything.
+header stands), and only then are the wanted columns copied out. What headers alone can tell is told without
+decompressing anything.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -78,7 +79,7 @@ class Rows:
     buffer: Octets
 
     def __len__(self) -> int:
-        return self.records.shape[1]
+        return int(self.records.shape[1])
 
     def slice(self, start: int, end: int) -> Rows:
         """Return the records from row ``start`` to before row ``end``."""
@@ -197,7 +198,7 @@ def _runs(headers: BatchHeaders) -> Iterator[BatchHeaders]:
     held = headers.where(headers.column("record_count") != 0)
     modern = held.column("magic") == 2
     borders = [0, *(np.flatnonzero(modern[1:] != modern[:-1]) + 1).tolist(), len(held)]
-    for start, end in zip(borders[:-1], borders[1:], strict=True):
+    for start, end in pairwise(borders):
         if start < end:
             yield held[start:end]
 
@@ -286,7 +287,7 @@ def _wrapped(message: memoryview) -> memoryview:
 
 
 def _table(fields: int, rows: int) -> Int64s:
-    """Make an empty table in Arrow's memory pool, which hands the same pages out again where numpy asks for new ones."""
+    """Make an empty table in Arrow's memory pool, which hands out the same pages again, as numpy does not."""
     return np.frombuffer(pa.allocate_buffer(8 * fields * rows), dtype=np.int64).reshape(fields, rows)
 
 

@@ -1,11 +1,11 @@
 """The codecs of record batches: id, name, and how each is undone within a limit.
 
-A codec id is the three lowest bits of a batch's attributes. Libraries do the work; what is here is how Kafka's producers
-frame their streams, and that no stream may make us allocate more than the limit, whatever it claims about itself:
+A codec id is the three lowest bits of a batch's attributes. Libraries do the work; what is here is how Kafka's
+producers frame their streams, and that no stream may make us allocate more than the limit, whatever it claims:
 
 - gzip: a gzip stream, members may follow each other.
-- snappy: the framing of xerial's library (magic ``82 SNAPPY 00``, two int32 versions, then runs of int32 length and a raw
-  snappy block, all big-endian), or one bare raw block, as librdkafka and others write.
+- snappy: the framing of xerial's library (magic ``82 SNAPPY 00``, two int32 versions, then runs of int32 length and a
+  raw snappy block, all big-endian), or one bare raw block, as librdkafka and others write.
 - lz4: one LZ4 frame. In magic 0 its header checksum was computed over the wrong bytes, so there it is not looked at.
 - zstd: zstd frames, without their content size. Only in magic 2.
 

@@ -128,12 +128,16 @@ class BatchHeaders:
         return self.table["attributes"] & v2.CODEC_MASK
 
     @property
-    def is_control(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        return (self.table["magic"] == 2) & (self.table["attributes"] & v2.CONTROL != 0)
+    def is_control(self) -> np.ndarray[Any, Any]:
+        return self._has(v2.CONTROL)
 
     @property
-    def is_transactional(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        return (self.table["magic"] == 2) & (self.table["attributes"] & v2.TRANSACTIONAL != 0)
+    def is_transactional(self) -> np.ndarray[Any, Any]:
+        return self._has(v2.TRANSACTIONAL)
+
+    def _has(self, bit: int) -> np.ndarray[Any, Any]:
+        chosen: np.ndarray[Any, Any] = (self.table["magic"] == 2) & (self.table["attributes"] & bit != 0)
+        return chosen
 
     @property
     def timestamp_types(self) -> Column:
@@ -180,8 +184,8 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     Returns
     -------
     BatchHeaders
-        As of `scan_headers`, of one batch or none; but the batch need not be whole in the buffer, and ``valid_bytes`` is
-        where it ends, which may be past the buffer.
+        As of `scan_headers`, of one batch or none; but the batch need not be whole in the buffer, and ``valid_bytes``
+        is where it ends, which may be past the buffer.
     """
     view = memoryview(buffer)
     table = np.zeros(1, dtype=TABLE)

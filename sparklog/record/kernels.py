@@ -113,9 +113,9 @@ _ARROW_OFFSETS_OUT = types.Array(types.int32, 1, "C")
 _STATUS = types.UniTuple(types.int64, 3)
 
 
-def kernel(*signature: Any) -> Any:
+def kernel(signature: Any) -> Any:
     """Compile a kernel for the one signature that it is called with, once a machine."""
-    return njit(*signature, cache=True, nogil=True)
+    return njit(signature, cache=True, nogil=True)
 
 
 # For the steps inside the loops: a call that is left standing costs more than the step itself.
@@ -143,7 +143,7 @@ def _memcpy(typingctx: Any, target: Any, target_index: Any, source: Any, source_
 
 
 @inlined
-def _varlong(buffer, position, end):  # type: ignore[no-untyped-def]
+def _varlong(buffer, position, end):
     """Read a zigzag number of up to ten bytes: (number, position after it)."""
     if position < end and buffer[position] < 0x80:
         byte = np.int64(buffer[position])
@@ -161,7 +161,7 @@ def _varlong(buffer, position, end):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _varint(buffer, position, end):  # type: ignore[no-untyped-def]
+def _varint(buffer, position, end):
     """Read a zigzag number of up to five bytes; bits above the 32nd are dropped, as Java drops them."""
     if position < end and buffer[position] < 0x80:
         byte = np.int64(buffer[position])
@@ -180,7 +180,7 @@ def _varint(buffer, position, end):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _field(buffer, position, end):  # type: ignore[no-untyped-def]
+def _field(buffer, position, end):
     """Step over a length and as many bytes: (where they start, length or -1 for null, position after)."""
     length, start = _varint(buffer, position, end)
     if start < 0:
@@ -193,7 +193,7 @@ def _field(buffer, position, end):  # type: ignore[no-untyped-def]
 
 
 @step
-def _skip_headers(buffer, position, count, end):  # type: ignore[no-untyped-def]
+def _skip_headers(buffer, position, count, end):
     """Step over ``count`` record headers; every name must be there, a content may be null."""
     if count < 0 or count > end - position:
         return np.int64(-BAD_HEADER_COUNT)
@@ -208,7 +208,7 @@ def _skip_headers(buffer, position, count, end):  # type: ignore[no-untyped-def]
 
 
 @kernel(_STATUS(_BYTES, _TABLE, _TABLE, types.int64, types.int64, _TABLE_OUT, _NUMBERS_OUT))
-def index_records(buffer, table, spans, start_offset, end_offset, records, rows_per_batch):  # type: ignore[no-untyped-def]
+def index_records(buffer, table, spans, start_offset, end_offset, records, rows_per_batch):
     """Find every record of the given v2 batches whose offset is in [start_offset, end_offset).
 
     Parameters
@@ -284,7 +284,7 @@ def index_records(buffer, table, spans, start_offset, end_offset, records, rows_
 
 
 @step
-def _big_endian_32(buffer, position):  # type: ignore[no-untyped-def]
+def _big_endian_32(buffer, position):
     raw = (
         np.int64(buffer[position]) << 24
         | np.int64(buffer[position + 1]) << 16
@@ -295,13 +295,13 @@ def _big_endian_32(buffer, position):  # type: ignore[no-untyped-def]
 
 
 @step
-def _big_endian_64(buffer, position):  # type: ignore[no-untyped-def]
+def _big_endian_64(buffer, position):
     low = _big_endian_32(buffer, position + 4) & np.int64(0xFFFFFFFF)
     return (_big_endian_32(buffer, position) << 32) | low
 
 
 @step
-def _crc(tables, buffer, position, end):  # type: ignore[no-untyped-def]
+def _crc(tables, buffer, position, end):
     """CRC-32 or CRC-32C by its tables, eight bytes at a step."""
     crc = np.uint32(0xFFFFFFFF)
     while position + 8 <= end:
@@ -329,14 +329,14 @@ def _crc(tables, buffer, position, end):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.void(_CRC_TABLES, _BYTES, _NUMBERS, _NUMBERS, _NUMBERS_OUT))
-def crcs(tables, buffer, starts, ends, out):  # type: ignore[no-untyped-def]
+def crcs(tables, buffer, starts, ends, out):
     """Write the checksum of each ``buffer[start:end]``; the places are of batches that `scan` found whole."""
     for i in range(starts.shape[0]):
         out[i] = _crc(tables, buffer, starts[i], ends[i])
 
 
 @kernel(types.UniTuple(types.int64, 2)(_BYTES, _TABLE_OUT))
-def scan(buffer, table):  # type: ignore[no-untyped-def]
+def scan(buffer, table):
     """Walk from batch to batch and write what their headers say.
 
     Parameters
@@ -391,7 +391,7 @@ def scan(buffer, table):  # type: ignore[no-untyped-def]
 
 
 @step
-def _message_status(buffer, position, end, inside):  # type: ignore[no-untyped-def]
+def _message_status(buffer, position, end, inside):
     """Check the frame, format and checksum of the message at ``position``; ``end`` is where its bytes must stop."""
     magic = buffer[position + 16]
     if magic > 1:
@@ -408,7 +408,7 @@ def _message_status(buffer, position, end, inside):  # type: ignore[no-untyped-d
 
 
 @kernel(_STATUS(_BYTES, _TABLE, _NUMBERS_OUT))
-def count_messages(buffer, spans, counts):  # type: ignore[no-untyped-def]
+def count_messages(buffer, spans, counts):
     """Count the messages of magic 0 and 1 in each span, which they must fill.
 
     Returns (status, messages in all, batch).
@@ -433,7 +433,7 @@ def count_messages(buffer, spans, counts):  # type: ignore[no-untyped-def]
 
 
 @step
-def _index_message(buffer, position, message_end, append_time, records, row):  # type: ignore[no-untyped-def]
+def _index_message(buffer, position, message_end, append_time, records, row):
     """Write the row of the message at ``position``, whose offset field is taken as it stands.
 
     ``append_time`` is the wrapper's timestamp where that stands for those inside, else -1.
@@ -467,7 +467,7 @@ def _index_message(buffer, position, message_end, append_time, records, row):  #
 
 
 @step
-def _place_messages(magic, wrapper_offset, records, first_row, end_row):  # type: ignore[no-untyped-def]
+def _place_messages(magic, wrapper_offset, records, first_row, end_row):
     """Turn the offsets inside a wrapper into offsets of the log; those of a magic 1 wrapper count from its first."""
     # Old librdkafka left the wrapper's offset 0; the broker then kept the inner offsets.
     if magic == 1 and wrapper_offset != 0:
@@ -483,7 +483,7 @@ def _place_messages(magic, wrapper_offset, records, first_row, end_row):  # type
 
 
 @kernel(_STATUS(_BYTES, _TABLE, _TABLE, _NUMBERS, types.int64, types.int64, _TABLE_OUT, _NUMBERS_OUT))
-def index_messages(buffer, table, spans, counts, start_offset, end_offset, records, rows_per_batch):  # type: ignore[no-untyped-def]
+def index_messages(buffer, table, spans, counts, start_offset, end_offset, records, rows_per_batch):
     """Find every message of magic 0 and 1 whose offset is in [start_offset, end_offset).
 
     As `index_records`; ``spans`` are of whole messages, or of what is inside a wrapper; ``counts`` is from
@@ -521,7 +521,7 @@ def index_messages(buffer, table, spans, counts, start_offset, end_offset, recor
 
 
 @kernel(types.void(_BYTES, _NUMBERS, _NUMBERS, _TABLE_OUT))
-def index_headers(buffer, positions, counts, headers):  # type: ignore[no-untyped-def]
+def index_headers(buffer, positions, counts, headers):
     """Find the names and contents of the headers of records that `index_records` has checked."""
     row = np.int64(0)
     for record in range(positions.shape[0]):
@@ -537,7 +537,7 @@ def index_headers(buffer, positions, counts, headers):  # type: ignore[no-untype
 
 
 @kernel(types.UniTuple(types.int64, 2)(_NUMBERS, _ARROW_OFFSETS_OUT))
-def measure(lengths, offsets):  # type: ignore[no-untyped-def]
+def measure(lengths, offsets):
     """Write the Arrow offsets of byte strings of these lengths, -1 being null: (bytes in all, nulls).
 
     The caller has seen to it that the sum fits 32 bits.
@@ -555,7 +555,7 @@ def measure(lengths, offsets):  # type: ignore[no-untyped-def]
 
 
 @kernel(types.boolean(_BYTES, _NUMBERS, _ARROW_OFFSETS, _BYTES_OUT))
-def gather(buffer, positions, offsets, out):  # type: ignore[no-untyped-def]
+def gather(buffer, positions, offsets, out):
     """Copy byte strings that stand at ``positions`` one behind the other; ``offsets`` is from `measure`.
 
     Returns False, having stopped, where a place is outside ``buffer`` or ``out``.

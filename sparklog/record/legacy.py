@@ -13,8 +13,8 @@ messages. All integers are big-endian.
                 key           int32 length and bytes, -1 null
                 value         int32 length and bytes, -1 null
 
-Offsets inside a wrapper are those of the log in magic 0, and count from 0 in magic 1, so that the first is the wrapper's
-less the last inside; compaction leaves gaps in them. A wrapper must not hold a wrapper.
+Offsets inside a wrapper are those of the log in magic 0, and count from 0 in magic 1, so that the first is the
+wrapper's less the last inside; compaction leaves gaps in them. A wrapper must not hold a wrapper.
 
 Source: apache/kafka, LegacyRecord.java, AbstractLegacyRecordBatch.java; KIP-31, KIP-32.
 """

@@ -9,8 +9,8 @@ A batch is a header of 61 bytes and its records. All integers are big-endian.
     16    1     magic                   2
     17    4     crc                     CRC-32C of the bytes from `attributes` to the end of the batch
     21    2     attributes              bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon
-    23    4     last_offset_delta       last offset - base offset; compaction keeps it, so it may be above the last record's
-    27    8     base_timestamp          ms; record deltas count from it (with bit 6 it is the delete horizon, deltas too)
+    23    4     last_offset_delta       last offset - base offset; kept by compaction, so it may pass the last record
+    27    8     base_timestamp          ms; record deltas count from it; with bit 6 it is the delete horizon
     35    8     max_timestamp           ms; with bit 3 the timestamp of every record
     43    8     producer_id             -1 none
     51    2     producer_epoch          -1 none
