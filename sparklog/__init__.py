@@ -1,1 +1,27 @@
-"""Read and write Apache Kafka partition logs as files, with no broker."""
+"""Read and write Apache Kafka partition logs as files, with no broker.
+
+`open_log` reads a partition without Spark; `register` gives a Spark session the format ``seglog``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sparklog import errors
+
+if TYPE_CHECKING:
+    from sparklog.log.reader import LogReader, open_log
+    from sparklog.spark.source import register
+
+__version__ = "0.1.0"
+__all__ = ["LogReader", "errors", "open_log", "register"]
+
+# Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
+_HOMES = {"LogReader": "sparklog.log.reader", "open_log": "sparklog.log.reader", "register": "sparklog.spark.source"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sparklog' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

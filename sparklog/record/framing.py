@@ -9,10 +9,12 @@ runs this on the driver.
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from crc32c import crc32c
 
 from sparklog.record import legacy, v2
 
@@ -242,3 +244,40 @@ def _first_implausible(table: np.ndarray[Any, Any]) -> tuple[int, str]:
     )
     rows = [(int(np.argmax(wrong)), reason) for wrong, reason in checks if wrong.any()]
     return min(rows, default=(len(table), ""))
+
+
+def is_intact(batch: memoryview) -> bool:
+    """Check the checksum of one whole batch of any magic."""
+    if len(batch) < PREFIX_BYTES or batch[16] > 2:
+        return False
+    if batch[16] == 2:
+        return crc32c(batch[v2.CRC_COVERS_FROM :]) == int.from_bytes(batch[17:21], "big")
+    return zlib.crc32(batch[16:]) == int.from_bytes(batch[12:16], "big")
+
+
+def find_plausible(buffer: memoryview, room_bytes: int, lowest_offset: int, highest_offset: int) -> list[int]:
+    """Find where in a buffer a batch may begin, at any byte: what looks like a header of one.
+
+    Parameters
+    ----------
+    buffer : memoryview
+        Any bytes; places in its last `HEADER_BYTES_MAX` bytes may be missed, so overlap the buffers by as many.
+    room_bytes : int
+        Bytes from the beginning of the buffer to the end of the file: a batch must fit.
+    lowest_offset, highest_offset : int
+        What its offset must be between, both included.
+    """
+    places: list[np.ndarray[Any, Any]] = []
+    for magic, layout in ((0, legacy.HEADER_V0), (1, legacy.HEADER_V1), (2, v2.HEADER)):
+        count = len(buffer) - layout.itemsize + 1
+        if count <= 0:
+            continue
+        # Every byte begins a structure of this array.
+        raw = np.ndarray((count,), dtype=layout, buffer=buffer, strides=(1,))
+        candidates = np.flatnonzero(raw["magic"] == magic)
+        chosen = raw[candidates]
+        offset = chosen[layout.names[0]] if layout.names else chosen
+        batch_bytes = chosen["size"].astype(np.int64) + OVERHEAD_BYTES
+        fits = (batch_bytes >= _BATCH_BYTES_MIN[magic]) & (batch_bytes <= room_bytes - candidates)
+        places.append(candidates[fits & (offset >= lowest_offset) & (offset <= highest_offset)])
+    return sorted(int(place) for found in places for place in found)

@@ -1,0 +1,85 @@
+"""The small text files beside and inside partition folders.
+
+Offset checkpoints of a log directory (log start, high watermark, recovery point, cleaner):
+
+    0                            version
+    2                            lines that follow
+    events 0 4000                topic, partition, offset
+
+``leader-epoch-checkpoint`` of a partition is the same with lines of epoch and start offset. ``partition.metadata`` is
+
+    version: 0
+    topic_id: Q2TYVrXaSDWPZ5lUZtm3Jg
+
+An empty file, or one with the version alone, holds no line.
+Source: apache/kafka, CheckpointFile.java, OffsetCheckpointFile.java, LeaderEpochCheckpointFile.java,
+PartitionMetadataFile.java.
+"""
+
+from __future__ import annotations
+
+from sparklog.errors import CorruptCheckpointError
+from sparklog.log.files import TopicPartition
+
+_VERSION = "0"
+
+
+def parse_offset_checkpoint(data: bytes, path: str) -> dict[TopicPartition, int]:
+    """Read the offsets of a checkpoint of a log directory.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The version is not 0, a line is malformed, or there are more or fewer than the file says.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for fields in _lines(data, path):
+        if len(fields) != 3:
+            raise CorruptCheckpointError(f"expected 'topic partition offset', got {' '.join(fields)!r}", path=path)
+        offsets[TopicPartition(fields[0], _number(fields[1], path))] = _number(fields[2], path)
+    return offsets
+
+
+def parse_leader_epochs(data: bytes, path: str) -> list[tuple[int, int]]:
+    """Read (epoch, start offset) of each leader epoch of a partition; errors as of `parse_offset_checkpoint`."""
+    epochs: list[tuple[int, int]] = []
+    for fields in _lines(data, path):
+        if len(fields) != 2:
+            raise CorruptCheckpointError(f"expected 'epoch offset', got {' '.join(fields)!r}", path=path)
+        epochs.append((_number(fields[0], path), _number(fields[1], path)))
+    return epochs
+
+
+def parse_topic_id(data: bytes, path: str) -> str:
+    """Read the topic id of ``partition.metadata``, 22 characters of base64url."""
+    fields = dict(line.split(":", 1) for line in _text(data, path).splitlines() if ":" in line)
+    topic_id = fields.get("topic_id", "").strip()
+    if fields.get("version", "").strip() != _VERSION or not topic_id:
+        raise CorruptCheckpointError("expected 'version: 0' and 'topic_id: ...'", path=path)
+    return topic_id
+
+
+def _text(data: bytes, path: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError("not a text file", path=path) from error
+
+
+def _lines(data: bytes, path: str) -> list[list[str]]:
+    lines = [line for line in _text(data, path).splitlines() if line.strip()]
+    if len(lines) < 2 and not (lines and lines[0].strip() != _VERSION):
+        return []
+    if lines[0].strip() != _VERSION:
+        raise CorruptCheckpointError(f"unknown version {lines[0]!r}", path=path)
+    count, rows = _number(lines[1], path), [line.split() for line in lines[2:]]
+    if count != len(rows):
+        raise CorruptCheckpointError(f"says {count} lines and has {len(rows)}", path=path)
+    return rows
+
+
+def _number(text: str, path: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise CorruptCheckpointError(f"expected a number, got {text!r}", path=path) from error

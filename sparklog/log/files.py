@@ -1,0 +1,80 @@
+"""Every name that Kafka gives to a file or folder of a log, and how it is read.
+
+A log directory holds a folder a topic-partition, ``<topic>-<partition>``, and the checkpoints of all of them. A folder
+being deleted, moved between disks or not known to the cluster is ``<topic>-<partition>.<uuid>-delete``, ``-future`` or
+``-stray``. In a partition's folder, the files of a segment have its base offset in 20 digits for a name; the suffixes
+``.deleted``, ``.cleaned`` and ``.swap`` come behind the others while segments are removed or replaced.
+
+Source: apache/kafka, LogFileUtils.java, LocalLog.scala, LogLoader.java.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+_PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
+_PASSING_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
+_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{1,20})(?P<suffix>(\.[a-z]+){1,2})")
+_OFFSET_MAX = (1 << 63) - 1
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetFile(NamedTuple):
+    """A file that is named for an offset: ``00000000000000004000.log.swap`` is (4000, ".log.swap")."""
+
+    offset: int
+    suffix: str
+
+
+def parse_partition_folder(name: str) -> TopicPartition | None:
+    """Return the topic-partition that a folder is named for; None for every other folder.
+
+    The metadata log of a KRaft cluster is no topic, and folders that Kafka has set aside are not served.
+    """
+    found = _PARTITION_FOLDER.fullmatch(name)
+    if found is None or _PASSING_FOLDER.fullmatch(name) or found["topic"] == METADATA_TOPIC:
+        return None
+    if found["topic"] in (".", ".."):
+        return None
+    return TopicPartition(found["topic"], int(found["partition"]))
+
+
+def parse_offset_file(name: str) -> OffsetFile | None:
+    """Return the offset and the suffix that a file is named for; None for every other file."""
+    found = _SEGMENT_FILE.fullmatch(name)
+    if found is None or int(found["offset"]) > _OFFSET_MAX:
+        return None
+    return OffsetFile(int(found["offset"]), found["suffix"])
+
+
+def offset_file_name(offset: int, suffix: str) -> str:
+    """Return the name of a segment's file, or of a snapshot."""
+    return f"{offset:020d}{suffix}"

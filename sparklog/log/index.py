@@ -1,0 +1,123 @@
+"""The indexes of a segment: where an offset, a time or an aborted transaction is.
+
+All are runs of fixed entries, big-endian, without a checksum: what they say is a hint, checked against the log.
+
+Offset index (``.index``), the byte position of the batch that ends with an offset; both fields ascend:
+
+    byte  size  field
+    0     4     relative_offset   last offset of the batch - base offset of the segment
+    4     4     position          where that batch begins in the .log file, bytes
+
+Time index (``.timeindex``); both fields ascend:
+
+    0     8     timestamp         ms; the largest of all records up to relative_offset
+    8     4     relative_offset   last offset of the first batch that has it - base offset of the segment
+
+Transaction index (``.txnindex``), aborted transactions only:
+
+    0     2     version           0
+    2     8     producer_id
+    10    8     first_offset
+    18    8     last_offset       of the abort marker
+    26    8     last_stable_offset
+
+The first batch of a segment has no entry. While a segment is written to, its offset and time indexes have their full
+size, zeros behind the entries; after a crash they keep it. Older brokers wrote an entry an append, not a batch: its
+offset is the last of several batches and its position that of the first.
+
+Source: apache/kafka, OffsetIndex.java, TimeIndex.java, AbortedTxn.java.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from sparklog.storage.base import ReadableFile
+
+OFFSET_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+TRANSACTION_ENTRY: Final = np.dtype(
+    [
+        ("version", ">i2"),
+        ("producer_id", ">i8"),
+        ("first_offset", ">i8"),
+        ("last_offset", ">i8"),
+        ("last_stable_offset", ">i8"),
+    ]
+)
+assert OFFSET_ENTRY.itemsize == 8
+assert TIME_ENTRY.itemsize == 12
+assert TRANSACTION_ENTRY.itemsize == 34
+
+Entries = np.ndarray[Any, np.dtype[Any]]
+
+
+class OffsetEntry(NamedTuple):
+    """A batch that ends with ``offset``, or with an earlier one, begins at ``position``."""
+
+    offset: int
+    position: int
+
+
+class TimeEntry(NamedTuple):
+    """No record up to ``offset`` has a timestamp above ``timestamp``."""
+
+    timestamp: int
+    offset: int
+
+
+def floor_offset(index: ReadableFile, base_offset: int, offset: int) -> OffsetEntry | None:
+    """Find the last entry at or before an offset, reading no more of the index than a binary search does."""
+
+    def entry(row: int) -> OffsetEntry:
+        raw = _entry(index, OFFSET_ENTRY, row)
+        return OffsetEntry(base_offset + int(raw["relative_offset"]), int(raw["position"]))
+
+    def key(row: int) -> int:
+        found = entry(row)
+        # A blank entry ends those that are written.
+        return found.offset if (found.offset, found.position) != (base_offset, 0) else _BEYOND
+
+    row = _floor_row(index, OFFSET_ENTRY, key, offset)
+    return entry(row) if row >= 0 else None
+
+
+def floor_time(index: ReadableFile, base_offset: int, timestamp: int) -> TimeEntry | None:
+    """Find the last entry before a time (ms), reading no more of the index than a binary search does."""
+
+    def entry(row: int) -> TimeEntry:
+        raw = _entry(index, TIME_ENTRY, row)
+        return TimeEntry(int(raw["timestamp"]), base_offset + int(raw["relative_offset"]))
+
+    def key(row: int) -> int:
+        found = entry(row)
+        return found.timestamp if (found.timestamp, found.offset) != (0, base_offset) else _BEYOND
+
+    row = _floor_row(index, TIME_ENTRY, key, timestamp - 1)
+    return entry(row) if row >= 0 else None
+
+
+def read_entries(index: ReadableFile, layout: np.dtype[Any]) -> Entries:
+    """Read every written entry of an index, the blank ones at its end left out; bytes short of an entry are too."""
+    data = index.read(0, index.size_bytes())
+    entries = np.frombuffer(data, dtype=layout, count=len(data) // layout.itemsize)
+    written = np.flatnonzero(entries != np.zeros(1, dtype=layout)[0])
+    return entries[: int(written[-1]) + 1] if len(written) else entries[:0]
+
+
+_BEYOND = 1 << 64
+
+
+def _entry(index: ReadableFile, layout: np.dtype[Any], row: int) -> Any:
+    """Read one entry; blank where the index has been trimmed meanwhile."""
+    data = bytes(index.read(row * layout.itemsize, layout.itemsize))
+    return np.frombuffer(data.ljust(layout.itemsize, b"\0"), dtype=layout)[0]
+
+
+def _floor_row(index: ReadableFile, layout: np.dtype[Any], key: Callable[[int], int], target: int) -> int:
+    rows = range(index.size_bytes() // layout.itemsize)
+    return bisect_right(rows, target, key=key) - 1

@@ -1,0 +1,160 @@
+"""What a partition's folder holds: its segments, and the first and last offset of its log.
+
+The folder may be one that a broker writes to, or that it left in the middle of something; what is seen is what the
+broker would load. Only names, checkpoints, and the headers at the end of the last segment are read.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sparklog.errors import CorruptCheckpointError, PathNotFoundError
+from sparklog.log import files
+from sparklog.log.checkpoints import parse_offset_checkpoint
+from sparklog.log.files import OffsetFile, TopicPartition
+from sparklog.log.segment import RELATIVE_OFFSET_MAX, Place, Segment
+from sparklog.storage.base import Entry, Storage, locate
+
+_log = logging.getLogger("sparklog")
+
+_SWAPPED_LOG: Final = files.LOG + files.SWAP
+_LISTINGS_MAX: Final = 5
+
+
+@dataclass(frozen=True)
+class PartitionLayout:
+    """The segments of a partition, ascending, and where its log starts and ends.
+
+    Attributes
+    ----------
+    path : str
+        The partition's folder.
+    topic_partition : TopicPartition or None
+        What its name says; None where the folder is named otherwise.
+    segments : tuple of Segment
+        Those that hold an offset at or after the start offset, or may come to.
+    start_offset : int
+        Log start offset: what is before it has been deleted, also where its bytes are still there.
+    end : Place
+        Log end offset, exclusive, and the position in the last segment where it ends.
+    """
+
+    storage: Storage
+    path: str
+    topic_partition: TopicPartition | None
+    segments: tuple[Segment, ...]
+    start_offset: int
+    end: Place
+
+    @property
+    def end_offset(self) -> int:
+        return self.end.offset
+
+    def segment_of(self, offset: int) -> int:
+        """Return the row of the segment that holds an offset, or would."""
+        rows = [row for row, segment in enumerate(self.segments) if segment.base_offset <= offset]
+        return rows[-1] if rows else 0
+
+
+def read_layout(path: str) -> PartitionLayout:
+    """Read what a partition's folder holds now.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is no such folder.
+    CorruptLogError
+        The end of the last segment is damaged, and not merely torn.
+    """
+    located = locate(path)
+    for attempt in range(_LISTINGS_MAX):
+        segments = list_segments(located.storage, located.path)
+        try:
+            return _bounded(located.storage, located.path, segments)
+        except PathNotFoundError:
+            # A broker renames and removes segments while it runs: what has just been listed may be gone.
+            if attempt + 1 == _LISTINGS_MAX:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def list_segments(storage: Storage, folder: str) -> tuple[Segment, ...]:
+    """List the segments that a broker would load from a folder."""
+    named = [(found, entry) for entry in storage.entries(folder) if (found := files.parse_offset_file(entry.name))]
+    swapped = _finished_swaps(named)
+    kept = {found.offset: (entry, "") for found, entry in named if found.suffix == files.LOG}
+    for offset, entry in sorted(swapped.items()):
+        kept = _replaced(storage, folder, kept, offset, entry)
+    bases = sorted(kept)
+    return tuple(
+        Segment(
+            storage=storage,
+            folder=folder,
+            base_offset=base,
+            upper_offset=min([*bases[row + 1 : row + 2], base + RELATIVE_OFFSET_MAX + 1]),
+            size_bytes=kept[base][0].size_bytes,
+            is_last=row + 1 == len(bases),
+            swap=kept[base][1],
+        )
+        for row, base in enumerate(bases)
+    )
+
+
+def _finished_swaps(named: list[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
+    """Return the ``.log.swap`` files that a broker would put in place: those whose cleaning was done."""
+    cleaned = [found.offset for found, _ in named if found.suffix.endswith(files.CLEANED)]
+    lowest_cleaned = min(cleaned, default=None)
+    return {
+        found.offset: entry
+        for found, entry in named
+        if found.suffix == _SWAPPED_LOG and (lowest_cleaned is None or found.offset < lowest_cleaned)
+    }
+
+
+def _replaced(
+    storage: Storage, folder: str, kept: dict[int, tuple[Entry, str]], offset: int, entry: Entry
+) -> dict[int, tuple[Entry, str]]:
+    """Put a finished swap in the place of the segments that it was made from."""
+    swap = Segment(storage, folder, offset, offset + RELATIVE_OFFSET_MAX + 1, entry.size_bytes, True, files.SWAP)
+    with swap.open() as log:
+        end_offset = log.end().offset
+    outside = {base: found for base, found in kept.items() if found[1] or not offset <= base < end_offset}
+    return {**outside, offset: (entry, files.SWAP)}
+
+
+def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> PartitionLayout:
+    name = folder.rstrip("/").rpartition("/")[2]
+    topic_partition = files.parse_partition_folder(name)
+    checkpoint = _log_start_checkpoint(storage, folder, topic_partition)
+    layout = PartitionLayout(storage, folder, topic_partition, segments, checkpoint, Place(0, checkpoint))
+    if not segments:
+        return layout
+    start_offset = max(checkpoint, segments[0].base_offset)
+    with segments[-1].open() as log:
+        end = log.end()
+    if end.offset < start_offset:
+        _log.warning(
+            "%s ends at offset %d, before the log start offset %d of its checkpoint: a broker would delete it all",
+            folder,
+            end.offset,
+            start_offset,
+        )
+        return replace(layout, segments=())
+    first = max(row for row, segment in enumerate(segments) if row == 0 or segment.base_offset <= start_offset)
+    return replace(layout, segments=segments[first:], start_offset=start_offset, end=end)
+
+
+def _log_start_checkpoint(storage: Storage, folder: str, topic_partition: TopicPartition | None) -> int:
+    """Return the log start offset that the log directory's checkpoint has for a partition; 0 where it has none."""
+    path = f"{folder.rstrip('/').rpartition('/')[0]}/{files.LOG_START_CHECKPOINT}"
+    data = storage.read_small(path)
+    if data is None or topic_partition is None:
+        return 0
+    try:
+        return parse_offset_checkpoint(data, path).get(topic_partition, 0)
+    except CorruptCheckpointError as error:
+        # As a broker does: it says so, and starts every log at its first segment.
+        _log.warning("%s; every log of this directory is taken to start at its first segment", error)
+        return 0

@@ -1,0 +1,272 @@
+"""Reads one partition's log: from an offset to an offset, as Arrow batches.
+
+`LogReader` is what Python users open; tasks of Spark use it as well. It changes nothing on disk. The start and end of
+the log are fixed when it is opened; the segments may be replaced or removed by a broker meanwhile, and are found again
+by their offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final, Literal, Self, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError, OffsetOutOfRangeError, PathNotFoundError
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.producers import TransactionMarkers, last_stable_offset
+from sparklog.log.segment import OpenSegment, Segment, Window
+from sparklog.record.columns import LIMITS, DecodeLimits, decode_batches
+from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
+
+_log = logging.getLogger("sparklog")
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+
+FILE_COLUMN: Final = "file"
+LOG_SCHEMA: Final = RECORD_SCHEMA.append(pa.field(FILE_COLUMN, pa.string()))
+"""The columns that can be asked of a log: those of its records, and ``file``, the name of the segment's file."""
+
+
+def open_log(path: str) -> LogReader:
+    """Open a partition's folder to read it.
+
+    Parameters
+    ----------
+    path : str
+        The folder, such as ``/logs/events-0``.
+
+    Returns
+    -------
+    LogReader
+        To be used with ``with``.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is no such folder.
+    CorruptLogError
+        The end of the log cannot be told, because its last segment is damaged there.
+    """
+    return LogReader(read_layout(str(path)))
+
+
+class LogReader:
+    """The log of one partition, as it was when opened."""
+
+    def __init__(self, layout: PartitionLayout) -> None:
+        self._layout = layout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the log. No file stays open between reads."""
+
+    def __repr__(self) -> str:
+        return f"LogReader({self._layout.path!r}, offsets [{self.start_offset}, {self.end_offset}))"
+
+    @property
+    def start_offset(self) -> int:
+        """The log start offset: the first that may be read."""
+        return self._layout.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The log end offset, exclusive: that of the next record to be written."""
+        return self._layout.end_offset
+
+    @cached_property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided; where ``read_committed`` ends."""
+        return last_stable_offset(self._layout)
+
+    def read(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        columns: Sequence[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> pa.Table:
+        """Read records into one table; parameters and errors as of `batches`.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row a record, in offset order.
+        """
+        schema = _schema(columns)
+        return pa.Table.from_batches(self.batches(start_offset, end_offset, columns, isolation_level), schema=schema)
+
+    def batches(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        columns: Sequence[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        limits: DecodeLimits = LIMITS,
+        fail_on_data_loss: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read records, some at a time.
+
+        Parameters
+        ----------
+        start_offset, end_offset : int, optional
+            The first offset, and the one after the last. By default all of the log; under ``read_committed`` the end is
+            at most the last stable offset.
+        columns : sequence of str, optional
+            Names of `LOG_SCHEMA`, in the order wanted; by default `DEFAULT_COLUMNS`, those of Spark's connector.
+        isolation_level : {"read_uncommitted", "read_committed"}
+            Whether records of aborted and open transactions are read.
+        limits : DecodeLimits
+            How much may be decompressed and decoded at a time.
+        fail_on_data_loss : bool
+            Whether it is an error, or a warning, that a broker removed records of the range while it was read.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            In offset order.
+
+        Raises
+        ------
+        InvalidOptionError
+            No such column or isolation level.
+        OffsetOutOfRangeError
+            The offsets are not all in [start_offset, end_offset] of the log.
+        CorruptLogError
+            A batch is damaged; what comes before it has been yielded.
+        DataLossError
+            Segments of the range were removed while it was read.
+        """
+        if isolation_level not in get_args(IsolationLevel):
+            known = " or ".join(get_args(IsolationLevel))
+            raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
+        schema = _schema(columns)
+        committed = isolation_level == "read_committed"
+        start = self.start_offset if start_offset is None else start_offset
+        end = self.end_offset if end_offset is None else end_offset
+        if not self.start_offset <= start <= max(end, start) <= self.end_offset:
+            raise OffsetOutOfRangeError(
+                f"offsets [{start}, {end}) of {self._layout.path} are not in the log, "
+                f"which has [{self.start_offset}, {self.end_offset})"
+            )
+        if committed:
+            end = min(end, self.last_stable_offset)
+        return self._records(start, end, schema, committed, limits, fail_on_data_loss)
+
+    def offset_for_time(self, timestamp: int) -> int | None:
+        """Find the first offset whose record is at or after a time, as a consumer's ``offsetsForTimes`` does.
+
+        Parameters
+        ----------
+        timestamp : int
+            ms since the epoch.
+
+        Returns
+        -------
+        int or None
+            None where no record is as late.
+        """
+        for segment in self._layout.segments:
+            with segment.open() as log:
+                header = log.first_batch_at(timestamp, self.start_offset)
+                while header is not None:
+                    found = self._first_record_at(log, log.read(header), timestamp)
+                    if found is not None:
+                        return found
+                    # Only records before the log start offset are as late: on with the next batch.
+                    header = log.first_batch_at(timestamp, int(header.column("last_offset")[0]) + 1)
+        return None
+
+    def _first_record_at(self, log: OpenSegment, window: Window, timestamp: int) -> int | None:
+        for batch in self._decoded(log.segment, window, ["offset", "timestamp"], self.start_offset, OFFSET_MAX, LIMITS):
+            times = np.asarray(batch.column("timestamp").cast(pa.int64()))
+            late = np.flatnonzero(times >= timestamp)
+            if len(late):
+                return int(batch.column("offset")[int(late[0])].as_py())
+        return None
+
+    def _records(
+        self, start: int, end: int, schema: pa.Schema, committed: bool, limits: DecodeLimits, fail_on_data_loss: bool
+    ) -> Iterator[pa.RecordBatch]:
+        markers = TransactionMarkers(self._layout, start) if committed else None
+        columns = [name for name in schema.names if name != FILE_COLUMN]
+        for segment, window in self._windows(start, end, fail_on_data_loss):
+            headers = window.headers.where(~window.headers.is_control)
+            if markers is not None:
+                headers = headers.where(~markers.is_aborted(headers))
+            for batch in self._decoded(segment, Window(window.buffer, headers), columns, start, end, limits):
+                yield _arranged(batch, schema, segment)
+
+    def _windows(self, start: int, end: int, fail_on_data_loss: bool) -> Iterator[tuple[Segment, Window]]:
+        """Walk the batches that hold offsets of a range, in whatever segments they are by the time they are reached."""
+        layout, offset = self._layout, start
+        while offset < end:
+            if offset < layout.start_offset or not layout.segments:
+                self._lose(offset, min(layout.start_offset, end), fail_on_data_loss)
+                offset = layout.start_offset
+                if not layout.segments:
+                    return
+                continue
+            segment = layout.segments[layout.segment_of(offset)]
+            try:
+                log = segment.open()
+            except PathNotFoundError:
+                layout = read_layout(layout.path)
+                continue
+            with log:
+                for window in log.windows(log.seek(offset)):
+                    last_offsets = window.headers.column("last_offset")
+                    rows = slice(
+                        int(np.searchsorted(last_offsets, offset)), int(np.searchsorted(last_offsets, end - 1)) + 1
+                    )
+                    yield segment, Window(window.buffer, window.headers[rows])
+                    offset = max(offset, int(last_offsets[-1]) + 1)
+                    if offset >= end:
+                        return
+            if segment.is_last:
+                self._lose(offset, end, fail_on_data_loss)
+                return
+            offset = max(offset, segment.upper_offset)
+
+    def _lose(self, offset: int, end: int, fail_on_data_loss: bool) -> None:
+        message = f"offsets [{offset}, {end}) of {self._layout.path} were there when the read was planned, and are gone"
+        if fail_on_data_loss:
+            raise DataLossError(f"{message}: retention removed them or the log was truncated")
+        _log.warning("%s; reading on after them", message)
+
+    def _decoded(
+        self, segment: Segment, window: Window, columns: Sequence[str], start: int, end: int, limits: DecodeLimits
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from decode_batches(
+                window.buffer, window.headers, columns=columns, start_offset=start, end_offset=end, limits=limits
+            )
+        except CorruptLogError as error:
+            raise error.located(path=segment.path()) from error
+
+
+def _schema(columns: Sequence[str] | None) -> pa.Schema:
+    names = DEFAULT_COLUMNS if columns is None else columns
+    for name in names:
+        if name not in LOG_SCHEMA.names:
+            raise InvalidOptionError(f"no column {name!r}; the columns of a log are {', '.join(LOG_SCHEMA.names)}")
+    return pa.schema([LOG_SCHEMA.field(name) for name in names])
+
+
+def _arranged(batch: pa.RecordBatch, schema: pa.Schema, segment: Segment) -> pa.RecordBatch:
+    """Put the decoded columns in the order asked for, and add the one that is not decoded."""
+    if batch.schema.names == schema.names:
+        return batch
+    file_name = segment.path().rpartition("/")[2]
+    arrays = [
+        pa.repeat(file_name, batch.num_rows) if name == FILE_COLUMN else batch.column(name) for name in schema.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

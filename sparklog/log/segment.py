@@ -1,0 +1,287 @@
+"""One segment: its batches in order, the place of an offset or a time in it, and where it ends.
+
+Nothing here decodes a record. Indexes are hints: a place that one gives is believed only when an intact batch stands
+there whose offsets agree with the entry; otherwise the walk begins at the beginning of the segment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from sparklog.errors import CorruptBatchError, PathNotFoundError
+from sparklog.log import files
+from sparklog.log.index import floor_offset, floor_time
+from sparklog.record.framing import (
+    HEADER_BYTES_MAX,
+    BatchHeaders,
+    find_plausible,
+    first_header,
+    is_intact,
+    scan_headers,
+)
+from sparklog.storage.base import ReadableFile, Storage
+
+WINDOW_BYTES: Final = 1 << 21
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+
+_SEARCH_WINDOW_BYTES: Final = 1 << 23
+_SEARCH_COST_MAX: Final = 4
+_HOPS_MAX: Final = 256
+_HINT: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
+
+_log = logging.getLogger("sparklog")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment of a partition's log, as it was when the folder was listed.
+
+    Attributes
+    ----------
+    folder : str
+        The partition's folder.
+    base_offset : int
+        Lower bound of its offsets, and the name of its files.
+    upper_offset : int
+        Upper bound, exclusive: the base of the next segment, or the most that relative offsets allow.
+    size_bytes : int
+        Of the ``.log`` file.
+    is_last : bool
+        The one that may be written to, and so the one whose tail may be torn.
+    swap : str
+        What comes behind the names of its files: nothing, or ``.swap`` where a cleaner died before it was done.
+    """
+
+    storage: Storage
+    folder: str
+    base_offset: int
+    upper_offset: int
+    size_bytes: int
+    is_last: bool
+    swap: str = ""
+
+    def path(self, suffix: str = files.LOG) -> str:
+        return f"{self.folder}/{files.offset_file_name(self.base_offset, suffix)}{self.swap}"
+
+    def open(self) -> OpenSegment:
+        """Open the ``.log`` file; `PathNotFoundError` where it is gone."""
+        return OpenSegment(self, self.storage.open(self.path()))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Whole batches, one behind the other, and the bytes that they are in."""
+
+    buffer: memoryview
+    headers: BatchHeaders
+
+    def batch(self, row: int) -> memoryview:
+        """Return the bytes of one batch."""
+        start = int(self.headers.column("position")[row]) - self.headers.origin
+        return self.buffer[start : start + int(self.headers.column("batch_bytes")[row])]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A batch boundary: the byte position, and the offset that the next batch must not be below."""
+
+    position: int
+    offset: int
+
+
+class OpenSegment:
+    """A segment whose ``.log`` file is open; closes it with ``with``."""
+
+    def __init__(self, segment: Segment, file: ReadableFile) -> None:
+        self.segment = segment
+        self._file = file
+
+    def __enter__(self) -> OpenSegment:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._file.close()
+
+    @property
+    def start(self) -> Place:
+        return Place(0, self.segment.base_offset)
+
+    def windows(self, start: Place, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
+        """Walk the batches from a boundary to the end of the segment, some at a time.
+
+        A batch that is longer than a window has one of its own. A torn or zero-filled tail of the last segment ends it.
+
+        Raises
+        ------
+        CorruptBatchError
+            What stands where a batch must begin is not one, and is not such a tail; or offsets do not ascend.
+        """
+        place, wanted_bytes = start, window_bytes
+        while True:
+            buffer = self._file.read(place.position, wanted_bytes)
+            headers = scan_headers(buffer, place.position)
+            if len(headers):
+                place = Place(place.position + headers.valid_bytes, self._checked(headers, place.offset))
+                yield Window(buffer, headers)
+            if headers.fault or len(buffer) < wanted_bytes:
+                break
+            if place.position + headers.next_batch_bytes > self._file.size_bytes():
+                break
+            wanted_bytes = max(window_bytes, headers.next_batch_bytes)
+        self._judge_tail(place, headers)
+
+    def hop(self, start: Place) -> Iterator[BatchHeaders]:
+        """Walk the headers from a boundary to the end of the segment, one at a time, reading nothing between them.
+
+        For a few batches: it needs no compiled code. Many are walked by `windows`, to which it turns in the end.
+        """
+        place, size_bytes = start, self._file.size_bytes()
+        for _ in range(_HOPS_MAX):
+            header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
+            if not len(header) or place.position + header.valid_bytes > size_bytes:
+                self._judge_tail(place, header)
+                return
+            place = Place(place.position + header.valid_bytes, self._checked(header, place.offset))
+            yield header
+        for window in self.windows(place, 1 << 18):
+            for row in range(len(window.headers)):
+                yield window.headers[row : row + 1]
+
+    def seek(self, offset: int) -> Place:
+        """Find a batch boundary at or before an offset, near it where there is an index."""
+        with self._index(files.OFFSET_INDEX) as index:
+            entry = floor_offset(index, self.segment.base_offset, offset) if index else None
+        if entry is None:
+            return self.start
+        header = self._believed(entry.position)
+        if header is None or not self.segment.base_offset <= header.column("base_offset")[0] <= entry.offset:
+            self._distrust(files.OFFSET_INDEX, f"offset {entry.offset} at position {entry.position}")
+            return self.start
+        return Place(entry.position, self.segment.base_offset)
+
+    def end(self) -> Place:
+        """Find where the last whole batch ends, and the offset after it; the base offset where there is none."""
+        place = self.seek(self.segment.upper_offset)
+        for header in self.hop(place):
+            place = Place(place.position + header.valid_bytes, int(header.column("last_offset")[0]) + 1)
+        return place
+
+    def first_batch_at(self, timestamp: int, start_offset: int) -> BatchHeaders | None:
+        """Find the first batch with a timestamp (ms) at or after the given one and offsets from ``start_offset`` on."""
+        for header in self.hop(self._seek_time(timestamp)):
+            if header.column("max_timestamp")[0] >= timestamp and header.column("last_offset")[0] >= start_offset:
+                return header
+        return None
+
+    def read(self, header: BatchHeaders) -> Window:
+        """Read the one batch that a header is of."""
+        position, batch_bytes = int(header.column("position")[0]), int(header.column("batch_bytes")[0])
+        buffer = self._file.read(position, batch_bytes)
+        return Window(buffer, scan_headers(buffer, position))
+
+    def _seek_time(self, timestamp: int) -> Place:
+        """Find a batch boundary before which nothing is as late as a time, from the time index where there is one."""
+        with self._index(files.TIME_INDEX) as index:
+            entry = floor_time(index, self.segment.base_offset, timestamp) if index else None
+        if entry is None:
+            return self.start
+        place = self.seek(entry.offset)
+        for header in self.hop(place):
+            if header.column("last_offset")[0] >= entry.offset:
+                if header.column("max_timestamp")[0] == entry.timestamp:
+                    return place
+                break
+            place = Place(place.position + header.valid_bytes, int(header.column("last_offset")[0]) + 1)
+        self._distrust(files.TIME_INDEX, f"timestamp {entry.timestamp} at offset {entry.offset}")
+        return self.start
+
+    def _index(self, suffix: str) -> ReadableFile | nullcontext[None]:
+        """Open an index; nothing where it is missing."""
+        try:
+            return self.segment.storage.open(self.segment.path(suffix))
+        except PathNotFoundError:
+            return nullcontext()
+
+    def _believed(self, position: int) -> BatchHeaders | None:
+        """Return the header of the batch at a position that an index gives, if an intact batch stands there."""
+        header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
+        if position < 0 or not len(header) or position + header.valid_bytes > self._file.size_bytes():
+            return None
+        return header if is_intact(self._file.read(position, header.valid_bytes)) else None
+
+    def _distrust(self, suffix: str, what: str) -> None:
+        _log.warning("%s says %s, and the log does not: not using it", self.segment.path(suffix), what)
+
+    def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
+        """Check that offsets ascend and stay in the segment; the offset after the last batch."""
+        last_offsets = headers.column("last_offset")
+        # The base offset of a compressed wrapper is not written in it; its last offset has to do.
+        previous = np.concatenate([[lowest_offset - 1], last_offsets[:-1]])
+        wrong = np.flatnonzero(
+            (headers.column("base_offset") <= previous) | (last_offsets >= self.segment.upper_offset)
+        )
+        if len(wrong):
+            row = int(wrong[0])
+            base_offset = int(headers.column("base_offset")[row])
+            raise CorruptBatchError(
+                f"a batch of offsets {base_offset} to {int(last_offsets[row])} is out of order: "
+                f"expected offsets from {int(previous[row]) + 1} to {self.segment.upper_offset - 1}",
+                path=self.segment.path(),
+                position=int(headers.column("position")[row]),
+                offset=int(previous[row]) + 1,
+                hint=_HINT,
+            )
+        return int(last_offsets[-1]) + 1
+
+    def _judge_tail(self, place: Place, headers: BatchHeaders) -> None:
+        """Raise unless what begins at ``place``, which is no whole batch, may be the torn end of the log."""
+        size_bytes = self._file.size_bytes()
+        if place.position >= size_bytes:
+            return
+        reason = headers.fault or "the last batch is cut short"
+        if self.segment.is_last:
+            if self._is_zero_from(place.position):
+                return
+            if headers.fault is None:
+                found = self._find_whole_batch(place, size_bytes)
+                if found is None:
+                    return
+                reason = f"{reason}, and another batch follows it at position {found}"
+        raise CorruptBatchError(
+            reason, path=self.segment.path(), position=place.position, offset=place.offset, hint=_HINT
+        )
+
+    def _is_zero_from(self, position: int) -> bool:
+        while (data_at := self._file.data_position(position)) is not None:
+            piece = self._file.read(data_at, _SEARCH_WINDOW_BYTES)
+            if np.frombuffer(piece, dtype=np.uint8).any():
+                return False
+            position = data_at + len(piece)
+            if not len(piece):
+                break
+        return True
+
+    def _find_whole_batch(self, place: Place, size_bytes: int) -> int | None:
+        """Find an intact batch of this log anywhere after a torn one; its position."""
+        position, checked_bytes = place.position + 1, 0
+        highest_offset = self.segment.upper_offset - 1
+        while position < size_bytes:
+            buffer = self._file.read(position, _SEARCH_WINDOW_BYTES)
+            for start in find_plausible(buffer, size_bytes - position, place.offset, highest_offset):
+                candidate = first_header(buffer[start : start + HEADER_BYTES_MAX])
+                checked_bytes += candidate.valid_bytes
+                # Bytes made to look like headers must not make the search quadratic: so many are a finding themselves.
+                if checked_bytes > _SEARCH_COST_MAX * (size_bytes - place.position) + _SEARCH_WINDOW_BYTES:
+                    return position + start
+                if len(candidate) and is_intact(self._file.read(position + start, candidate.valid_bytes)):
+                    return position + start
+            if len(buffer) < _SEARCH_WINDOW_BYTES:
+                break
+            position += len(buffer) - HEADER_BYTES_MAX
+        return None

@@ -1,0 +1,126 @@
+"""Files of this machine, by POSIX calls.
+
+Files are read with ``pread`` and not mapped: the pages of a map die under the reader when a broker cuts the file (a
+follower truncates its log, an index is trimmed when its segment rolls), and that ends the process with SIGBUS. A read
+past the end is merely short. The copy into our own buffer costs about a fifth of what checking a CRC-32C does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from sparklog.errors import PathNotFoundError, SeglogError, StorageError
+
+_READ_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """One name in a folder."""
+
+    name: str
+    is_folder: bool
+    size_bytes: int
+
+
+class LocalFile:
+    """An open file; see `sparklog.storage.base.ReadableFile`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _explained(error, path) from error
+
+    def size_bytes(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, length_bytes: int) -> memoryview:
+        try:
+            data = os.pread(self._descriptor, min(length_bytes, _READ_BYTES_MAX), position)
+            if len(data) == length_bytes:
+                return memoryview(data)
+            pieces = [data]
+            read_bytes = len(data)
+            while data and read_bytes < length_bytes:
+                data = os.pread(
+                    self._descriptor, min(length_bytes - read_bytes, _READ_BYTES_MAX), position + read_bytes
+                )
+                pieces.append(data)
+                read_bytes += len(data)
+        except OSError as error:
+            raise _explained(error, self.path) from error
+        return memoryview(b"".join(pieces))
+
+    def data_position(self, position: int) -> int | None:
+        if position >= self.size_bytes():
+            return None
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return position
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class LocalStorage:
+    """The file systems of this machine; see `sparklog.storage.base.Storage`."""
+
+    def entries(self, path: str) -> list[Entry]:
+        try:
+            with os.scandir(path) as found:
+                return sorted(entry for item in found if (entry := _entry(item)) is not None)
+        except OSError as error:
+            raise _explained(error, path) from error
+
+    def is_folder(self, path: str) -> bool:
+        return Path(path).is_dir()
+
+    def open(self, path: str) -> LocalFile:
+        return LocalFile(path)
+
+    def read_small(self, path: str) -> bytes | None:
+        try:
+            return Path(path).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _explained(error, path) from error
+
+    def absolute(self, path: str) -> str:
+        return str(Path(path).absolute())
+
+
+def _entry(item: os.DirEntry[str]) -> Entry | None:
+    """Describe a name; None where it went away since the folder was listed."""
+    try:
+        is_folder = item.is_dir()
+        return Entry(item.name, is_folder, 0 if is_folder else item.stat().st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _explained(error: OSError, path: str) -> SeglogError:
+    if isinstance(error, FileNotFoundError):
+        return PathNotFoundError(f"no such file or folder: {path}")
+    if isinstance(error, PermissionError):
+        return StorageError(f"no permission to read {path}: run as the owner of Kafka's files, or copy them")
+    if isinstance(error, NotADirectoryError):
+        return StorageError(f"not a folder: {path}")
+    return StorageError(f"cannot read {path}: {error.strerror}")
