@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ __all__ = ["Broker", "HarnessError", "Producer", "Record"]
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
+ALTER_TIMEOUT_S = 5
 CLUSTER_ID = "c3Bhcmtsb2ctdGVzdHMtMQ"
 ZOOKEEPER_SESSION_MS = 3000
 
@@ -32,6 +34,8 @@ COMMON: dict[str, object] = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.ms": -1,
+    # Records of the past beside markers of today would roll a segment each.
+    "log.roll.ms": 10 * 365 * 86_400_000,
     "num.network.threads": 2,
     "num.io.threads": 4,
     "num.recovery.threads.per.data.dir": 1,
@@ -90,7 +94,7 @@ class Broker:
         version : str
             A release on Maven Central: with KRaft in one process, or before 3.5 with ZooKeeper in another.
         properties : mapping, optional
-            Broker properties over the harness's own.
+            Broker properties over the harness's own; None takes one of those away.
 
         Raises
         ------
@@ -229,8 +233,19 @@ class Broker:
         return described
 
     def alter_topic(self, topic: str, config: Mapping[str, object]) -> None:
-        """Set topic configs; None takes one away."""
+        """Set topic configs, and wait until the broker has taken them; None takes one away.
+
+        A broker tells its log about a change, but not about a change that changes nothing: that costs 5 s.
+        """
+        logged = len(self.log_text())
         self.ask("alter_topic", topic=topic, config=_texts(config))
+        name = re.escape(topic)
+        taken = rf"Updating topic {name} with new configuration|Processing override for entityPath: topics/{name} "
+        deadline = time.monotonic() + ALTER_TIMEOUT_S
+        while not re.search(taken, self.log_text()[logged:]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        # The line comes just before the change.
+        time.sleep(0.1)
 
     def producer(self, **config: object) -> Producer:
         """Open a producer; `config` has Kafka's names with ``_`` for ``.`` (``compression_type="lz4"``).
@@ -239,9 +254,10 @@ class Broker:
         """
         named = {key.replace("_", "."): value for key, value in config.items()}
         defaults: dict[str, object] = {"linger.ms": 60_000, "batch.size": 1 << 20, "delivery.timeout.ms": 120_000}
-        if is_zookeeper(self.version):
+        if is_zookeeper(self.version) and "transactional.id" not in named:
+            # Idempotence needs magic 2, which the old broker's topics may not have.
             defaults["enable.idempotence"] = False
-        return Producer(self.tool, f"producer-{next(self._names)}", {**defaults, **named})
+        return Producer(self.ask, f"producer-{next(self._names)}", {**defaults, **named})
 
     def produce(self, *groups: Iterable[Record], **config: object) -> list[int]:
         """Produce groups of records, each a batch a partition if it fits, and return their offsets."""
@@ -296,7 +312,8 @@ def _texts(config: Mapping[str, object] | None) -> dict[str, str | None]:
 
 
 def _write_properties(path: Path, properties: Mapping[str, object]) -> None:
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    lines = (f"{key}={value}\n" for key, value in properties.items() if value is not None)
+    path.write_text("".join(lines))
 
 
 def _listens(port: int) -> bool:

@@ -20,7 +20,7 @@ from typing import IO
 
 from tests.kafka.jars import HarnessError, classpath
 
-LOG_TAIL_LINES = 60
+LOG_TAIL_LINES = 30
 HEAP = "-Xmx512m"
 
 _running: set[Jvm] = set()

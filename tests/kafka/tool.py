@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,33 +97,33 @@ class KafkaTool:
 class Producer:
     """A producer that stays open on the tool's side; closes at the end of ``with``."""
 
-    def __init__(self, tool: KafkaTool, name: str, config: Mapping[str, object]) -> None:
-        self._tool = tool
+    def __init__(self, ask: Callable[..., Any], name: str, config: Mapping[str, object]) -> None:
+        self._ask = ask
         self.name = name
-        tool.ask("producer", name=name, config={key: _text(value) for key, value in config.items()})
+        ask("producer", name=name, config={key: _text(value) for key, value in config.items()})
 
     def send(self, *groups: Iterable[Record]) -> list[int]:
         """Send each group and flush after it; return the offsets. A group that fits a batch becomes one batch."""
-        offsets: list[int] = self._tool.ask(
+        offsets: list[int] = self._ask(
             "send", name=self.name, groups=[[record.to_json() for record in group] for group in groups]
         )
         return offsets
 
     def begin(self) -> None:
         """Begin a transaction."""
-        self._tool.ask("begin", name=self.name)
+        self._ask("begin", name=self.name)
 
     def commit(self) -> None:
         """Commit the transaction."""
-        self._tool.ask("commit", name=self.name)
+        self._ask("commit", name=self.name)
 
     def abort(self) -> None:
         """Abort the transaction."""
-        self._tool.ask("abort", name=self.name)
+        self._ask("abort", name=self.name)
 
     def close(self) -> None:
         """Close it; Kafka's client then aborts a transaction that is still open."""
-        self._tool.ask("close", name=self.name)
+        self._ask("close", name=self.name)
 
     def __enter__(self) -> Producer:
         return self
