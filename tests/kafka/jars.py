@@ -1,0 +1,91 @@
+"""Kafka's jars, brought once from Maven Central into ``tests/kafka/.jars/<version>/``, and the compiled tools."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+NEWEST = "4.3.1"
+"""The newest release whose pom resolves on Maven Central (4.4.0 is listed; its kafka-tools-api is missing)."""
+
+OLD = "2.8.2"
+"""The last release line that writes magic 0 and 1, on topics with an old ``message.format.version``."""
+
+HERE = Path(__file__).parent
+JARS = HERE / ".jars"
+SOURCES = ("Guard.java", "KafkaTool.java")
+MAVEN_TIMEOUT_S = 600
+
+
+class HarnessError(Exception):
+    """The harness, a broker or a tool failed; the message carries what they printed."""
+
+
+@functools.cache
+def jars(version: str) -> Path:
+    """Return the directory of a release's jars; Maven brings them when it is not there yet.
+
+    Raises
+    ------
+    HarnessError
+        Maven is missing or failed.
+    """
+    directory = JARS / version
+    if directory.is_dir():
+        return directory
+    fetched = JARS / f"{version}.tmp-{os.getpid()}"
+    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dkafka.version={version}"]
+    command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+    if not is_zookeeper(version):
+        command += ["-P", "tools"]
+    _run(command, MAVEN_TIMEOUT_S)
+    _publish(fetched, directory)
+    return directory
+
+
+@functools.cache
+def tool_classes() -> Path:
+    """Return the directory of `KafkaTool` and `Guard`, compiled against the newest clients."""
+    sources = [HERE / name for name in SOURCES]
+    digest = hashlib.sha256(NEWEST.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()
+    directory = JARS / f"classes-{digest[:16]}"
+    if not directory.is_dir():
+        built = JARS / f"classes.tmp-{os.getpid()}"
+        command = ["javac", "--release", "17", "-d", str(built), "-cp", f"{jars(NEWEST)}/*", *map(str, sources)]
+        _run(command, 120)
+        _publish(built, directory)
+    return directory
+
+
+def classpath(version: str) -> str:
+    """Return the class path that runs a release's classes, `KafkaTool` and `Guard`."""
+    return os.pathsep.join([str(tool_classes()), f"{jars(version)}/*"])
+
+
+def is_zookeeper(version: str) -> bool:
+    """Whether this harness runs the release with ZooKeeper: those before 3.5 (their KRaft was a preview)."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return (major, minor) < (3, 5)
+
+
+def _publish(built: Path, directory: Path) -> None:
+    # Another process may have been quicker: its directory is as good as ours.
+    try:
+        built.rename(directory)
+    except OSError:
+        shutil.rmtree(built)
+        if not directory.is_dir():
+            raise
+
+
+def _run(command: list[str], timeout_s: float) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except (OSError, subprocess.TimeoutExpired) as err:
+        raise HarnessError(f"{command[0]} did not run: {err}") from err
+    if done.returncode:
+        raise HarnessError(f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout}{done.stderr}")
