@@ -162,7 +162,10 @@ class LogReader:
         return self._records(start, end, schema, committed, limits, fail_on_data_loss)
 
     def offset_for_time(self, timestamp: int) -> int | None:
-        """Find the first offset whose record is at or after a time, as a consumer's ``offsetsForTimes`` does.
+        """Find the first offset whose record is at or after a time: a consumer's ``offsetsForTimes``.
+
+        A broker looks in one segment only, and finds none where that one was emptied by compaction or is below the log
+        start offset in part; here every segment is looked in.
 
         Parameters
         ----------
