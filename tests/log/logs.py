@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,9 @@ def only_log(folder: Path) -> Path:
     return path
 
 
-def offsets(log: LogReader, *range_: int) -> list[int]:
-    return log.read(*range_, columns=["offset"])["offset"].to_pylist()
+def offsets(log: LogReader, start: int | None = None, end: int | None = None) -> list[int]:
+    found: list[int] = log.read(start, end, ["offset"])["offset"].to_pylist()
+    return found
 
 
 class CountingFile(LocalFile):
@@ -53,7 +53,7 @@ class CountingFile(LocalFile):
 
     def read(self, position: int, length_bytes: int) -> memoryview:
         data = super().read(position, length_bytes)
-        name = os.path.splitext(self.path)[1]
+        name = Path(self.path).suffix
         self._storage.read_bytes[name] = self._storage.read_bytes.get(name, 0) + len(data)
         return data
 

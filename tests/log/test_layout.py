@@ -63,7 +63,9 @@ def test_log_start_checkpoint_hides_what_is_before_it(tmp_path: Path) -> None:
             log.read(3, 50)
 
 
-@pytest.mark.parametrize("text", ["0\n2\nevents 0 47\n", "1\n1\nevents 0 47\n", "0\n1\nevents 0\n", "0\nx\n", "\xff\xfe"])
+@pytest.mark.parametrize(
+    "text", ["0\n2\nevents 0 47\n", "1\n1\nevents 0 47\n", "0\n1\nevents 0\n", "0\nx\n", "\xff\xfe"]
+)
 def test_damaged_log_start_checkpoint_counts_as_empty_and_is_told(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,9 +111,7 @@ def test_segment_removed_before_it_is_reached_is_data_loss(tmp_path: Path) -> No
             log.read()
 
 
-def test_segment_removed_is_passed_over_where_loss_is_allowed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_segment_removed_is_passed_over_where_loss_is_allowed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_partition(tmp_path, batches(12), segment_bytes=600)
     segments = sorted(tmp_path.glob("*.log"))
     with open_log(str(tmp_path)) as log:

@@ -54,7 +54,9 @@ def test_torn_batch_with_whole_batches_behind_it_is_damage(tmp_path: Path) -> No
     position = sum(map(len, written[:2]))
     log[position + 8 : position + 12] = (1 << 30).to_bytes(4, "big")
     only_log(tmp_path).write_bytes(log)
-    with pytest.raises(CorruptBatchError, match=f"another batch follows it at position {sum(map(len, written[:3]))}") as e:
+    with pytest.raises(
+        CorruptBatchError, match=f"another batch follows it at position {sum(map(len, written[:3]))}"
+    ) as e:
         open_log(str(tmp_path))
     assert (e.value.position, e.value.offset) == (position, 20)
 
@@ -163,7 +165,9 @@ def test_index_of_an_append_of_several_batches_is_used(tmp_path: Path) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_random_indexes_give_no_wrong_answer(tmp_path_factory: pytest.TempPathFactory, one: bytes, other: bytes) -> None:
+def test_random_indexes_give_no_wrong_answer(
+    tmp_path_factory: pytest.TempPathFactory, one: bytes, other: bytes
+) -> None:
     folder = tmp_path_factory.mktemp("log")
     write(folder, 4)
     expected = _answers(folder)
