@@ -52,7 +52,7 @@ def walk(
         try:
             log = segment.open()
         except PathNotFoundError:
-            layout = read_layout(path)
+            layout = read_layout(path, layout.storage)
             continue
         with log:
             for window in log.windows(log.seek(offset)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +69,6 @@ class CountingStorage(LocalStorage):
 
 def counted(folder: Path) -> tuple[PartitionLayout, CountingStorage]:
     """Read a layout whose files count what is read from them."""
-    layout, storage = read_layout(str(folder)), CountingStorage()
-    segments = tuple(replace(segment, storage=storage) for segment in layout.segments)
-    return replace(layout, storage=storage, segments=segments), storage
+    layout = read_layout(str(folder), storage := CountingStorage())
+    storage.read_bytes.clear()
+    return layout, storage
