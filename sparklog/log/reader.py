@@ -53,10 +53,19 @@ def open_log(path: str) -> LogReader:
 
 
 class LogReader:
-    """The log of one partition, as it was when opened."""
+    """The log of one partition, as it was when opened.
 
-    def __init__(self, layout: PartitionLayout) -> None:
+    Parameters
+    ----------
+    layout : PartitionLayout
+        Of the log.
+    stable_offset : int, optional
+        Its last stable offset, where it is known already: to find it takes a walk to the end of the log.
+    """
+
+    def __init__(self, layout: PartitionLayout, stable_offset: int | None = None) -> None:
         self._layout = layout
+        self._stable_offset = stable_offset
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +92,7 @@ class LogReader:
     @cached_property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; where ``read_committed`` ends."""
-        return last_stable_offset(self._layout)
+        return last_stable_offset(self._layout) if self._stable_offset is None else self._stable_offset
 
     def read(
         self,
