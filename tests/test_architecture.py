@@ -25,7 +25,11 @@ BELOW = {
 # Imports that wait until they are needed, and why.
 DEFERRED = {
     ("record/framing.py", "sparklog.record.kernels"),  # planning reads single headers, and should not load numba
-    ("spark/reader.py", "sparklog.spark.scan"),  # only a task decodes
+    ("spark/source.py", "sparklog.spark.plan"),  # Spark's look-up imports the source, and should load little else
+    ("spark/reader.py", "sparklog.spark.plan"),
+    ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
+    ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
+    ("spark/options.py", "sparklog.log.reader"),  # a type
 }
 
 
