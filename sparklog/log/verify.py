@@ -135,7 +135,7 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
         yield from findings
     entries = storage.entries(folder)
     yield from _foreign_in_partition(folder, entries)
-    yield from _metadata(storage, folder, name)
+    yield from _metadata(storage, folder)
     said = checkpoints.of(files.parse_partition_folder(name))
     try:
         segments = list_segments(storage, folder)
@@ -242,27 +242,23 @@ def _snapshot(storage: Storage, path: str, offset: int) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, "snapshot", path, message, None, last_offset)
 
 
-def _metadata(storage: Storage, folder: str, name: str) -> Iterator[Finding]:
+def _metadata(storage: Storage, folder: str) -> Iterator[Finding]:
     """Check ``partition.metadata``, which every partition has but those of old brokers and the metadata log."""
     path = f"{folder}/{files.PARTITION_METADATA}"
-    if name.startswith(f"{files.METADATA_TOPIC}-"):
-        return
     try:
         data = storage.read_small(path)
         topic_id = None if data is None else parse_topic_id(data, path)
     except SeglogError as error:
         yield _unreadable(error, path)
         return
-    if topic_id is None:
-        message = "no partition.metadata: a KRaft broker would set the folder aside as a stray"
-        yield Finding(Severity.NOTE, "topic-id", folder, message)
-    elif not _TOPIC_ID.fullmatch(topic_id) or topic_id == _ZERO_TOPIC_ID:
+    if topic_id is not None and (not _TOPIC_ID.fullmatch(topic_id) or topic_id == _ZERO_TOPIC_ID):
         yield Finding(Severity.ERROR, "topic-id", path, f"{topic_id!r} is not a topic id")
 
 
 def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[Finding]:
     """Check that the partitions of a topic have the same topic id."""
     first: dict[str, tuple[str, str]] = {}
+    without: list[str] = []
     for entry in entries:
         partition = files.parse_partition_folder(entry.name) if entry.is_folder else None
         path = f"{folder}/{entry.name}/{files.PARTITION_METADATA}"
@@ -271,12 +267,19 @@ def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[
             topic_id = parse_topic_id(data, path) if data is not None else None
         except SeglogError:
             continue
+        if partition is not None and topic_id is None:
+            without.append(entry.name)
         if partition is None or topic_id is None:
             continue
         other_id, other = first.setdefault(partition.topic, (topic_id, entry.name))
         if other_id != topic_id:
             message = f"topic id {topic_id} is not {other_id}, that of {other}: it is of another topic of that name"
             yield Finding(Severity.ERROR, "topic-id", path, message)
+    if without:
+        message = (
+            f"no topic id in {_listed(without)}: old brokers wrote none, and a KRaft broker sets such folders aside"
+        )
+        yield Finding(Severity.NOTE, "topic-id", folder, message)
 
 
 def _against_checkpoints(folder: str, partition: str, said: Mapping[str, int], end_offset: int) -> Iterator[Finding]:
@@ -298,7 +301,7 @@ def _absent_partitions(checkpoints: Checkpoints, names: set[str]) -> Iterator[Fi
     for checkpoint, lines in checkpoints.offsets.items():
         absent = sorted(str(partition) for partition in lines if str(partition) not in names)
         if absent:
-            message = f"names {len(absent)} partitions that are not here: {_listed(absent)}"
+            message = f"names partitions that are not here: {_listed(absent)}"
             yield Finding(Severity.NOTE, "checkpoint", f"{checkpoints.folder}/{checkpoint}", message)
 
 
