@@ -23,8 +23,8 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import list_segments
 from sparklog.log.producers import parse_snapshot
 from sparklog.log.segment import Segment
-from sparklog.log.verify_index import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from sparklog.log.verify_segment import Checked, Finding, Severity, Stretch, walk_segment
+from sparklog.log.verify_index import Ending, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from sparklog.log.verify_segment import TORN_TAIL, Checked, Finding, Severity, Stretch, walk_segment
 from sparklog.storage.base import Entry, Storage, locate
 
 __all__ = ["Checked", "Checkpoints", "Finding", "Severity", "read_checkpoints", "verify_directory", "verify_partition"]
@@ -160,11 +160,12 @@ def _segment(segment: Segment, epochs: _EpochCheck, open_offsets: dict[int, int]
     """Verify one segment and return the offset after its last sound batch."""
     offsets, times = OffsetIndexCheck(segment), TimeIndexCheck(segment)
     transactions = TransactionIndexCheck(segment, open_offsets)
-    end_offset, end_position, is_damaged = segment.base_offset, 0, False
+    end_offset, end_position, is_damaged, is_torn = segment.base_offset, 0, False, False
     try:
         for event in walk_segment(segment):
             if not isinstance(event, Stretch):
                 is_damaged |= isinstance(event, Finding) and event.severity is Severity.ERROR
+                is_torn |= isinstance(event, Finding) and event.code == TORN_TAIL
                 yield event
                 continue
             for check in (offsets, times, transactions, epochs):
@@ -176,9 +177,9 @@ def _segment(segment: Segment, epochs: _EpochCheck, open_offsets: dict[int, int]
     except SeglogError as error:
         yield _unreadable(error, segment.path())
         return end_offset
-    yield from offsets.findings(end_position, is_damaged)
-    yield from times.findings(is_damaged)
-    yield from transactions.findings(is_damaged)
+    ending = Ending(end_position, is_damaged, is_torn)
+    for index_check in (offsets, times, transactions):
+        yield from index_check.findings(ending)
     return end_offset
 
 

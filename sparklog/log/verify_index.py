@@ -10,6 +10,7 @@ still has records of the transaction. What lies in damaged bytes of the log is n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -33,6 +34,30 @@ _ASCENDING: Final = {
 }
 """For each index the fields that ascend, and the least step from entry to entry."""
 _NO_TIMESTAMP: Final = -1
+_PAST_END: Final = "is past the end of the log"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the walk over a segment's log ended.
+
+    Attributes
+    ----------
+    position : int
+        Where the last whole batch ends.
+    is_damaged : bool
+        Whether something in it was not what it should be.
+    is_torn : bool
+        Whether a batch that was being written is cut short there.
+    """
+
+    position: int
+    is_damaged: bool
+    is_torn: bool
+
+    def severity(self, reason: str) -> Severity:
+        """Return how bad a wrong entry is: a log that was torn leaves entries behind, and a broker drops them."""
+        return Severity.WARNING if self.is_torn and reason == _PAST_END else Severity.ERROR
 
 
 class Index:
@@ -59,11 +84,18 @@ class Index:
         self._check_size(size_bytes, len(entries))
         self.entries = self._in_order(entries, suffix)
 
-    def wrong(self, row: int, message: str, count: int = 1, code: str = "index-entry") -> Finding:
+    def wrong(
+        self,
+        row: int,
+        message: str,
+        count: int = 1,
+        severity: Severity = Severity.ERROR,
+        code: str = "index-entry",
+    ) -> Finding:
         """Make the finding of an entry, which stands for ``count`` of its kind."""
         more = f"; and so {count - 1} more" if count > 1 else ""
         position = row * self.layout.itemsize
-        return Finding(Severity.ERROR, code, self.path, f"entry {row} {message}{more}", position)
+        return Finding(severity, code, self.path, f"entry {row} {message}{more}", position)
 
     def _check_size(self, size_bytes: int, written: int) -> None:
         entry_bytes = self.layout.itemsize
@@ -121,15 +153,15 @@ class OffsetIndexCheck:
             at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
             self._is_last_offset[rows] |= lasts[at] == self._offsets[rows]
 
-    def findings(self, size_bytes: int, is_damaged: bool) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen: its size, and whether some of it is damaged."""
+    def findings(self, ending: Ending) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
-        past_end = self._positions >= size_bytes
+        past_end = self._positions >= ending.position
         beside = self._is_seen & self._is_off_boundary
         early = self._is_seen & ~beside & self._is_too_early
-        unknown = ~self._is_last_offset & ~past_end & ~beside & ~early & (not is_damaged)
+        unknown = ~self._is_last_offset & ~past_end & ~beside & ~early & (not ending.is_damaged)
         for wrong, reason in (
-            (past_end, f"points past the end of the log, which has {size_bytes} bytes"),
+            (past_end, _PAST_END),
             (beside, "does not point at the beginning of a batch"),
             (early, "points at a batch that begins after its offset"),
             (unknown, "has an offset that is not the last of any batch"),
@@ -137,7 +169,7 @@ class OffsetIndexCheck:
             if wrong.any():
                 row = int(np.argmax(wrong))
                 entry = f"(offset {self._offsets[row]}, position {self._positions[row]})"
-                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()))
+                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), ending.severity(reason))
 
 
 class TimeIndexCheck:
@@ -154,29 +186,32 @@ class TimeIndexCheck:
         self._seen_to = segment.base_offset
 
     def see(self, stretch: Stretch) -> None:
-        headers = stretch.sound
-        if not len(headers):
-            return
-        lasts, timestamps = headers.column("last_offset"), headers.column("max_timestamp")
+        headers, is_sound = stretch.headers, stretch.is_sound
+        lasts = headers.column("last_offset")
+        timestamps = np.where(is_sound, headers.column("max_timestamp"), _NO_TIMESTAMP)
         latest = np.maximum(np.maximum.accumulate(timestamps), self._latest)
         rows = slice(*np.searchsorted(self._offsets, [self._seen_to, lasts[-1] + 1]))
         at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
-        self._is_right[rows] = timestamps[at] == self._timestamps[rows]
-        self._is_early[rows] = latest[at] > self._timestamps[rows]
+        # A wrapper of magic 0 or 1 does not say where its offsets begin.
+        is_held = (headers.column("base_offset")[at] <= self._offsets[rows]) | (headers.column("magic")[at] < 2)
+        self._is_right[rows] = is_held & (timestamps[at] == self._timestamps[rows])
+        self._is_early[rows] = is_held & is_sound[at] & (latest[at] > self._timestamps[rows])
         self._latest, self._seen_to = int(latest[-1]), int(lasts[-1]) + 1
 
-    def findings(self, is_damaged: bool) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen: whether some of it is damaged."""
+    def findings(self, ending: Ending) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
-        absent = ~self._is_right & (not is_damaged)
+        past_end = self._offsets >= self._seen_to
+        absent = ~self._is_right & ~past_end & ~self._is_early & (not ending.is_damaged)
         for wrong, reason in (
             (self._is_early, "is earlier than a batch before it: a lookup would pass over records"),
-            (absent & ~self._is_early, "is not the largest timestamp of the batch with that offset"),
+            (absent, "is not the largest timestamp of the batch with that offset"),
+            (past_end & (not ending.is_damaged), _PAST_END),
         ):
             if wrong.any():
                 row = int(np.argmax(wrong))
                 entry = f"(timestamp {self._timestamps[row]}, offset {self._offsets[row]})"
-                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()))
+                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), ending.severity(reason))
         last = int(self._timestamps[-1]) if len(self._timestamps) else _NO_TIMESTAMP
         is_whole = not (self.index.segment.is_last or self.index.is_missing or self.index.findings)
         if is_whole and last < self._latest:
@@ -213,8 +248,8 @@ class TransactionIndexCheck:
             elif batch["record_count"] > 0:
                 self._open_offsets.setdefault(producer_id, int(batch["base_offset"]))
 
-    def findings(self, is_damaged: bool) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen: whether some of it is damaged."""
+    def findings(self, ending: Ending) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
         listed = set()
         for row, entry in enumerate(self.index.entries):
@@ -223,7 +258,7 @@ class TransactionIndexCheck:
             first_offset = self._aborts.get(marker)
             if entry["version"] != 0:
                 yield self.index.wrong(row, f"has the unknown version {entry['version']}")
-            elif marker not in self._aborts and not is_damaged:
+            elif marker not in self._aborts and not ending.is_damaged:
                 yield self.index.wrong(
                     row, f"names an abort marker of producer {marker[0]} at offset {marker[1]}, where there is none"
                 )
@@ -240,6 +275,6 @@ class TransactionIndexCheck:
                     f"a broker would let its records from offset {first_offset} on be read as committed"
                 )
                 yield Finding(Severity.ERROR, "index-entry-missing", self.index.path, message, None, offset)
-        if is_damaged:
+        if ending.is_damaged:
             # Markers may have been lost, and with them the ends of transactions.
             self._open_offsets.clear()

@@ -32,6 +32,8 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Records = tuple[Numbers, Numbers, Numbers]
 
+TORN_TAIL: Final = "torn-tail"
+
 _COLUMNS: Final = ("key", "offset", "timestamp", "position")
 _SEARCH_BYTES: Final = 1 << 16
 _SEARCH_BYTES_MAX: Final = 1 << 23
@@ -231,7 +233,7 @@ class _Walk:
         found = self._find_whole_batch(position + 1 if self._doubt is None else self._doubt + 1, size_bytes)
         if found is None and fault is None and self._segment.is_last:
             message = f"the last batch is cut short: {rest} are the torn end of the log, which ends at offset {offset}"
-            yield Finding(Severity.NOTE, "torn-tail", self._path, message, position, offset)
+            yield Finding(Severity.NOTE, TORN_TAIL, self._path, message, position, offset)
             return None
         reason = fault or "a batch is cut short"
         if found is None:
