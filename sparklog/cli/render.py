@@ -112,28 +112,36 @@ def stream(columns: Sequence[Column], rows: Iterator[Row], heading: Callable[[Ro
     heading : callable
         What a row belongs to; printed above the rows whenever it changes.
     """
+    first: list[tuple[Row, list[str]]] = []
+    lines = ((row, [column.text(row) for column in columns]) for row in rows)
+    try:
+        first.extend(islice(lines, _ROWS_MEASURED))
+    finally:
+        # Where a damaged log ends the rows, those before it are printed all the same.
+        widths = [
+            max([len(column.title), *(min(cell_len(cells[n]), _CELL_WIDTH_MAX) for _, cells in first)])
+            for n, column in enumerate(columns)
+        ]
+        above = _put_lines(first, columns, widths, heading, None)
+    _put_lines(lines, columns, widths, heading, above)
+
+
+def _put_lines(
+    lines: Iterable[tuple[Row, list[str]]],
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    heading: Callable[[Row], str],
+    above: str | None,
+) -> str | None:
+    """Print lines of a stream, and return the heading that the last one is below."""
     console = _stdout()
-    first = list(islice(rows, _ROWS_MEASURED))
-    cells = [[column.text(row) for column in columns] for row in first]
-    widths = [
-        max([len(column.title), *(min(cell_len(line[n]), _CELL_WIDTH_MAX) for line in cells)])
-        for n, column in enumerate(columns)
-    ]
-    above: str | None = None
-    for row, line in _chained(first, cells, rows, columns):
+    for row, cells in lines:
         if above != (above := heading(row)):
             if above:
                 console.print(Text(above, style="bold cyan"), soft_wrap=True)
             console.print(Text(_line([column.title for column in columns], columns, widths), style="bold"))
-        _put(console, _line(line, columns, widths))
-
-
-def _chained(
-    first: list[Row], cells: list[list[str]], rows: Iterator[Row], columns: Sequence[Column]
-) -> Iterator[tuple[Row, list[str]]]:
-    yield from zip(first, cells, strict=True)
-    for row in rows:
-        yield row, [column.text(row) for column in columns]
+        _put(console, _line(cells, columns, widths))
+    return above
 
 
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
