@@ -117,7 +117,7 @@ def bombs() -> dict[str, bytes]:
 def lz4_claiming(content_bytes: int) -> bytes:
     frame = lz4.frame.LZ4FrameCompressor(block_linked=False)
     # The compressor writes the claim and a right checksum over it.
-    return frame.begin(content_bytes) + build.compress("lz4", b"hello")[7:]
+    return bytes(frame.begin(content_bytes)) + build.compress("lz4", b"hello")[7:]
 
 
 @pytest.mark.parametrize("name", bombs())
