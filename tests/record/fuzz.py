@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError
 from sparklog.record.columns import DecodeLimits, decode_batches
-from sparklog.record.framing import scan_headers
+from sparklog.record.framing import PREFIX_BYTES, scan_headers
 from sparklog.record.schema import RECORD_COLUMNS
 from tests import build
 from tests.build import Record
@@ -120,7 +120,8 @@ def told_by_sparklog(data: bytes, limits: DecodeLimits) -> tuple[list[Row], Corr
     """Decode: the rows, the error that ended them, and whether all of the data was walked."""
     headers = scan_headers(data)
     # What is not whole is a torn tail to Kafka's reader, even where it shows that it could not be a batch.
-    walked = headers.fault is None or headers.valid_bytes + headers.next_batch_bytes > len(data)
+    tail_bytes = len(data) - headers.valid_bytes
+    walked = headers.fault is None or tail_bytes < max(headers.next_batch_bytes, PREFIX_BYTES)
     rows: list[Row] = []
     try:
         for batch in decode_batches(memoryview(data), headers, columns=RECORD_COLUMNS, limits=limits):

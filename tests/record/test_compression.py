@@ -74,8 +74,12 @@ def test_lz4_checksum_of_magic_0_is_forgiven_there_only() -> None:
 
 
 def test_streams_one_after_another_are_read_to_the_end() -> None:
-    for codec in ("gzip", "zstd", "zstd-sized"):
+    for codec in ("gzip", "zstd", "zstd-sized", "snappy"):
         assert undo(codec, build.compress(codec, b"a" * 10) + build.compress(codec, b"b" * 10)) == b"a" * 10 + b"b" * 10
+
+
+def test_snappy_bytes_that_are_no_length_are_passed_over_at_the_end() -> None:
+    assert undo("snappy", build.compress("snappy", b"hello") + b"\0\0\0") == b"hello"
 
 
 @pytest.mark.parametrize(("codec_id", "magic"), [(5, 2), (6, 2), (7, 2), (4, 1), (4, 0), (5, 1)])
