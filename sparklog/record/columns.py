@@ -213,7 +213,7 @@ def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits:
     batches = headers[run]
     starts = (batches.column("position") - headers.origin).tolist()
     fields = [batches.column(name).tolist() for name in ("batch_bytes", "record_count", "magic")]
-    pieces: list[bytes | memoryview] = []
+    pieces: list[bytes | bytearray | memoryview] = []
     first, total, ends = run.start, 0, [0]
     for row, start, codec_id, batch_bytes, count, magic in zip(
         range(run.start, run.stop), starts, batches.codec_ids.tolist(), *fields, strict=True
@@ -234,7 +234,7 @@ def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits:
         yield _joined(first, pieces, ends)
 
 
-def _records(batch: memoryview, magic: int, codec_id: int, limits: DecodeLimits) -> bytes | memoryview:
+def _records(batch: memoryview, magic: int, codec_id: int, limits: DecodeLimits) -> bytes | bytearray | memoryview:
     """Return the bytes that a kernel is to walk: records of v2, whole messages of magic 0 and 1."""
     if magic == 2:
         records = batch[v2.HEADER_BYTES :]
@@ -243,7 +243,7 @@ def _records(batch: memoryview, magic: int, codec_id: int, limits: DecodeLimits)
     return decompressor(codec_id, magic)(records, limits.decompressed_bytes_max) if codec_id else records
 
 
-def _joined(first: int, pieces: list[bytes | memoryview], ends: list[int]) -> _Step:
+def _joined(first: int, pieces: list[bytes | bytearray | memoryview], ends: list[int]) -> _Step:
     octets = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), np.uint8)
     borders = np.array(ends, dtype=np.int64)
     spans = np.empty((len(pieces), 2), dtype=np.int64)

@@ -378,9 +378,9 @@ def first_wrong_crc(buffer, table, origin):
     """
     for r in range(table.shape[0]):
         start = table[r, POSITION] - origin
-        end = start + table[r, BATCH_BYTES]
-        if start < 0 or end > buffer.shape[0] or table[r, BATCH_BYTES] < 26:
+        if start < 0 or table[r, BATCH_BYTES] < 26 or table[r, BATCH_BYTES] > buffer.shape[0] - start:
             return r, np.int64(-1)
+        end = start + table[r, BATCH_BYTES]
         if table[r, MAGIC] == 2:
             found = crc32c(buffer, start + 21, end)
         else:
