@@ -155,7 +155,9 @@ def is_orderly(batches: list[OracleBatch]) -> bool:
         offsets = [row.offset for row in batch.records]
         if offsets != sorted(set(offsets)) or (offsets and offsets[0] < 0):
             return False
-        if batch.base_offset < 0 or (batch.magic == 2 and batch.last_offset < batch.base_offset):
+        if min(batch.base_offset, batch.last_offset) < 0 or (
+            batch.magic == 2 and batch.last_offset < batch.base_offset
+        ):
             return False
         if batch.magic == 2 and offsets and not batch.base_offset <= offsets[0] <= offsets[-1] <= batch.last_offset:
             return False
