@@ -195,7 +195,8 @@ class ReadyMadeSource(DataSource):
         return "ready-made"
 
     def schema(self) -> StructType:
-        return seglog(self.options).schema()
+        schema: StructType = seglog(self.options).schema()
+        return schema
 
     def reader(self, schema: StructType) -> ReadyMadeReader:
         return ReadyMadeReader(self.options, schema)
@@ -215,7 +216,7 @@ class ReadyMadeReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         key = (partition.value.folder, partition.value.start_offset)
         if key not in self.held:
-            self.held[key] = list(self.reader.read(partition))  # type: ignore[arg-type]
+            self.held[key] = list(self.reader.read(partition))
         return iter(self.held[key])
 
 
