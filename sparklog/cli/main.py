@@ -68,13 +68,18 @@ def run() -> None:
     app(prog_name="sparklog")
 
 
-@app.callback()
-def _main(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _version(wanted: bool) -> None:
+    if wanted:
         render.say(f"sparklog {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
     logger = logging.getLogger("sparklog")
     logger.handlers = [render.LogHandler()]
     logger.propagate = False

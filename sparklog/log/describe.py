@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from sparklog.errors import CorruptCheckpointError, CorruptLogError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
@@ -40,7 +42,7 @@ class Seen:
     records : int or None
         Of those batches, markers left out; None where there is a compressed wrapper, whose header does not say.
     first_timestamp, max_timestamp : int or None
-        ms; of the first batch, and the largest. None where there is none.
+        ms; of the first batch that has one, and the largest. None where there is none.
     codec_batches, magic_batches : Counter
         How many batches have each codec id, and each magic.
     """
@@ -60,17 +62,18 @@ class Seen:
             return
         data = headers.where(~headers.is_control)
         counts = data.column("record_count")
-        # A delete horizon stands where the first record's timestamp did.
-        has_horizon = headers.column("attributes")[0] & v2.DELETE_HORIZON
-        first = headers.column("max_timestamp" if has_horizon else "base_timestamp")[0]
+        base_timestamps, max_timestamps = headers.column("base_timestamp"), headers.column("max_timestamp")
+        # A delete horizon stands where the first record's timestamp did, and nothing where there is no record left.
+        is_hidden = (headers.column("attributes") & v2.DELETE_HORIZON != 0) | (base_timestamps < 0)
+        timestamps = np.where(is_hidden, max_timestamps, base_timestamps)
         self.add(
             Seen(
                 batches=len(headers),
                 control_batches=len(headers) - len(data),
                 transactional_batches=int(data.is_transactional.sum()),
                 records=None if (counts < 0).any() else int(counts.sum()),
-                first_timestamp=_time(int(first)),
-                max_timestamp=_time(int(headers.column("max_timestamp").max())),
+                first_timestamp=int(timestamps[np.argmax(timestamps >= 0)]) if (timestamps >= 0).any() else None,
+                max_timestamp=int(max_timestamps.max()) if (max_timestamps >= 0).any() else None,
                 codec_batches=Counter(data.codec_ids.tolist()),
                 magic_batches=Counter(headers.column("magic").tolist()),
             )
@@ -272,7 +275,3 @@ def _topic_id(storage: Storage, folder: str) -> str | None:
         return None if data is None else parse_topic_id(data, path)
     except SeglogError:
         return None
-
-
-def _time(timestamp: int) -> int | None:
-    return timestamp if timestamp >= 0 else None
