@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
@@ -19,7 +19,7 @@ from sparklog.errors import CorruptCheckpointError, CorruptLogError, PathNotFoun
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
-from sparklog.log.index import floor_time
+from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
 from sparklog.log.producers import last_stable_offset, parse_snapshot
 from sparklog.log.segment import OpenSegment, Segment
@@ -208,23 +208,36 @@ def _all_headers(log: OpenSegment) -> Iterator[BatchHeaders]:
 
 
 def _headers_at_the_ends(log: OpenSegment) -> Iterator[BatchHeaders]:
-    """Give the first batch, the one with the largest timestamp that the time index knows, and the last batches."""
-    yield from islice(log.hop(log.start), 1)
-    offset = _latest_offset(log.segment)
-    if offset is not None:
-        found = (header for header in log.hop(log.seek(offset)) if header.column("last_offset")[0] >= offset)
-        yield from islice(found, 1)
-    yield from log.hop(log.seek(log.segment.upper_offset))
+    """Give the first batch, that with the largest timestamp where the time index knows of a later one, and the last.
+
+    The last ones are given last, so that the offset after them is the segment's end. Where damage ends them too early,
+    it is raised after what could be seen.
+    """
+    seen, damage = list(islice(log.hop(log.start), 1)), None
+    yield from seen
+    last: list[BatchHeaders] = []
+    try:
+        last.extend(log.hop(log.seek(log.segment.upper_offset)))
+    except CorruptLogError as error:
+        damage = error
+    latest = _latest(log.segment)
+    if latest is not None and all(latest.timestamp > int(each.column("max_timestamp")[0]) for each in seen + last):
+        batches = log.hop(log.seek(latest.offset))
+        yield from islice((each for each in batches if each.column("last_offset")[0] >= latest.offset), 1)
+    if last:
+        # Without an index they are the whole segment: they are looked at together.
+        yield replace(last[0], table=np.concatenate([each.table for each in last]))
+    if damage is not None:
+        raise damage
 
 
-def _latest_offset(segment: Segment) -> int | None:
-    """Return the offset of the last entry of the time index, which has the largest timestamp."""
+def _latest(segment: Segment) -> TimeEntry | None:
+    """Return the last entry of the time index, which has the largest timestamp."""
     try:
         with segment.storage.open(segment.path(files.TIME_INDEX)) as index:
-            entry = floor_time(index, segment.base_offset, OFFSET_MAX)
+            return floor_time(index, segment.base_offset, OFFSET_MAX)
     except PathNotFoundError:
         return None
-    return entry.offset if entry else None
 
 
 def _stable_offset(layout: PartitionLayout, is_full: bool) -> int | None:
@@ -264,8 +277,11 @@ def _bytes_from(layout: PartitionLayout, offset: int) -> int:
     if not layout.segments:
         return 0
     first, *later = layout.segments[layout.segment_of(offset) :]
-    with first.open() as log:
-        return first.size_bytes - log.seek(offset).position + sum(segment.size_bytes for segment in later)
+    position = 0
+    if offset > first.base_offset:
+        with first.open() as log:
+            position = log.seek(offset).position
+    return first.size_bytes - position + sum(segment.size_bytes for segment in later)
 
 
 def _topic_id(storage: Storage, folder: str) -> str | None:
