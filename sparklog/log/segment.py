@@ -73,6 +73,19 @@ class Segment:
         """Open the ``.log`` file; `PathNotFoundError` where it is gone."""
         return OpenSegment(self, self.storage.open(self.path()))
 
+    def floor_boundary(self, offset: int) -> int:
+        """Return an offset at or before the given one at which, the offset index says, a batch begins.
+
+        It is a hint, and not compared with the log; where there is no index, or none of its entries is as early, it is
+        the base offset.
+        """
+        try:
+            with self.storage.open(self.path(files.OFFSET_INDEX)) as index:
+                entry = floor_offset(index, self.base_offset, offset - 1)
+        except PathNotFoundError:
+            entry = None
+        return self.base_offset if entry is None else entry.offset + 1
+
 
 @dataclass(frozen=True)
 class Window:
@@ -124,17 +137,19 @@ class OpenSegment:
         """
         place, wanted_bytes = start, window_bytes
         while True:
-            buffer = self._file.read(place.position, wanted_bytes)
+            # Taken before the bytes: what a broker appends meanwhile is not part of a tail that is judged below.
+            size_bytes = self._file.size_bytes()
+            buffer = self._file.read(place.position, min(wanted_bytes, max(size_bytes - place.position, 0)))
             headers = scan_headers(buffer, place.position)
             if len(headers):
                 place = Place(place.position + headers.valid_bytes, self._checked(headers, place.offset))
                 yield Window(buffer, headers)
             if headers.fault or len(buffer) < wanted_bytes:
                 break
-            if place.position + headers.next_batch_bytes > self._file.size_bytes():
+            if place.position + headers.next_batch_bytes > size_bytes:
                 break
             wanted_bytes = max(window_bytes, headers.next_batch_bytes)
-        self._judge_tail(place, headers)
+        self._judge_tail(place, headers, size_bytes)
 
     def hop(self, start: Place) -> Iterator[BatchHeaders]:
         """Walk the headers from a boundary to the end of the segment, one at a time, reading nothing between them.
@@ -145,7 +160,7 @@ class OpenSegment:
         for _ in range(_HOPS_MAX):
             header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
             if not len(header) or place.position + header.valid_bytes > size_bytes:
-                self._judge_tail(place, header)
+                self._judge_tail(place, header, size_bytes)
                 return
             place = Place(place.position + header.valid_bytes, self._checked(header, place.offset))
             yield header
@@ -210,8 +225,10 @@ class OpenSegment:
 
     def _believed(self, position: int) -> BatchHeaders | None:
         """Return the header of the batch at a position that an index gives, if an intact batch stands there."""
+        if position < 0:
+            return None
         header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
-        if position < 0 or not len(header) or position + header.valid_bytes > self._file.size_bytes():
+        if not len(header) or position + header.valid_bytes > self._file.size_bytes():
             return None
         return header if is_intact(self._file.read(position, header.valid_bytes)) else None
 
@@ -239,9 +256,8 @@ class OpenSegment:
             )
         return int(last_offsets[-1]) + 1
 
-    def _judge_tail(self, place: Place, headers: BatchHeaders) -> None:
+    def _judge_tail(self, place: Place, headers: BatchHeaders, size_bytes: int) -> None:
         """Raise unless what begins at ``place``, which is no whole batch, may be the torn end of the log."""
-        size_bytes = self._file.size_bytes()
         if place.position >= size_bytes:
             return
         reason = headers.fault or "the last batch is cut short"

@@ -1,0 +1,143 @@
+"""A range of offsets as Arrow batches, in the very schema that Spark expects. It runs in tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import read_layout
+from sparklog.log.reader import LogReader
+from sparklog.record.columns import LIMITS, DecodeLimits
+from sparklog.spark.options import SeglogOptions
+from sparklog.spark.plan import ReadRange
+from sparklog.spark.schema import TEXT_COLUMNS
+
+_log = logging.getLogger("sparklog")
+
+
+def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Read the records of a range.
+
+    Parameters
+    ----------
+    planned : ReadRange
+        Offsets that were in the log when the read was planned.
+    options : SeglogOptions
+        Isolation level, limits, and whether it is an error that some of the offsets are gone.
+    schema : StructType
+        The columns, checked.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        In offset order; types, order and nullability are Spark's, to the letter.
+
+    Raises
+    ------
+    DataLossError
+        Offsets of the range are gone since.
+    CorruptLogError
+        A batch is damaged.
+    InvalidOptionError
+        A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
+    """
+    arrange = _Arranger(to_arrow_schema(schema, timezone="UTC"), planned.topic_partition)
+    limit_bytes = options.decompressed_bytes_max
+    limits = LIMITS if limit_bytes is None else DecodeLimits(decompressed_bytes_max=limit_bytes)
+    try:
+        layout = read_layout(planned.folder)
+    except PathNotFoundError as error:
+        _lose(planned, "the partition was deleted", options.fail_on_data_loss, error)
+        return
+    with LogReader(layout, planned.stable_offset) as log:
+        start, end = _still_there(log, planned, options.fail_on_data_loss)
+        for batch in log.batches(
+            start, end, arrange.columns, options.isolation_level, limits, options.fail_on_data_loss
+        ):
+            yield arrange(batch)
+
+
+def _still_there(log: LogReader, planned: ReadRange, fail_on_data_loss: bool) -> tuple[int, int]:
+    """Return the part of a range that the log still has."""
+    start, end = max(planned.start_offset, log.start_offset), min(planned.end_offset, log.end_offset)
+    if (start, end) != (planned.start_offset, planned.end_offset):
+        _lose(planned, f"the log now has offsets [{log.start_offset}, {log.end_offset})", fail_on_data_loss)
+    return min(start, log.end_offset), max(end, min(start, log.end_offset))
+
+
+def _lose(planned: ReadRange, reason: str, fail_on_data_loss: bool, cause: Exception | None = None) -> None:
+    message = (
+        f"offsets [{planned.start_offset}, {planned.end_offset}) of {planned.folder} were there when the read was "
+        f"planned, and are not all there now: {reason}"
+    )
+    if fail_on_data_loss:
+        raise DataLossError(f"{message}. Set failOnDataLoss to false to read what is there") from cause
+    _log.warning("%s; reading what is there", message)
+
+
+class _Arranger:
+    """Turns batches of a log into batches of Spark's schema, copying as little as can be."""
+
+    def __init__(self, schema: pa.Schema, topic_partition: TopicPartition) -> None:
+        self._schema = schema
+        self._topic_partition = topic_partition
+        self._constants: dict[str, pa.Array] = {}
+        self._casts = {
+            name: schema.field(name).type
+            for name in schema.names
+            if name == "timestamp" or (name in TEXT_COLUMNS and schema.field(name).type == pa.string())
+        }
+        self.columns = [name for name in schema.names if name not in TopicPartition._fields]
+        if self._casts and "offset" not in self.columns:
+            self.columns.append("offset")
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [self._column(batch, name) for name in self._schema.names], schema=self._schema
+        )
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        if name in TopicPartition._fields:
+            return self._constant(name, batch.num_rows)
+        column = batch.column(name)
+        if name in self._casts:
+            try:
+                return column.cast(self._casts[name])
+            except pa.ArrowInvalid as error:
+                raise self._refused(batch, name) from error
+        return column
+
+    def _constant(self, name: str, rows: int) -> pa.Array:
+        """Return a column of the topic or the partition: a slice of one that is made once."""
+        made = self._constants.get(name)
+        if made is None or len(made) < rows:
+            kind = self._schema.field(name).type
+            made = pa.repeat(pa.scalar(getattr(self._topic_partition, name), kind), rows + rows // 2)
+            self._constants[name] = made
+        return made.slice(0, rows)
+
+    def _refused(self, batch: pa.RecordBatch, name: str) -> InvalidOptionError:
+        """Say which record it is whose value cannot be cast."""
+        column, kind = batch.column(name), self._casts[name]
+        row = next(row for row in range(len(column)) if not _casts(column.slice(row, 1), kind))
+        record = f"the record of {self._topic_partition} at offset {batch.column('offset')[row]}"
+        if name == "timestamp":
+            time = column.cast(pa.int64())[row]
+            return InvalidOptionError(
+                f"timestamp of {record} is {time} ms, later than Spark can hold: leave the column out"
+            )
+        return InvalidOptionError(f"{name} of {record} is not UTF-8: read the column as binary")
+
+
+def _casts(value: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        value.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True

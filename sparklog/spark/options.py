@@ -1,0 +1,400 @@
+"""The options of a read: declared once, parsed once from what Spark hands over, and checked here and nowhere else.
+
+Names, JSON forms, precedence and messages are those of Spark's own Kafka connector, so that a query needs a new format
+name and a path, and nothing else. What only makes sense with a broker is accepted, and said to mean nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.files import TopicPartition
+from sparklog.spark.schema import check_columns
+from sparklog.storage.base import locate
+
+LATEST: Final = -1
+"""An offset in JSON that stands for the end of the log."""
+
+EARLIEST: Final = -2
+"""An offset in JSON that stands for its start."""
+
+if TYPE_CHECKING:
+    from sparklog.log.reader import IsolationLevel
+
+_log = logging.getLogger("sparklog")
+
+_NO_PATH: Final = (
+    "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
+    "If this is a table made with CREATE TABLE ... USING seglog: Spark does not hand a table's options and path on to "
+    "a Python data source. Instead, say CREATE TEMPORARY VIEW v USING seglog OPTIONS (path '...'), or "
+    "SELECT * FROM t WITH (path = '...'), or spark.read.options(path='...').table('t')"
+)
+_OFFSETS_FORM: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_TIMES_FORM: Final = (
+    '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'  # as the connector's
+)
+_PARTITIONS_FORM: Final = '{"topicA":[0,1],"topicB":[0,1]}'
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where offsets begin or end, by the first of these that is not None; where all are, at the log's start or end.
+
+    Attributes
+    ----------
+    time : int, optional
+        ms since the epoch, for every partition.
+    times : mapping, optional
+        The same a partition.
+    offsets : mapping, optional
+        Offsets a partition; `LATEST` and `EARLIEST` stand for themselves.
+    word : str
+        "earliest" or "latest".
+    """
+
+    time: int | None
+    times: Mapping[TopicPartition, int] | None
+    offsets: Mapping[TopicPartition, int] | None
+    word: str
+
+
+def option(name: str, default: Any, parse: Callable[[str, str], Any], doc: str) -> Any:
+    """Declare an option: its name, what it is when it is not given, how its text is read, and what it does."""
+    return field(default=default, metadata={"name": name, "parse": parse, "doc": doc})
+
+
+def _text(_: str, text: str) -> str:
+    return text
+
+
+def _path(_: str, text: str) -> str:
+    return locate(text).path if text.strip() else ""
+
+
+def _paths(name: str, text: str) -> tuple[str, ...]:
+    found = _json(text)
+    if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
+        raise InvalidOptionError(f"{name} must be a JSON list of paths, got {text}")
+    return tuple(locate(each).path for each in found)
+
+
+def _boolean(name: str, text: str) -> bool:
+    return _choice("true", "false")(name, text) == "true"
+
+
+def _choice(*words: str) -> Callable[[str, str], str]:
+    def parse(name: str, text: str) -> str:
+        if text.strip().lower() not in words:
+            raise InvalidOptionError(f"{name} must be {' or '.join(words)}, got {text!r}")
+        return text.strip().lower()
+
+    return parse
+
+
+def _positive(message: str) -> Callable[[str, str], int]:
+    def parse(name: str, text: str) -> int:
+        number = _integer(text)
+        if number is None:
+            raise InvalidOptionError(f"{name} must be a whole number, got {text!r}")
+        if number <= 0:
+            raise InvalidOptionError(message)
+        return number
+
+    return parse
+
+
+def _time(_: str, text: str) -> int:
+    number = _integer(text)
+    if number is None:
+        raise InvalidOptionError(f"Expected a single long value, got {text}")
+    return number
+
+
+def _names(_: str, text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _topics(name: str, text: str) -> tuple[str, ...]:
+    found = _names(name, text)
+    if not found:
+        raise InvalidOptionError(f"No topics to subscribe to as specified value for option '{name}' is '{text}'")
+    return found
+
+
+def _pattern(name: str, text: str) -> re.Pattern[str]:
+    if not text.strip():
+        raise InvalidOptionError(f"Pattern to subscribe is empty as specified value for option '{name}' is '{text}'")
+    try:
+        return re.compile(text.strip())
+    except re.error as error:
+        raise InvalidOptionError(f"{name} is not a regular expression: {text!r}, {error}") from error
+
+
+def _assignment(name: str, text: str) -> dict[str, tuple[int, ...]]:
+    if not text.strip().startswith("{"):
+        raise InvalidOptionError(f"No topicpartitions to assign as specified value for option '{name}' is '{text}'")
+    found = _json(text)
+    if not isinstance(found, dict) or not all(
+        isinstance(numbers, list) and all(type(number) is int for number in numbers) for numbers in found.values()
+    ):
+        raise InvalidOptionError(f"Expected e.g. {_PARTITIONS_FORM}, got {text}")
+    if not any(found.values()):
+        raise InvalidOptionError(f"No topicpartitions to assign as specified value for option '{name}' is '{text}'")
+    return {topic: tuple(numbers) for topic, numbers in found.items()}
+
+
+def _offsets(name: str, text: str) -> str | dict[TopicPartition, int]:
+    if text.strip().lower() in ("earliest", "latest"):
+        return text.strip().lower()
+    found = _by_partition(text, _OFFSETS_FORM)
+    for topic_partition, offset in found.items():
+        if offset < EARLIEST:
+            raise InvalidOptionError(f"{name} for {topic_partition} is {offset}: offsets are not negative")
+    return found
+
+
+def _times(_: str, text: str) -> dict[TopicPartition, int]:
+    return _by_partition(text, _TIMES_FORM)
+
+
+def _by_partition(text: str, form: str) -> dict[TopicPartition, int]:
+    found = _json(text)
+    if not isinstance(found, dict):
+        raise InvalidOptionError(f"Expected e.g. {form}, got {text}")
+    values: dict[TopicPartition, int] = {}
+    for topic, numbers in found.items():
+        for partition, value in numbers.items() if isinstance(numbers, dict) else [("", None)]:
+            number = _integer(partition)
+            if number is None or type(value) is not int:
+                raise InvalidOptionError(f"Expected e.g. {form}, got {text}")
+            values[TopicPartition(topic, number)] = value
+    return values
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    found = tuple(check_columns(_names(name, text)))
+    if not found:
+        raise InvalidOptionError(f"{name} names no column: {text!r}")
+    return found
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) else None
+
+
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_BROKER_ONLY: Final = (
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+)
+_ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
+_KAFKA_PREFIX: Final = "kafka."
+# What Spark adds to the options of a table in its catalog.
+_TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
+
+
+@dataclass(frozen=True)
+class SeglogOptions:
+    """What a user asked of a read. Made by `parse`."""
+
+    path: str = option("path", "", _path, "A log directory, a topic's path, or a partition's folder.")
+    paths: tuple[str, ...] = option("paths", (), _paths, "Several of them, a JSON list: what load([...]) sets.")
+    assign: Mapping[str, tuple[int, ...]] | None = option(
+        "assign", None, _assignment, f"Partitions to read: {_PARTITIONS_FORM}."
+    )
+    subscribe: tuple[str, ...] = option("subscribe", (), _topics, "Topics to read, with commas between.")
+    subscribe_pattern: re.Pattern[str] | None = option(  # noqa: RUF009 - a field, like the others
+        "subscribePattern", None, _pattern, "Topics to read: those whose whole name this regular expression matches."
+    )
+    starting_timestamp: int | None = option(
+        "startingTimestamp", None, _time, "Read from the first record at or after this time, ms since the epoch."
+    )
+    starting_times: Mapping[TopicPartition, int] | None = option(
+        "startingOffsetsByTimestamp", None, _times, f"The same a partition: {_TIMES_FORM}."
+    )
+    starting_offsets: str | Mapping[TopicPartition, int] = option(
+        "startingOffsets",
+        "earliest",
+        _offsets,
+        f"Read from here: earliest, or offsets a partition, -2 for earliest: {_OFFSETS_FORM}.",
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp", None, _time, "Read up to the first record at or after this time, ms since the epoch."
+    )
+    ending_times: Mapping[TopicPartition, int] | None = option(
+        "endingOffsetsByTimestamp", None, _times, f"The same a partition: {_TIMES_FORM}."
+    )
+    ending_offsets: str | Mapping[TopicPartition, int] = option(
+        "endingOffsets",
+        "latest",
+        _offsets,
+        f"Read up to here, exclusive: latest, or offsets a partition, -1 for latest: {_OFFSETS_FORM}.",
+    )
+    timestamp_strategy: str = option(
+        "startingOffsetsByTimestampStrategy",
+        "error",
+        _choice("error", "latest"),
+        "Where no record is as late as the starting time: error, or latest to read nothing of that partition.",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss", True, _boolean, "Whether it is an error, or a warning, that offsets asked for are gone."
+    )
+    include_headers: bool = option("includeHeaders", False, _boolean, "Whether to read the column headers as well.")
+    min_partitions: int | None = option(
+        "minPartitions",
+        None,
+        _positive("minPartitions must be positive"),
+        "Split large partitions into about this many tasks in all.",
+    )
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition",
+        None,
+        _positive("maxrecordsperpartition must be positive"),
+        "Split partitions so that no task reads more offsets than this.",
+    )
+    isolation_level: IsolationLevel = option(  # noqa: RUF009 - a field, like the others
+        "isolationLevel",
+        "read_uncommitted",
+        _choice("read_uncommitted", "read_committed"),
+        "read_committed leaves out aborted and open transactions. Also spelled kafka.isolation.level.",
+    )
+    columns: tuple[str, ...] = option(
+        "columns", (), _columns, "Columns to read, with commas between; a schema given to Spark does the same."
+    )
+    decompressed_bytes_max: int | None = option(
+        "max.decompressed.message.bytes",
+        None,
+        _positive("max.decompressed.message.bytes must be positive"),
+        "Refuse a batch that decompresses to more; by default 1 GiB.",
+    )
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        """Read options as Spark hands them over, and warn of those that mean nothing.
+
+        Parameters
+        ----------
+        given : mapping of str to str
+            Names in any case.
+
+        Raises
+        ------
+        InvalidOptionError
+            An option is unknown, malformed or contradicts another, or there is no path.
+        """
+        given = {name.lower(): text for name, text in given.items()}
+        if "provider" in given:
+            given = {name: text for name, text in given.items() if not _is_of_table(name)}
+        for alias, name in _ALIASES.items():
+            text = given.get(alias)
+            if text is not None and given.setdefault(name.lower(), text) != text:
+                raise InvalidOptionError(f"{name} is {given[name.lower()]!r} and {alias} is {text!r}: give one of them")
+        declared = _declared()
+        _check_names(given, declared)
+        values = {
+            each.name: each.metadata["parse"](each.metadata["name"], given[lower])
+            for lower, each in declared.items()
+            if lower in given
+        }
+        options = cls(**values)
+        if not options.all_paths:
+            raise InvalidOptionError(_NO_PATH)
+        chosen = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+        if len(chosen) > 1:
+            raise InvalidOptionError(
+                "Only one of the following options can be specified for Kafka source: "
+                "subscribe, subscribepattern, assign. See the docs for more details."
+            )
+        return options
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        return tuple(path for path in (self.path, *self.paths) if path)
+
+    @property
+    def starting(self) -> Bound:
+        """Where to begin, by the connector's precedence: a time, times a partition, offsets."""
+        return _bound(self.starting_timestamp, self.starting_times, self.starting_offsets)
+
+    @property
+    def ending(self) -> Bound:
+        """Where to end, exclusive, by the same precedence."""
+        return _bound(self.ending_timestamp, self.ending_times, self.ending_offsets)
+
+    def check_batch(self) -> None:
+        """Refuse bounds that only a stream can have."""
+        if self.starting.word == "latest":
+            raise InvalidOptionError("starting offset can't be latest for batch queries on Kafka")
+        if self.ending.word == "earliest":
+            raise InvalidOptionError("ending offset can't be earliest for batch queries on Kafka")
+        for topic_partition, offset in (self.starting.offsets or {}).items():
+            if offset == LATEST:
+                raise InvalidOptionError(
+                    f"startingOffsets for {topic_partition} can't be latest for batch queries on Kafka"
+                )
+        for topic_partition, offset in (self.ending.offsets or {}).items():
+            if offset == EARLIEST:
+                raise InvalidOptionError(
+                    f"ending offset for {topic_partition} can't be earliest for batch queries on Kafka"
+                )
+
+
+def warn_batch(given: Mapping[str, str]) -> None:
+    """Warn of options that mean nothing to a batch read: once, and with their own names."""
+    lower = {name.lower() for name in given}
+    for name in _STREAM_ONLY:
+        if name.lower() in lower:
+            _log.warning("%s option ignored in batch queries", name)
+    broker = [name for name in _BROKER_ONLY if name.lower() in lower]
+    broker += sorted(name for name in lower if name.startswith(_KAFKA_PREFIX) and name not in _ALIASES)
+    if broker:
+        _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(broker))
+
+
+def described() -> list[tuple[str, Any, str]]:
+    """Return name, default and meaning of every option, in the order in which they are declared."""
+    return [(each.metadata["name"], each.default, each.metadata["doc"]) for each in fields(SeglogOptions)]
+
+
+def _bound(
+    time: int | None, times: Mapping[TopicPartition, int] | None, offsets: str | Mapping[TopicPartition, int]
+) -> Bound:
+    if time is not None:
+        return Bound(time, None, None, "")
+    if times is not None:
+        return Bound(None, times, None, "")
+    return Bound(None, None, None, offsets) if isinstance(offsets, str) else Bound(None, None, offsets, "")
+
+
+def _declared() -> dict[str, Field[Any]]:
+    return {each.metadata["name"].lower(): each for each in fields(SeglogOptions)}
+
+
+def _check_names(given: Mapping[str, str], declared: Mapping[str, Field[Any]]) -> None:
+    known = {lower: each.metadata["name"] for lower, each in declared.items()}
+    known |= {name.lower(): name for name in (*_STREAM_ONLY, *_BROKER_ONLY, *_ALIASES)}
+    for name in given:
+        if name not in known and not name.startswith(_KAFKA_PREFIX):
+            close = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {known[close[0]]!r}?" if close else f"there are {', '.join(sorted(known.values()))}"
+            raise InvalidOptionError(f"no option {name!r}: {hint}")
+
+
+def _is_of_table(name: str) -> bool:
+    return name.startswith("option.") or name in _TABLE_PROPERTIES

@@ -1,0 +1,233 @@
+"""From options to ranges of offsets, each for one task: resolve where to begin and end, then split.
+
+Nothing is decoded: names, indexes and the headers at the end of each log are read, and of each log with transactions
+the headers behind its last snapshot. Offsets are fixed here, so that a plan reads the same however often it is run.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sparklog.errors import DataLossError, InvalidOptionError
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.producers import last_stable_offset
+from sparklog.spark.options import EARLIEST, LATEST, Bound, SeglogOptions
+from sparklog.topic.discovery import PartitionFolder, discover
+
+_log = logging.getLogger("sparklog")
+
+
+@dataclass(frozen=True)
+class ReadRange:
+    """What one task reads: offsets of one partition, the end exclusive.
+
+    Attributes
+    ----------
+    folder : str
+        Absolute.
+    stable_offset : int
+        Where the log ended, for a reader of this isolation level, when it was planned.
+    """
+
+    folder: str
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    stable_offset: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        return self.end_offset - self.start_offset
+
+
+def plan_batch(options: SeglogOptions) -> list[ReadRange]:
+    """Plan a batch read.
+
+    Returns
+    -------
+    list of ReadRange
+        By topic, partition and offset; none is empty, and none overlaps another.
+
+    Raises
+    ------
+    SeglogError
+        There is no such path, topic or partition; offsets are not in the log, or begin after they end.
+    """
+    options.check_batch()
+    folders = select(options)
+    logs = {found.topic_partition: (found, read_layout(found.folder)) for found in folders}
+    _check_specified(options, logs)
+    ranges = [_whole_range(options, found, layout) for found, layout in logs.values()]
+    layouts = {topic_partition: layout for topic_partition, (_, layout) in logs.items()}
+    return split(ranges, options.min_partitions, options.max_records_per_partition, layouts)
+
+
+def select(options: SeglogOptions) -> list[PartitionFolder]:
+    """Find the partitions that the options ask for."""
+    found = discover(options.all_paths)
+    if options.assign is not None:
+        return found.assigned(options.assign)
+    if options.subscribe:
+        return found.named(options.subscribe)
+    if options.subscribe_pattern is not None:
+        return found.matching(options.subscribe_pattern)
+    return found.all_topics()
+
+
+def _check_specified(options: SeglogOptions, assigned: Collection[TopicPartition]) -> None:
+    """Check that offsets or times given a partition are given for every partition, and for no other."""
+    for bound, side in ((options.starting, "starting"), (options.ending, "ending")):
+        specified = bound.offsets if bound.offsets is not None else bound.times
+        if specified is None or set(specified) == set(assigned):
+            continue
+        what = (
+            f"{side} offsets don't match what are assigned. Use -1 for latest, -2 for earliest"
+            if bound.offsets is not None
+            else f"timestamp based {side} offsets don't match what are assigned; every partition must be there"
+        )
+        raise InvalidOptionError(
+            f"Partitions specified for Kafka {what}. Specified: {_named(specified)} Assigned: {_named(assigned)}"
+        )
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return "{" + ", ".join(str(each) for each in sorted(partitions)) + "}"
+
+
+def _whole_range(options: SeglogOptions, found: PartitionFolder, layout: PartitionLayout) -> ReadRange:
+    """Resolve where to begin and end in one partition."""
+    committed = options.isolation_level == "read_committed"
+    latest = last_stable_offset(layout) if committed else layout.end_offset
+    at, loss = found.topic_partition, options.fail_on_data_loss
+    end = _resolved(options.ending, at, layout, latest)
+    end = latest if end is None else _inside("endingOffsets", end, at, layout, loss)
+    if end > latest:
+        _log.warning("%s is read up to the last stable offset %d, not %d: transactions are open", at, latest, end)
+        end = latest
+    start = _resolved(options.starting, at, layout, latest)
+    if start is None:
+        if options.timestamp_strategy == "error":
+            time = _time_of(options.starting, at)
+            raise InvalidOptionError(f"No offset matched from request of topic-partition {at} and timestamp {time}.")
+        start = end
+    if start > end:
+        raise InvalidOptionError(
+            f"The resolved start offset {start} is greater than the resolved end offset {end} for topic {at.topic} "
+            f"partition {at.partition}, whose log has offsets [{layout.start_offset}, {latest})."
+        )
+    start = _inside("startingOffsets", start, at, layout, loss)
+    return ReadRange(found.folder, at.topic, at.partition, min(start, end), end, latest)
+
+
+def _resolved(bound: Bound, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:
+    """Return the offset that a bound means in one partition; None where no record is as late as its time."""
+    time = _time_of(bound, at)
+    if time is not None:
+        found = _offset_for_time(layout, time)
+        return found if found is not None and found < latest else None
+    if bound.offsets is not None:
+        given = bound.offsets[at]
+        return {EARLIEST: layout.start_offset, LATEST: latest}.get(given, given)
+    return layout.start_offset if bound.word == "earliest" else latest
+
+
+def _time_of(bound: Bound, at: TopicPartition) -> int | None:
+    return bound.time if bound.times is None else bound.times[at]
+
+
+def _offset_for_time(layout: PartitionLayout, time: int) -> int | None:
+    # Records must be decoded to tell, and what decodes them takes long to import: not for the plans that need none.
+    from sparklog.log.reader import LogReader
+
+    return LogReader(layout).offset_for_time(time)
+
+
+def _inside(name: str, offset: int, at: TopicPartition, layout: PartitionLayout, fail_on_data_loss: bool) -> int:
+    """Return an offset if the log has it; else the nearest that it has, or an error."""
+    inside = min(max(offset, layout.start_offset), layout.end_offset)
+    if inside != offset:
+        message = (
+            f"{name} for {at} is {offset}, and the log has offsets [{layout.start_offset}, {layout.end_offset}): "
+            f"data may have been lost, because it was aged out by Kafka or the log was truncated"
+        )
+        if fail_on_data_loss:
+            raise DataLossError(f"{message}. Set failOnDataLoss to false to read what is there")
+        _log.warning("%s; reading from or to %d instead", message, inside)
+    return inside
+
+
+def split(
+    ranges: Iterable[ReadRange],
+    min_partitions: int | None,
+    records_max: int | None,
+    layouts: Mapping[TopicPartition, PartitionLayout],
+) -> list[ReadRange]:
+    """Split ranges as the connector does: none above a number of offsets, then into about so many in all.
+
+    How many there are, and about where they are cut, is the connector's arithmetic. Each cut is then moved back to
+    where a batch begins, by the offset index, unless that would make a range too large, or empty.
+    """
+    kept = [each for each in ranges if each.size > 0]
+    pieces: list[ReadRange] = []
+    if records_max is not None:
+        pieces = [piece for each in kept for piece in _divided(each, math.ceil(each.size / records_max))]
+    pieces = pieces or kept
+    if min_partitions is not None and len(pieces) < min_partitions:
+        counts = _part_counts([piece.size for piece in pieces], min_partitions)
+        pieces = [part for piece, count in zip(pieces, counts, strict=True) for part in _divided(piece, count)]
+    of_one: dict[TopicPartition, list[ReadRange]] = {}
+    for piece in pieces:
+        of_one.setdefault(piece.topic_partition, []).append(piece)
+    return [piece for at, found in of_one.items() for piece in _aligned(found, records_max, layouts[at])]
+
+
+def _divided(whole: ReadRange, parts: int) -> list[ReadRange]:
+    """Cut a range into parts of the same size, the rounding left to the last of them; empty ones are left out."""
+    start, pieces = whole.start_offset, []
+    for part in range(parts):
+        size = (whole.end_offset - start) // (parts - part)
+        pieces.append(_within(whole, start, start + size))
+        start += size
+    return [piece for piece in pieces if piece.size > 0]
+
+
+def _within(whole: ReadRange, start: int, end: int) -> ReadRange:
+    return ReadRange(whole.folder, whole.topic, whole.partition, start, end, whole.stable_offset)
+
+
+def _part_counts(sizes: list[int], parts_min: int) -> list[int]:
+    """Say into how many parts each range goes, for about ``parts_min`` in all: large ones alone, in proportion."""
+    total = sum(sizes)
+    is_whole = [_part_count(size, total, parts_min) == 1 for size in sizes]
+    large_total = sum(size for size, whole in zip(sizes, is_whole, strict=True) if not whole)
+    large_parts_min = max(parts_min - sum(is_whole), 1)
+    return [
+        1 if whole else _part_count(size, large_total, large_parts_min)
+        for size, whole in zip(sizes, is_whole, strict=True)
+    ]
+
+
+def _part_count(size: int, total: int, parts_min: int) -> int:
+    # Rounds halves up, as Java does; Python's round() goes to the even number.
+    return max(math.floor(size / total * parts_min + 0.5), 1)
+
+
+def _aligned(pieces: list[ReadRange], records_max: int | None, layout: PartitionLayout) -> list[ReadRange]:
+    """Move the cuts between the pieces of one partition back to batch boundaries, where that is allowed."""
+    cuts = [pieces[0].start_offset, *(piece.end_offset for piece in pieces)]
+    for row in range(len(cuts) - 2, 0, -1):
+        boundary = layout.segments[layout.segment_of(cuts[row])].floor_boundary(cuts[row])
+        fits = records_max is None or cuts[row + 1] - boundary <= records_max
+        if cuts[row - 1] < boundary < cuts[row] and fits:
+            cuts[row] = boundary
+    return [_within(pieces[0], start, end) for start, end in pairwise(cuts)]

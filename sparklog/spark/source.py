@@ -1,0 +1,50 @@
+"""The format ``seglog``: what Spark is given to read partition logs with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from sparklog.spark.options import SeglogOptions, warn_batch
+from sparklog.spark.reader import SeglogReader
+from sparklog.spark.schema import check_schema, source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SeglogDataSource(DataSource):
+    """Apache Kafka partition logs as a table.
+
+    Examples
+    --------
+    >>> spark.read.format("seglog").load("/logs").where("topic = 'events'").count()  # doctest: +SKIP
+
+    Options are in `sparklog.spark.options`, columns in `sparklog.spark.schema`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "seglog"
+
+    def schema(self) -> StructType:
+        """Return the connector's columns, or those of the option ``columns``; Spark asks when it is given no schema."""
+        from sparklog.spark.plan import select
+
+        options = SeglogOptions.parse(self.options)
+        # Nothing of what is found is needed yet, but who loads what is not there should hear of it at once.
+        select(options)
+        return source_schema(options.columns, include_headers=options.include_headers)
+
+    def reader(self, schema: StructType) -> SeglogReader:
+        """Return the reader of a batch query; a schema that is a choice of the columns leaves the others unread."""
+        options = SeglogOptions.parse(self.options)
+        warn_batch(self.options)
+        return SeglogReader(options, check_schema(schema))
+
+
+def register(spark: SparkSession) -> None:
+    """Give a Spark session the format ``seglog``, where Spark has not found it by itself."""
+    spark.dataSource.register(SeglogDataSource)
