@@ -68,13 +68,18 @@ def run() -> None:
     app(prog_name="sparklog")
 
 
-@app.callback()
-def _main(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _version(wanted: bool) -> None:
+    if wanted:
         render.say(f"sparklog {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
     logger = logging.getLogger("sparklog")
     logger.handlers = [render.LogHandler()]
     logger.propagate = False
@@ -142,7 +147,7 @@ def dump(
     In JSON, keys and values that are UTF-8 are text; others are base64 under "key_base64", "value_base64".
     """
     # Only here and in `verify` is compiled code loaded.
-    from sparklog.cli import dump as logs
+    import sparklog.cli.dump as logs
 
     if offset is not None and time is not None:
         raise InvalidOptionError("--offset and --time both say where to begin: give one of them")
@@ -199,7 +204,7 @@ def verify(paths: Paths, as_json: Json = False) -> None:
     Exit status 1 where there is an error. Warnings and notes are no errors: a torn end of the last segment is what a
     broker that died leaves, and it mends that itself.
     """
-    from sparklog.cli import check
+    import sparklog.cli.check as check
 
     targets = [find_target(path) for path in paths]
     outcome = check.Outcome()

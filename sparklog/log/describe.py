@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
+
+import numpy as np
 
 from sparklog.errors import CorruptCheckpointError, CorruptLogError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
-from sparklog.log.index import floor_time
+from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
 from sparklog.log.producers import last_stable_offset, parse_snapshot
 from sparklog.log.segment import OpenSegment, Segment
@@ -40,7 +42,7 @@ class Seen:
     records : int or None
         Of those batches, markers left out; None where there is a compressed wrapper, whose header does not say.
     first_timestamp, max_timestamp : int or None
-        ms; of the first batch, and the largest. None where there is none.
+        ms; of the first batch that has one, and the largest. None where there is none.
     codec_batches, magic_batches : Counter
         How many batches have each codec id, and each magic.
     """
@@ -60,17 +62,18 @@ class Seen:
             return
         data = headers.where(~headers.is_control)
         counts = data.column("record_count")
-        # A delete horizon stands where the first record's timestamp did.
-        has_horizon = headers.column("attributes")[0] & v2.DELETE_HORIZON
-        first = headers.column("max_timestamp" if has_horizon else "base_timestamp")[0]
+        base_timestamps, max_timestamps = headers.column("base_timestamp"), headers.column("max_timestamp")
+        # A delete horizon stands where the first record's timestamp did, and nothing where there is no record left.
+        is_hidden = (headers.column("attributes") & v2.DELETE_HORIZON != 0) | (base_timestamps < 0)
+        timestamps = np.where(is_hidden, max_timestamps, base_timestamps)
         self.add(
             Seen(
                 batches=len(headers),
                 control_batches=len(headers) - len(data),
                 transactional_batches=int(data.is_transactional.sum()),
                 records=None if (counts < 0).any() else int(counts.sum()),
-                first_timestamp=_time(int(first)),
-                max_timestamp=_time(int(headers.column("max_timestamp").max())),
+                first_timestamp=int(timestamps[np.argmax(timestamps >= 0)]) if (timestamps >= 0).any() else None,
+                max_timestamp=int(max_timestamps.max()) if (max_timestamps >= 0).any() else None,
                 codec_batches=Counter(data.codec_ids.tolist()),
                 magic_batches=Counter(headers.column("magic").tolist()),
             )
@@ -205,23 +208,36 @@ def _all_headers(log: OpenSegment) -> Iterator[BatchHeaders]:
 
 
 def _headers_at_the_ends(log: OpenSegment) -> Iterator[BatchHeaders]:
-    """Give the first batch, the one with the largest timestamp that the time index knows, and the last batches."""
-    yield from islice(log.hop(log.start), 1)
-    offset = _latest_offset(log.segment)
-    if offset is not None:
-        found = (header for header in log.hop(log.seek(offset)) if header.column("last_offset")[0] >= offset)
-        yield from islice(found, 1)
-    yield from log.hop(log.seek(log.segment.upper_offset))
+    """Give the first batch, that with the largest timestamp where the time index knows of a later one, and the last.
+
+    The last ones are given last, so that the offset after them is the segment's end. Where damage ends them too early,
+    it is raised after what could be seen.
+    """
+    seen, damage = list(islice(log.hop(log.start), 1)), None
+    yield from seen
+    last: list[BatchHeaders] = []
+    try:
+        last.extend(log.hop(log.seek(log.segment.upper_offset)))
+    except CorruptLogError as error:
+        damage = error
+    latest = _latest(log.segment)
+    if latest is not None and all(latest.timestamp > int(each.column("max_timestamp")[0]) for each in seen + last):
+        batches = log.hop(log.seek(latest.offset))
+        yield from islice((each for each in batches if each.column("last_offset")[0] >= latest.offset), 1)
+    if last:
+        # Without an index they are the whole segment: they are looked at together.
+        yield replace(last[0], table=np.concatenate([each.table for each in last]))
+    if damage is not None:
+        raise damage
 
 
-def _latest_offset(segment: Segment) -> int | None:
-    """Return the offset of the last entry of the time index, which has the largest timestamp."""
+def _latest(segment: Segment) -> TimeEntry | None:
+    """Return the last entry of the time index, which has the largest timestamp."""
     try:
         with segment.storage.open(segment.path(files.TIME_INDEX)) as index:
-            entry = floor_time(index, segment.base_offset, OFFSET_MAX)
+            return floor_time(index, segment.base_offset, OFFSET_MAX)
     except PathNotFoundError:
         return None
-    return entry.offset if entry else None
 
 
 def _stable_offset(layout: PartitionLayout, is_full: bool) -> int | None:
@@ -261,8 +277,11 @@ def _bytes_from(layout: PartitionLayout, offset: int) -> int:
     if not layout.segments:
         return 0
     first, *later = layout.segments[layout.segment_of(offset) :]
-    with first.open() as log:
-        return first.size_bytes - log.seek(offset).position + sum(segment.size_bytes for segment in later)
+    position = 0
+    if offset > first.base_offset:
+        with first.open() as log:
+            position = log.seek(offset).position
+    return first.size_bytes - position + sum(segment.size_bytes for segment in later)
 
 
 def _topic_id(storage: Storage, folder: str) -> str | None:
@@ -272,7 +291,3 @@ def _topic_id(storage: Storage, folder: str) -> str | None:
         return None if data is None else parse_topic_id(data, path)
     except SeglogError:
         return None
-
-
-def _time(timestamp: int) -> int | None:
-    return timestamp if timestamp >= 0 else None
