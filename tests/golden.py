@@ -104,11 +104,7 @@ class GoldenSet:
     @functools.cache  # noqa: B019 - there are as many sets as directories
     def _read(self, level: str) -> list[dict[str, Any]]:
         lines = gzip.decompress((self.directory / f"{level}.jsonl.gz").read_bytes()).splitlines()
-        records = [json.loads(line) for line in lines]
-        for record in records:
-            record["key"], record["value"] = _bytes(record["key"]), _bytes(record["value"])
-            record["headers"] = [(name, _bytes(value)) for name, value in record["headers"]]
-        return records
+        return [decoded(json.loads(line)) for line in lines]
 
 
 def golden_sets() -> list[GoldenSet]:
@@ -119,6 +115,12 @@ def golden_sets() -> list[GoldenSet]:
 def golden_set(name: str) -> GoldenSet:
     """Return the set of a name."""
     return GoldenSet(DATA / name)
+
+
+def decoded(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a record of the harness's consumer with its base64 as bytes."""
+    headers = [(name, _bytes(value)) for name, value in row["headers"]]
+    return {**row, "key": _bytes(row["key"]), "value": _bytes(row["value"]), "headers": headers}
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -58,8 +58,15 @@ class PartitionLayout:
         return rows[-1] if rows else 0
 
 
-def read_layout(path: str) -> PartitionLayout:
+def read_layout(path: str, storage: Storage | None = None) -> PartitionLayout:
     """Read what a partition's folder holds now.
+
+    Parameters
+    ----------
+    path : str
+        The folder.
+    storage : Storage, optional
+        Where it is, if the path does not say.
 
     Raises
     ------
@@ -68,11 +75,12 @@ def read_layout(path: str) -> PartitionLayout:
     CorruptLogError
         The end of the last segment is damaged, and not merely torn.
     """
-    located = locate(path)
+    if storage is None:
+        storage, path = locate(path)
     for attempt in range(_LISTINGS_MAX):
-        segments = list_segments(located.storage, located.path)
+        segments = list_segments(storage, path)
         try:
-            return _bounded(located.storage, located.path, segments)
+            return _bounded(storage, path, segments)
         except PathNotFoundError:
             # A broker renames and removes segments while it runs: what has just been listed may be gone.
             if attempt + 1 == _LISTINGS_MAX:

@@ -26,8 +26,7 @@ Source: apache/kafka, ProducerStateManager.java, ProducerSnapshot.json; KIP-98.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections import defaultdict, deque
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +36,7 @@ from sparklog.errors import CorruptCheckpointError
 from sparklog.log import files
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.segment import Window
+from sparklog.log.walk import walk
 from sparklog.record import v2
 from sparklog.record.framing import BatchHeaders
 from sparklog.storage.base import Storage
@@ -81,17 +81,6 @@ def parse_snapshot(data: bytes, path: str) -> np.ndarray[Any, np.dtype[Any]]:
     return np.frombuffer(data, dtype=SNAPSHOT_ENTRY, offset=SNAPSHOT_HEADER.itemsize)
 
 
-def log_windows(layout: PartitionLayout, start_offset: int) -> Iterator[Window]:
-    """Walk the batches of a log from the one that holds an offset to the log's end."""
-    for segment in layout.segments[layout.segment_of(start_offset) :]:
-        with segment.open() as log:
-            for window in log.windows(log.seek(start_offset)):
-                last_offsets = window.headers.column("last_offset")
-                chosen = (last_offsets >= start_offset) & (last_offsets < layout.end_offset)
-                if chosen.any():
-                    yield Window(window.buffer, window.headers.where(chosen))
-
-
 def last_stable_offset(layout: PartitionLayout) -> int:
     """Return the offset below which every transaction is decided.
 
@@ -99,7 +88,7 @@ def last_stable_offset(layout: PartitionLayout) -> int:
     says what was replicated when a broker last wrote it down, not what the log holds.
     """
     ongoing, start_offset = _snapshot_before(layout)
-    for window in log_windows(layout, start_offset):
+    for _, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
         for row in np.flatnonzero(_is_in_transaction(window.headers)).tolist():
             batch = window.headers.table[row]
             producer_id = int(batch["producer_id"])
@@ -122,13 +111,15 @@ class TransactionMarkers:
     """
 
     def __init__(self, layout: PartitionLayout, start_offset: int) -> None:
-        self._windows = log_windows(layout, start_offset)
-        self._seen_to = start_offset
-        self._offsets: dict[int, list[int]] = {}
-        self._aborts: dict[int, list[bool]] = {}
+        # What is gone by then is not asked for either: whoever reads it finds it missing.
+        self._windows = walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False)
+        self._markers: defaultdict[int, deque[tuple[int, bool]]] = defaultdict(deque)
 
     def is_aborted(self, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Tell of each data batch, in offset order, whether its transaction was aborted: shape (n_batches,)."""
+        """Tell of each data batch whether its transaction was aborted: shape (n_batches,).
+
+        Batches are asked for in offset order, and never twice: markers that have been passed are forgotten.
+        """
         aborted = np.zeros(len(headers), dtype=bool)
         producer_ids, last_offsets = headers.column("producer_id"), headers.column("last_offset")
         for row in np.flatnonzero(_is_in_transaction(headers)).tolist():
@@ -136,23 +127,23 @@ class TransactionMarkers:
         return aborted
 
     def _ends_in_abort(self, producer_id: int, offset: int) -> bool:
+        markers = self._markers[producer_id]
         while True:
-            offsets = self._offsets.get(producer_id, [])
-            row = bisect_left(offsets, offset)
-            if row < len(offsets):
-                return self._aborts[producer_id][row]
-            window = next(self._windows, None)
-            if window is None:
+            while markers and markers[0][0] < offset:
+                markers.popleft()
+            if markers:
+                return markers[0][1]
+            found = next(self._windows, None)
+            if found is None:
                 return False
-            self._note(window)
+            self._note(found[1])
 
     def _note(self, window: Window) -> None:
         for row in np.flatnonzero(window.headers.is_control).tolist():
             kind = _marker(window, row)
             if kind is not None:
-                producer_id = int(window.headers.column("producer_id")[row])
-                self._offsets.setdefault(producer_id, []).append(int(window.headers.column("last_offset")[row]))
-                self._aborts.setdefault(producer_id, []).append(kind == v2.ABORT)
+                batch = window.headers.table[row]
+                self._markers[int(batch["producer_id"])].append((int(batch["last_offset"]), kind == v2.ABORT))
 
 
 def _is_in_transaction(headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:

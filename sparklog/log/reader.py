@@ -7,7 +7,6 @@ by their offsets.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final, Literal, Self, get_args
@@ -15,14 +14,13 @@ from typing import Final, Literal, Self, get_args
 import numpy as np
 import pyarrow as pa
 
-from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError, OffsetOutOfRangeError, PathNotFoundError
+from sparklog.errors import CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.producers import TransactionMarkers, last_stable_offset
 from sparklog.log.segment import OpenSegment, Segment, Window
+from sparklog.log.walk import walk
 from sparklog.record.columns import LIMITS, DecodeLimits, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
-
-_log = logging.getLogger("sparklog")
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
@@ -210,49 +208,12 @@ class LogReader:
     ) -> Iterator[pa.RecordBatch]:
         markers = TransactionMarkers(self._layout, start) if committed else None
         columns = [name for name in schema.names if name != FILE_COLUMN]
-        for segment, window in self._windows(start, end, fail_on_data_loss):
+        for segment, window in walk(self._layout, start, end, fail_on_data_loss):
             headers = window.headers.where(~window.headers.is_control)
             if markers is not None:
                 headers = headers.where(~markers.is_aborted(headers))
             for batch in self._decoded(segment, Window(window.buffer, headers), columns, start, end, limits):
                 yield _arranged(batch, schema, segment)
-
-    def _windows(self, start: int, end: int, fail_on_data_loss: bool) -> Iterator[tuple[Segment, Window]]:
-        """Walk the batches that hold offsets of a range, in whatever segments they are by the time they are reached."""
-        layout, offset = self._layout, start
-        while offset < end:
-            if offset < layout.start_offset or not layout.segments:
-                self._lose(offset, min(layout.start_offset, end), fail_on_data_loss)
-                offset = layout.start_offset
-                if not layout.segments:
-                    return
-                continue
-            segment = layout.segments[layout.segment_of(offset)]
-            try:
-                log = segment.open()
-            except PathNotFoundError:
-                layout = read_layout(layout.path)
-                continue
-            with log:
-                for window in log.windows(log.seek(offset)):
-                    last_offsets = window.headers.column("last_offset")
-                    rows = slice(
-                        int(np.searchsorted(last_offsets, offset)), int(np.searchsorted(last_offsets, end - 1)) + 1
-                    )
-                    yield segment, Window(window.buffer, window.headers[rows])
-                    offset = max(offset, int(last_offsets[-1]) + 1)
-                    if offset >= end:
-                        return
-            if segment.is_last:
-                self._lose(offset, end, fail_on_data_loss)
-                return
-            offset = max(offset, segment.upper_offset)
-
-    def _lose(self, offset: int, end: int, fail_on_data_loss: bool) -> None:
-        message = f"offsets [{offset}, {end}) of {self._layout.path} were there when the read was planned, and are gone"
-        if fail_on_data_loss:
-            raise DataLossError(f"{message}: retention removed them or the log was truncated")
-        _log.warning("%s; reading on after them", message)
 
     def _decoded(
         self, segment: Segment, window: Window, columns: Sequence[str], start: int, end: int, limits: DecodeLimits

@@ -137,17 +137,19 @@ class OpenSegment:
         """
         place, wanted_bytes = start, window_bytes
         while True:
-            buffer = self._file.read(place.position, wanted_bytes)
+            # Taken before the bytes: what a broker appends meanwhile is not part of a tail that is judged below.
+            size_bytes = self._file.size_bytes()
+            buffer = self._file.read(place.position, min(wanted_bytes, max(size_bytes - place.position, 0)))
             headers = scan_headers(buffer, place.position)
             if len(headers):
                 place = Place(place.position + headers.valid_bytes, self._checked(headers, place.offset))
                 yield Window(buffer, headers)
             if headers.fault or len(buffer) < wanted_bytes:
                 break
-            if place.position + headers.next_batch_bytes > self._file.size_bytes():
+            if place.position + headers.next_batch_bytes > size_bytes:
                 break
             wanted_bytes = max(window_bytes, headers.next_batch_bytes)
-        self._judge_tail(place, headers)
+        self._judge_tail(place, headers, size_bytes)
 
     def hop(self, start: Place) -> Iterator[BatchHeaders]:
         """Walk the headers from a boundary to the end of the segment, one at a time, reading nothing between them.
@@ -158,7 +160,7 @@ class OpenSegment:
         for _ in range(_HOPS_MAX):
             header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
             if not len(header) or place.position + header.valid_bytes > size_bytes:
-                self._judge_tail(place, header)
+                self._judge_tail(place, header, size_bytes)
                 return
             place = Place(place.position + header.valid_bytes, self._checked(header, place.offset))
             yield header
@@ -223,8 +225,10 @@ class OpenSegment:
 
     def _believed(self, position: int) -> BatchHeaders | None:
         """Return the header of the batch at a position that an index gives, if an intact batch stands there."""
+        if position < 0:
+            return None
         header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
-        if position < 0 or not len(header) or position + header.valid_bytes > self._file.size_bytes():
+        if not len(header) or position + header.valid_bytes > self._file.size_bytes():
             return None
         return header if is_intact(self._file.read(position, header.valid_bytes)) else None
 
@@ -252,9 +256,8 @@ class OpenSegment:
             )
         return int(last_offsets[-1]) + 1
 
-    def _judge_tail(self, place: Place, headers: BatchHeaders) -> None:
+    def _judge_tail(self, place: Place, headers: BatchHeaders, size_bytes: int) -> None:
         """Raise unless what begins at ``place``, which is no whole batch, may be the torn end of the log."""
-        size_bytes = self._file.size_bytes()
         if place.position >= size_bytes:
             return
         reason = headers.fault or "the last batch is cut short"

@@ -14,19 +14,20 @@ Source: apache/kafka, common/compress; the LZ4 frame format 1.5.1; KAFKA-3160 fo
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import cramjam
 import lz4.frame
-import snappy
 import zstandard
 from isal import isal_zlib
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
 
-Decompress = Callable[[memoryview, int], bytes]
+Decompress = Callable[[memoryview, int], bytes | bytearray]
 
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
 
@@ -77,13 +78,21 @@ def _gzip(data: memoryview, limit_bytes: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _snappy(data: memoryview, limit_bytes: int) -> bytes:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
+    if len(data) < _XERIAL_HEADER_BYTES or bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _snappy_block(data, limit_bytes)
-    pieces: list[bytes] = []
-    position, room = _XERIAL_HEADER_BYTES, limit_bytes
-    while position < len(data):
+    pieces: list[bytearray] = []
+    position, room = 0, limit_bytes
+    # Fewer bytes than a length are passed over at the end, as in xerial's reader.
+    while position + 4 <= len(data):
         block_bytes = int.from_bytes(data[position : position + 4], "big", signed=True)
+        if block_bytes < 0 and bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
+            # The header; streams may be concatenated, so it may come again.
+            version = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+            position += _XERIAL_HEADER_BYTES
+            if version < 1 or position > len(data):
+                raise ValueError("the header of a snappy stream is cut short or of an unknown version")
+            continue
         position += 4
         if not 0 <= block_bytes <= len(data) - position:
             raise ValueError("a snappy block runs past its batch")
@@ -93,9 +102,9 @@ def _snappy(data: memoryview, limit_bytes: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
     claimed = shift = 0
-    for byte in block[:5]:
+    for byte in bytes(block[:5]):
         claimed |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
@@ -104,7 +113,11 @@ def _snappy_block(block: memoryview, limit_bytes: int) -> bytes:
         raise _too_large(limit_bytes)
     if claimed > len(block) * _SNAPPY_RATIO_MAX:
         raise ValueError("a snappy block claims more than it can hold")
-    return snappy.uncompress(block)  # type: ignore[no-any-return]
+    out = bytearray(claimed)
+    # python-snappy is this library; its own function copies what it has decompressed once more.
+    if cramjam.snappy.decompress_raw_into(block, out) != claimed:
+        raise ValueError("a snappy block ends early")
+    return out
 
 
 def _lz4(data: memoryview, limit_bytes: int) -> bytes:
@@ -118,7 +131,7 @@ def _lz4(data: memoryview, limit_bytes: int) -> bytes:
         room -= len(piece)
         if room < 0:
             raise _too_large(limit_bytes)
-        if not piece and stream.needs_input:
+        if not piece and stream.needs_input and not stream.eof:
             raise ValueError("the lz4 frame is cut short")
         pieces.append(piece)
         fed = memoryview(b"")
@@ -180,6 +193,7 @@ def codec_name(codec_id: int) -> str:
     return CODECS[codec_id].name if codec_id in CODECS else f"unknown-{codec_id}"
 
 
+@functools.cache
 def decompressor(codec_id: int, magic: int) -> Decompress:
     """Return the function that undoes a codec.
 
@@ -203,7 +217,7 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
         return _illegal(codec_id, magic)
     function = _lz4_of_magic_0 if magic == 0 and codec_id == 3 else codec.decompress
 
-    def guarded(data: memoryview, limit_bytes: int) -> bytes:
+    def guarded(data: memoryview, limit_bytes: int) -> bytes | bytearray:
         try:
             return function(data, limit_bytes)
         except CorruptBatchError:

@@ -5,8 +5,7 @@ Storage knows files and folders and nothing of Kafka. A path without a scheme, o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from sparklog.errors import InvalidOptionError
@@ -57,8 +56,7 @@ class Storage(Protocol):
         """Return the path in the one form that this storage names it by."""
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(NamedTuple):
     """A path and the storage that it is in."""
 
     storage: Storage

@@ -304,6 +304,7 @@ public final class KafkaTool {
         config.put("enable.auto.commit", "false");
         config.put("auto.offset.reset", "earliest");
         config.put("max.poll.records", "5000");
+        config.put("fetch.max.wait.ms", "20");
         config.put("exclude.internal.topics", "false");
         config.put("allow.auto.create.topics", "false");
         config.put("isolation.level", request.path("isolation").asText("read_uncommitted"));

@@ -36,10 +36,11 @@ class Batch:
 
 
 def batches(golden: GoldenSet, topic: str, partition: int = 0) -> list[Batch]:
-    found: list[Batch] = []
-    for log in sorted(golden.partition_dir(topic, partition).glob("*.log")):
-        found.extend(_batches(log.read_bytes()))
-    return found
+    return _batches_in(golden.partition_dir(topic, partition))
+
+
+def _batches_in(directory: Path) -> list[Batch]:
+    return [batch for log in sorted(directory.glob("*.log")) for batch in _batches(log.read_bytes())]
 
 
 def _batches(data: bytes) -> Iterator[Batch]:
@@ -265,3 +266,16 @@ def test_internal_topics_are_kept() -> None:
     assert golden.records("read_uncommitted", "__consumer_offsets")
     assert golden.records("read_uncommitted", "__transaction_state")
     assert list((golden.log_dir / "__cluster_metadata-0").glob("*.log"))
+
+
+def test_the_examples_have_a_shop_in_five_codecs_and_an_aborted_transaction() -> None:
+    events = [_batches_in(EXAMPLES / f"shop-events-{partition}") for partition in range(3)]
+    assert all({batch.codec for batch in found} == set(CODECS) for found in events)
+    assert 1900 <= sum(batch.count for found in events for batch in found) <= 2100
+    orders = [_batches_in(EXAMPLES / f"shop-orders-{partition}") for partition in range(2)]
+    assert all(batch.attributes & TRANSACTIONAL for found in orders for batch in found)
+    assert sorted(EXAMPLES.glob("shop-orders-*/*.txnindex"))
+    assert {path.name.rpartition("-")[0] for path in EXAMPLES.iterdir() if path.is_dir()} == {
+        "shop-events",
+        "shop-orders",
+    }

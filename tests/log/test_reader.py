@@ -22,7 +22,8 @@ TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 def rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return rows with plain timestamps, ms."""
     at = table.schema.get_field_index("timestamp")
-    return table.set_column(at, "timestamp", table["timestamp"].cast(pa.int64())).to_pylist()
+    found: list[dict[str, Any]] = table.set_column(at, "timestamp", table["timestamp"].cast(pa.int64())).to_pylist()
+    return found
 
 
 def consumed(golden: GoldenSet, level: IsolationLevel, topic: str, partition: int) -> list[dict[str, Any]]:

@@ -1,0 +1,33 @@
+# Everything a user or a developer runs. Needs Python 3.11 or newer and Java 17 or newer; sets up the rest in .venv.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-kafka bench lint clean
+
+demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
+	$(RUN) examples/quickstart.py
+
+test: $(READY) lint  ## The default tests; offline but for the installation.
+	$(RUN) -m pytest -m "not kafka and not bench"
+
+test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars from Maven Central. Needs Maven and a JDK.
+	$(RUN) -m pytest -m kafka
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(READY)  ## The measurements that the README quotes.
+	$(VENV)/bin/pip install --quiet --constraint conf/constraints.txt --editable '.[bench]'
+	$(RUN) -m tests.bench
+
+clean:
+	rm -rf $(VENV) build sparklog.egg-info
+
+$(READY): pyproject.toml conf/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --constraint conf/constraints.txt --editable '.[spark,test]'
+	touch $(READY)

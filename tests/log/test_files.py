@@ -1,0 +1,53 @@
+"""Which names are Kafka's."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparklog.log.files import TopicPartition, offset_file_name, parse_offset_file, parse_partition_folder
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("events-0", TopicPartition("events", 0)),
+        ("shop.orders-eu-12", TopicPartition("shop.orders-eu", 12)),
+        ("_under_score.and-dash-1-2", TopicPartition("_under_score.and-dash-1", 2)),
+        ("__consumer_offsets-49", TopicPartition("__consumer_offsets", 49)),
+        ("events", None),
+        ("-0", None),
+        ("events-", None),
+        ("events-01", None),
+        ("events--1", TopicPartition("events-", 1)),
+        ("events-0.8e1a2f1f4a7d4f5e9a3b6c7d8e9f0a1b-delete", None),
+        ("events-0.8e1a2f1f4a7d4f5e9a3b6c7d8e9f0a1b-future", None),
+        ("events-0.8e1a2f1f4a7d4f5e9a3b6c7d8e9f0a1b-stray", None),
+        ("__cluster_metadata-0", None),
+        ("remote-log-index-cache", None),
+        ("lost+found", None),
+        ("e v-0", None),
+        ("..-0", None),
+    ],
+)
+def test_partition_folder(name: str, expected: TopicPartition | None) -> None:
+    assert parse_partition_folder(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("00000000000000004000.log", (4000, ".log")),
+        ("00000000000000004000.log.swap", (4000, ".log.swap")),
+        ("00000000000000004000.timeindex.deleted", (4000, ".timeindex.deleted")),
+        ("99999999999999999999.log", None),
+        ("leader-epoch-checkpoint", None),
+        ("x.log", None),
+        (".log", None),
+    ],
+)
+def test_offset_file(name: str, expected: tuple[int, str] | None) -> None:
+    assert parse_offset_file(name) == expected
+
+
+def test_offset_file_name_is_read_back() -> None:
+    assert parse_offset_file(offset_file_name(2**63 - 1, ".log")) == (2**63 - 1, ".log")

@@ -1,0 +1,234 @@
+"""The end of a log, its damage, and indexes that lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.errors import CorruptBatchError
+from sparklog.log.layout import read_layout
+from sparklog.log.reader import LogReader, open_log
+from tests.build import Record, offset_index, time_index, v2_batch, write_partition
+from tests.log.logs import RECORDS_PER_BATCH, batch, batches, counted, offsets, only_log, write
+
+INDEX = "00000000000000000000.index"
+TIME_INDEX = "00000000000000000000.timeindex"
+
+
+def test_batch_cut_short_ends_the_log_before_it(tmp_path: Path) -> None:
+    written = write(tmp_path, 3)
+    log = only_log(tmp_path)
+    whole = log.read_bytes()
+    for cut in range(1, len(written[-1]) + 1):
+        log.write_bytes(whole[:-cut])
+        with open_log(str(tmp_path)) as reader:
+            assert offsets(reader) == list(range(2 * RECORDS_PER_BATCH))
+
+
+def test_zero_filled_tail_ends_the_log_before_it(tmp_path: Path) -> None:
+    write(tmp_path, 3)
+    with only_log(tmp_path).open("ab") as log:
+        log.write(bytes(10_000))
+        log.truncate(1 << 30)
+    assert open_log(str(tmp_path)).end_offset == 30
+
+
+@pytest.mark.parametrize("tail", [b"\x00" * 40 + b"\x01", b"garbage that is longer than any header" * 3, b"\xff" * 100])
+def test_tail_that_is_neither_torn_nor_zero_is_damage(tmp_path: Path, tail: bytes) -> None:
+    written = write(tmp_path, 3)
+    with only_log(tmp_path).open("ab") as log:
+        log.write(tail)
+    with pytest.raises(CorruptBatchError) as raised:
+        open_log(str(tmp_path))
+    assert (raised.value.path, raised.value.position) == (str(only_log(tmp_path)), sum(map(len, written)))
+    assert raised.value.offset == 30
+
+
+def test_torn_batch_with_whole_batches_behind_it_is_damage(tmp_path: Path) -> None:
+    written = write(tmp_path, 6, with_indexes=False)
+    log = bytearray(only_log(tmp_path).read_bytes())
+    position = sum(map(len, written[:2]))
+    log[position + 8 : position + 12] = (1 << 30).to_bytes(4, "big")
+    only_log(tmp_path).write_bytes(log)
+    with pytest.raises(
+        CorruptBatchError, match=f"another batch follows it at position {sum(map(len, written[:3]))}"
+    ) as e:
+        open_log(str(tmp_path))
+    assert (e.value.position, e.value.offset) == (position, 20)
+
+
+def test_torn_tail_that_only_looks_like_a_batch_ends_the_log(tmp_path: Path) -> None:
+    """A value may hold the bytes of a batch of another log; its offsets are not those expected here."""
+    write(tmp_path, 3)
+    torn = batch(30, 2) + b""
+    inner = batch(5, 1)
+    with only_log(tmp_path).open("ab") as log:
+        log.write(torn[:70] + inner)
+    with pytest.raises(CorruptBatchError):
+        LogReader(read_layout(str(tmp_path))).read()
+    size = only_log(tmp_path).stat().st_size
+    with only_log(tmp_path).open("r+b") as log:
+        log.seek(size - len(inner) - 70 + 8)
+        log.write((1 << 20).to_bytes(4, "big"))
+    assert open_log(str(tmp_path)).end_offset == 30
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros"])
+def test_torn_end_of_a_segment_that_is_not_the_last_is_damage(tmp_path: Path, damage: str) -> None:
+    last_batch_bytes = len(write(tmp_path, 12, segment_bytes=1000)[3])
+    first, second = sorted(tmp_path.glob("*.log"))[:2]
+    whole = first.read_bytes()
+    first.write_bytes(whole[:-5] if damage == "cut" else whole[:-20] + bytes(20))
+    with open_log(str(tmp_path)) as reader, pytest.raises(CorruptBatchError) as raised:
+        reader.read()
+    assert raised.value.path == str(first)
+    assert (raised.value.position, raised.value.offset) == (len(whole) - last_batch_bytes, 30)
+    with open_log(str(tmp_path)) as reader:
+        after = int(second.stem)
+        assert offsets(reader, after, 120) == list(range(after, 120))
+
+
+def test_offsets_that_go_back_are_damage(tmp_path: Path) -> None:
+    write_partition(tmp_path, [batch(0), batch(5), batch(20)], with_indexes=False)
+    with pytest.raises(CorruptBatchError, match=r"offsets 5 to 14 is out of order: expected offsets from 10"):
+        open_log(str(tmp_path)).read()
+
+
+def test_offsets_of_the_next_segment_are_damage(tmp_path: Path) -> None:
+    write_partition(tmp_path, [batch(0), batch(10)], with_indexes=False)
+    (tmp_path / "00000000000000000015.log").write_bytes(batch(15))
+    with pytest.raises(CorruptBatchError, match="expected offsets from 10 to 14"):
+        open_log(str(tmp_path)).read()
+
+
+def _answers(folder: Path) -> tuple[list[int], int, list[int | None]]:
+    """Everything that an index could spoil: reads from each offset, the end, times."""
+    with open_log(str(folder)) as log:
+        firsts = [offsets(log, offset, min(offset + 3, log.end_offset))[0] for offset in range(log.end_offset)]
+        times = [log.offset_for_time(time) for time in range(990, 1130, 7)]
+        return firsts, log.end_offset, times
+
+
+OTHER_LOG = offset_index([(15, 77), (31, 500), (44, 1203)])
+WRONG_INDEXES = {
+    "missing": None,
+    "empty": b"",
+    "all zeros": bytes(4096),
+    "cut inside an entry": offset_index([(19, 300)])[:5],
+    "of another log": OTHER_LOG,
+    "positions past the end": offset_index([(19, 1 << 30), (119, (1 << 31) - 1)]),
+    "negative": offset_index([(-5, -7), (19, -1)]),
+    "descending": offset_index([(119, 20), (19, 3000), (1, 1)]),
+    "all at the start": offset_index([(n, 0) for n in range(1, 120)]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INDEXES)
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_wrong_index_gives_no_wrong_answer(tmp_path: Path, name: str, suffix: str) -> None:
+    write(tmp_path)
+    expected = _answers(tmp_path)
+    index = tmp_path / f"00000000000000000000{suffix}"
+    wrong = WRONG_INDEXES[name]
+    if wrong is None:
+        index.unlink()
+    else:
+        index.write_bytes(wrong)
+    assert _answers(tmp_path) == expected
+
+
+def test_older_index_gives_no_wrong_answer(tmp_path: Path) -> None:
+    write(tmp_path)
+    expected = _answers(tmp_path)
+    for suffix, entry_bytes in ((".index", 8), (".timeindex", 12)):
+        index = tmp_path / f"00000000000000000000{suffix}"
+        index.write_bytes(index.read_bytes()[: 3 * entry_bytes])
+    assert _answers(tmp_path) == expected
+
+
+def test_index_of_an_append_of_several_batches_is_used(tmp_path: Path) -> None:
+    """Brokers before 4 wrote the last offset of an append, with the position of its first batch."""
+    written = write(tmp_path)
+    expected = _answers(tmp_path)
+    position = sum(map(len, written[:8]))
+    (tmp_path / INDEX).write_bytes(offset_index([(109, position)]))
+    assert _answers(tmp_path) == expected
+    layout, storage = counted(tmp_path)
+    with layout.segments[0].open() as log:
+        assert log.seek(115).position == position
+    assert storage.read_bytes[".index"] <= 64
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_random_indexes_give_no_wrong_answer(
+    tmp_path_factory: pytest.TempPathFactory, one: bytes, other: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    write(folder, 4)
+    expected = _answers(folder)
+    (folder / INDEX).write_bytes(one)
+    (folder / TIME_INDEX).write_bytes(other)
+    assert _answers(folder) == expected
+
+
+def test_time_index_whose_entry_is_not_in_the_log_is_not_believed(tmp_path: Path) -> None:
+    write(tmp_path)
+    expected = _answers(tmp_path)
+    (tmp_path / TIME_INDEX).write_bytes(time_index([(1050, 109), (1060, 119)]))
+    assert _answers(tmp_path) == expected
+
+
+def test_falling_timestamps_are_found_in_log_order(tmp_path: Path) -> None:
+    times = [5000, 3000, 9000, 1000, 9000]
+    falling = [v2_batch([Record(0, timestamp=time)], base_offset=n) for n, time in enumerate(times)]
+    write_partition(tmp_path, falling, index_interval_bytes=1)
+    with open_log(str(tmp_path)) as log:
+        assert [log.offset_for_time(time) for time in (0, 1000, 5000, 5001, 9000, 9001)] == [0, 0, 0, 2, 2, None]
+
+
+@pytest.mark.parametrize("seek", ["offset", "time"])
+def test_one_offset_or_time_reads_one_index_lookup_and_one_interval(tmp_path: Path, seek: str) -> None:
+    interval_bytes = 4096
+    write_partition(tmp_path, batches(4000), index_interval_bytes=interval_bytes)
+    log_bytes = only_log(tmp_path).stat().st_size
+    layout, storage = counted(tmp_path)
+    with LogReader(layout) as log:
+        if seek == "offset":
+            with layout.segments[0].open() as segment:
+                header = next(h for h in segment.hop(segment.seek(20_005)) if h.column("last_offset")[0] >= 20_005)
+                assert header.column("base_offset")[0] == 20_000
+        else:
+            assert log.offset_for_time(1000 + 20_005) == 20_005
+    assert log_bytes > 100 * interval_bytes
+    batch_bytes = len(batch(20_000))
+    assert storage.read_bytes[".log"] <= 2 * (interval_bytes + 3 * batch_bytes)
+    assert sum(storage.read_bytes.values()) <= 4 * interval_bytes
+
+
+def test_log_that_grows_while_it_is_read_ends_where_it_ended_when_opened(tmp_path: Path) -> None:
+    written = write(tmp_path, 6)
+    with open_log(str(tmp_path)) as log:
+        stream = log.batches(columns=["offset"])
+        first = next(stream)
+        with only_log(tmp_path).open("ab") as file:
+            file.write(batch(60))
+            file.write(batch(70)[:-3])
+        rest = [n for piece in stream for n in piece.column("offset").to_pylist()]
+        assert first.column("offset").to_pylist() + rest == list(range(10 * len(written)))
+        assert offsets(log) == list(range(60))
+    assert open_log(str(tmp_path)).end_offset == 70
+
+
+def test_log_cut_while_it_is_read_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
+    write_partition(tmp_path, batches(20_000))
+    with open_log(str(tmp_path)) as log:
+        stream = log.batches(columns=["offset"])
+        next(stream)
+        os.truncate(only_log(tmp_path), 100)
+        with pytest.raises(Exception, match=r"gone|cut short"):
+            list(stream)
