@@ -15,13 +15,13 @@ from typing import Final
 
 import numpy as np
 
-from sparklog.errors import CorruptCheckpointError, CorruptLogError, PathNotFoundError, SeglogError
+from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
-from sparklog.log.producers import last_stable_offset, parse_snapshot
+from sparklog.log.producers import last_stable_offset, snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.record import v2
 from sparklog.record.framing import BatchHeaders
@@ -221,9 +221,10 @@ def _headers_at_the_ends(log: OpenSegment) -> Iterator[BatchHeaders]:
     except CorruptLogError as error:
         damage = error
     latest = _latest(log.segment)
-    if latest is not None and all(latest.timestamp > int(each.column("max_timestamp")[0]) for each in seen + last):
-        batches = log.hop(log.seek(latest.offset))
-        yield from islice((each for each in batches if each.column("last_offset")[0] >= latest.offset), 1)
+    if latest is not None and all(latest.timestamp > int(each.column("max_timestamp").max()) for each in seen + last):
+        batch = log.first_batch_from(latest.offset)
+        if batch is not None:
+            yield batch
     if last:
         # Without an index they are the whole segment: they are looked at together.
         yield replace(last[0], table=np.concatenate([each.table for each in last]))
@@ -242,39 +243,18 @@ def _latest(segment: Segment) -> TimeEntry | None:
 
 def _stable_offset(layout: PartitionLayout, is_full: bool) -> int | None:
     """Return the last stable offset if it costs little, or may cost."""
-    snapshots = [
-        (found.offset, f"{layout.path}/{entry.name}")
-        for entry in layout.storage.entries(layout.path)
-        if (found := files.parse_offset_file(entry.name)) and found.suffix == files.SNAPSHOT
-    ]
-    offset, path = max((each for each in snapshots if each[0] <= layout.end_offset), default=(layout.start_offset, ""))
-    if path and offset == layout.end_offset:
-        open_offset = _first_open_offset(layout.storage, path)
-        if open_offset is not None:
-            return max(min(open_offset, offset), layout.start_offset)
     try:
-        if not is_full and _bytes_from(layout, max(offset, layout.start_offset)) > STABLE_OFFSET_BYTES_MAX:
+        _, offset = snapshot_before(layout)
+        if not is_full and _bytes_from(layout, offset) > STABLE_OFFSET_BYTES_MAX:
             return None
         return last_stable_offset(layout)
     except CorruptLogError:
         return None
 
 
-def _first_open_offset(storage: Storage, path: str) -> int | None:
-    """Return the first offset of the earliest transaction that a snapshot has open; the largest offset for none."""
-    try:
-        data = storage.read_small(path)
-        entries = parse_snapshot(data, path) if data is not None else None
-    except CorruptCheckpointError:
-        return None
-    if entries is None:
-        return None
-    return min(entries["first_offset"][entries["first_offset"] >= 0].tolist(), default=OFFSET_MAX)
-
-
 def _bytes_from(layout: PartitionLayout, offset: int) -> int:
     """Return how many bytes of the log are at or after an offset."""
-    if not layout.segments:
+    if not layout.segments or offset >= layout.end_offset:
         return 0
     first, *later = layout.segments[layout.segment_of(offset) :]
     position = 0
