@@ -15,14 +15,15 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.golden import golden_set
+from tests.golden import IsolationLevel, golden_set
 from tests.spark.conftest import ROOT
 from tests.spark.rows import consumed
 
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTED_WITHIN_SECONDS = 60
 DONE_WITHIN_SECONDS = 180
-GOLDEN, LEVEL = golden_set("v2-transactions"), "read_committed"
+GOLDEN = golden_set("v2-transactions")
+LEVEL: IsolationLevel = "read_committed"
 
 # Run as a program of its own: a process has one Spark context, and the other tests' is in this one.
 PROGRAM = """
