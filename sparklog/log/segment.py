@@ -27,7 +27,7 @@ from sparklog.record.framing import (
 )
 from sparklog.storage.base import ReadableFile, Storage
 
-WINDOW_BYTES: Final = 1 << 21
+WINDOW_BYTES: Final = 1 << 22
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 _SEARCH_WINDOW_BYTES: Final = 1 << 23
