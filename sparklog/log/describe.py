@@ -24,7 +24,7 @@ from sparklog.log.layout import PartitionLayout, list_segments, read_layout
 from sparklog.log.producers import last_stable_offset, snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.record import v2
-from sparklog.record.framing import BatchHeaders
+from sparklog.record.headers import BatchHeaders
 from sparklog.record.schema import OFFSET_MAX
 from sparklog.storage.base import Storage, locate
 

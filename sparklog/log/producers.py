@@ -38,7 +38,7 @@ from sparklog.log.layout import PartitionLayout
 from sparklog.log.segment import Window
 from sparklog.log.walk import walk
 from sparklog.record import v2
-from sparklog.record.framing import BatchHeaders
+from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import Storage
 
 SNAPSHOT_ENTRY: Final = np.dtype(

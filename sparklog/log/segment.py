@@ -19,12 +19,12 @@ from sparklog.log import files
 from sparklog.log.index import floor_offset, floor_time
 from sparklog.record.framing import (
     HEADER_BYTES_MAX,
-    BatchHeaders,
     find_plausible,
     first_header,
     is_intact,
     scan_headers,
 )
+from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
 
 WINDOW_BYTES: Final = 1 << 22

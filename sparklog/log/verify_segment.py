@@ -20,12 +20,12 @@ from sparklog.log.segment import WINDOW_BYTES, Place, Segment, Window
 from sparklog.record.columns import decode_batches
 from sparklog.record.framing import (
     HEADER_BYTES_MAX,
-    BatchHeaders,
     find_plausible,
     first_header,
     is_intact,
     scan_headers,
 )
+from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.record import kernels, kernels_legacy, kernels_v2, v2
 from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, decompressor
-from sparklog.record.framing import BatchHeaders
+from sparklog.record.headers import BatchHeaders
 from sparklog.record.rows import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
 

@@ -25,7 +25,7 @@ from numba.core import cgutils, config
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
-from sparklog.record.framing import (
+from sparklog.record.headers import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,
@@ -160,7 +160,7 @@ def _cache_folder() -> str:
     can have put there, since it is code that is run.
     """
     here = Path(__file__).parent
-    sources = [here / "framing.py", here / "legacy.py", here / "v2.py", *sorted(here.glob("kernels*.py"))]
+    sources = [here / "headers.py", here / "legacy.py", here / "v2.py", *sorted(here.glob("kernels*.py"))]
     digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()
     name = f"kernels-{digest}{'-checked' if _NUMBA.BOUNDSCHECK else ''}"
     beside = here / "__pycache__" / name
@@ -434,7 +434,7 @@ def scan(buffer, position, table):
     buffer : uint8 array
     position : int
         A batch boundary in it.
-    table : int64 array, shape (n, framing.TABLE_FIELDS)
+    table : int64 array, shape (n, headers.TABLE_FIELDS)
         Written, a row a batch; the walk stops when it is full.
 
     Returns

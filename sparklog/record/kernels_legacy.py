@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparklog.record.framing import ATTRIBUTES, LAST_OFFSET, MAGIC, MAX_TIMESTAMP
+from sparklog.record.headers import ATTRIBUTES, LAST_OFFSET, MAGIC, MAX_TIMESTAMP
 from sparklog.record.kernels import (
     BAD_FIELD_LENGTH,
     BAD_MESSAGE_MAGIC,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparklog.record.framing import (
+from sparklog.record.headers import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_TIMESTAMP,
@@ -271,7 +271,7 @@ def decode_records(buffer, table, spans, first, in_place, start_offset, end_offs
     ----------
     buffer : uint8 array
         Where the records are, decompressed.
-    table : int64 array, shape (n_batches, framing.TABLE_FIELDS)
+    table : int64 array, shape (n_batches, headers.TABLE_FIELDS)
         The headers.
     spans : int64 array, shape (n, 2)
         START and END of the records of the batches from row ``first`` of the table on.

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparklog.record import kernels, v2
 from sparklog.record.compression import codec_name
-from sparklog.record.framing import BatchHeaders
+from sparklog.record.headers import BatchHeaders
 from sparklog.record.schema import RECORD_COLUMNS, RECORD_SCHEMA
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]

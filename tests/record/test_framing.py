@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.record.framing import TABLE, BatchHeaders, first_header, scan_headers
+from sparklog.record.framing import first_header, scan_headers
+from sparklog.record.headers import TABLE, BatchHeaders
 from tests import build
 from tests.build import Record
 from tests.oracle import OracleBatch, whole_bytes

@@ -23,7 +23,8 @@ RANDOM_BYTES = """
 import random, sys
 import numpy as np
 from sparklog.record import kernels, kernels_legacy, kernels_v2
-from sparklog.record.framing import TABLE_FIELDS, scan_headers
+from sparklog.record.framing import scan_headers
+from sparklog.record.headers import TABLE_FIELDS
 from sparklog.record.rows import Columns
 
 rng = random.Random(1)
