@@ -8,7 +8,7 @@ What headers alone can tell is told without decompressing anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -19,7 +19,15 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.record import kernels, kernels_legacy, kernels_v2, v2
-from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, decompressor
+from sparklog.record.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    NO_ROOM,
+    DecompressInto,
+    copied,
+    decompressor,
+    decompressor_into,
+    explained,
+)
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.rows import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
@@ -28,6 +36,7 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
+_CHUNK_SLACK_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class DecodeLimits:
     """
 
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
-    chunk_bytes: int = 1 << 18
+    chunk_bytes: int = 1 << 20
     output_bytes_max: int = 1 << 22
 
     def __post_init__(self) -> None:
@@ -215,51 +224,55 @@ def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits:
         return
     starts = batches.column("position") - headers.origin
     ends = starts + batches.column("batch_bytes")
-    is_modern = int(batches.column("magic")[0]) == 2
-    if is_modern:
+    if batches.column("magic")[0] == 2:
         starts += v2.HEADER_BYTES
     # A batch without records has none to decompress, whatever its codec.
     codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
     kinds = (batches.column("magic") * (v2.CODEC_MASK + 1) + codec_ids).tolist()
-    undo = {kind: _undoing(kind) for kind in set(kinds)}
+    into = {kind: _undoing(kind) for kind in set(kinds)}
     limit_bytes, chunk_bytes = limits.decompressed_bytes_max, limits.chunk_bytes
-    pieces: list[bytes | bytearray | memoryview] = []
-    first, total, borders = run.start, 0, [0]
-    for start, end, kind in zip(starts.tolist(), ends.tolist(), kinds, strict=True):
+    room, borders, first = memoryview(bytearray(chunk_bytes + _CHUNK_SLACK_BYTES)), [0], run.start
+    for row, start, end, kind in zip(range(run.start, run.stop), starts.tolist(), ends.tolist(), kinds, strict=True):
+        alone, failure = None, None
         try:
-            piece = undo[kind](buffer[start:end], limit_bytes)
-        except CorruptBatchError as error:
-            row = first + len(pieces)
-            if pieces:
-                yield _joined(first, pieces, borders)
-            raise _located(headers, row, error) from error
-        pieces.append(piece)
-        total += len(piece)
-        borders.append(total)
-        if total >= chunk_bytes:
-            yield _joined(first, pieces, borders)
-            first, pieces, total, borders = first + len(pieces), [], 0, [0]
-    if pieces:
-        yield _joined(first, pieces, borders)
+            size = into[kind](buffer[start:end], room[borders[-1] :], limit_bytes)
+            if size == NO_ROOM:
+                alone = _records(buffer[start:end], kind, limit_bytes)
+            else:
+                borders.append(borders[-1] + size)
+        except Exception as error:
+            # Each library has errors of its own, and none of them knows where the bytes came from.
+            failure = error
+        if failure or alone is not None or borders[-1] >= chunk_bytes or row + 1 == run.stop:
+            if len(borders) > 1:
+                yield _step(first, room, borders)
+            borders, first = [0], row + 1
+        if failure:
+            raise _located(headers, row, explained(failure, kind & v2.CODEC_MASK)) from failure
+        if alone is not None:
+            yield _step(row, memoryview(alone), [0, len(alone)])
 
 
-def _undoing(kind: int) -> Callable[[memoryview, int], bytes | bytearray | memoryview]:
-    """Return what gives the bytes that a kernel is to walk: records of v2, whole messages of magic 0 and 1."""
+def _undoing(kind: int) -> DecompressInto:
+    """Return what puts the bytes that a kernel is to walk into a room: records, or messages of magic 0 and 1."""
+    magic, codec_id = divmod(kind, v2.CODEC_MASK + 1)
+    if magic == 2 and codec_id:
+        return decompressor_into(codec_id, magic)
+    return lambda data, room, limit_bytes: copied(_records(data, kind, limit_bytes), room)
+
+
+def _records(data: memoryview, kind: int, limit_bytes: int) -> bytes | bytearray | memoryview:
     magic, codec_id = divmod(kind, v2.CODEC_MASK + 1)
     if codec_id == 0:
-        return lambda data, _: data
-    decompress = decompressor(codec_id, magic)
-    if magic == 2:
-        return decompress
-    return lambda data, limit_bytes: decompress(_wrapped(data), limit_bytes)
+        return data
+    return decompressor(codec_id, magic)(data if magic == 2 else _wrapped(data), limit_bytes)
 
 
-def _joined(first: int, pieces: list[bytes | bytearray | memoryview], ends: list[int]) -> _Step:
-    octets = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), np.uint8)
-    borders = np.array(ends, dtype=np.int64)
-    spans = np.empty((len(pieces), 2), dtype=np.int64)
-    spans[:, 0], spans[:, 1] = borders[:-1], borders[1:]
-    return _Step(first, octets, spans, in_place=False)
+def _step(first: int, octets: memoryview, borders: list[int]) -> _Step:
+    ends = np.array(borders, dtype=np.int64)
+    spans = np.empty((len(borders) - 1, 2), dtype=np.int64)
+    spans[:, 0], spans[:, 1] = ends[:-1], ends[1:]
+    return _Step(first, np.frombuffer(octets, np.uint8), spans, in_place=False)
 
 
 def _wrapped(message: memoryview) -> memoryview:

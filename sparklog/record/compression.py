@@ -14,7 +14,6 @@ Source: apache/kafka, common/compress; the LZ4 frame format 1.5.1; KAFKA-3160 fo
 
 from __future__ import annotations
 
-import functools
 import struct
 import threading
 from collections.abc import Callable
@@ -29,11 +28,11 @@ from isal import isal_zlib
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
 
 Decompress = Callable[[memoryview, int], bytes | bytearray]
+DecompressInto = Callable[[memoryview, memoryview, int], int]
+
+NO_ROOM: Final = -1
 
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
-
-
-_SCRATCH_BYTES = 1 << 18
 
 
 class _OfThread(threading.local):
@@ -41,10 +40,10 @@ class _OfThread(threading.local):
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
-        self.scratch = bytearray(_SCRATCH_BYTES)
 
 
 _of_thread = _OfThread()
+_STREAM_STEP_BYTES = 1 << 18
 _LZ4_STEP_BYTES = 1 << 17
 _INT32 = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -85,12 +84,33 @@ def _gzip(data: memoryview, limit_bytes: int) -> bytes:
 
 
 def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
+    block = _only_block(data)
+    if block is None:
+        return _xerial(data, limit_bytes)
+    out = bytearray(_claimed(block, limit_bytes))
+    _snappy_block(block, out)
+    return out
+
+
+def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
+    block = _only_block(data)
+    if block is None:
+        return copied(_xerial(data, limit_bytes), room)
+    claimed = _claimed(block, limit_bytes)
+    if claimed > len(room):
+        return NO_ROOM
+    _snappy_block(block, room[:claimed])
+    return claimed
+
+
+def _only_block(data: memoryview) -> memoryview | None:
+    """Return the one raw block that a snappy stream is, or holds; None where it holds another number of them."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC or len(data) < _XERIAL_HEADER_BYTES:
-        return _snappy_block(data, limit_bytes)
+        return data
     first = _XERIAL_HEADER_BYTES + 4
     if len(data) > first and _INT32.unpack_from(data, _XERIAL_HEADER_BYTES)[0] == len(data) - first:
-        return _snappy_block(data[first:], limit_bytes)
-    return _xerial(data, limit_bytes)
+        return data[first:]
+    return None
 
 
 def _xerial(data: memoryview, limit_bytes: int) -> bytes:
@@ -108,23 +128,28 @@ def _xerial(data: memoryview, limit_bytes: int) -> bytes:
         position += 4
         if not 0 <= block_bytes <= len(data) - position:
             raise ValueError("a snappy block runs past its batch")
-        pieces.append(_snappy_block(data[position : position + block_bytes], room))
+        block = data[position : position + block_bytes]
+        pieces.append(bytearray(_claimed(block, room)))
+        _snappy_block(block, pieces[-1])
         room -= len(pieces[-1])
         position += block_bytes
     return b"".join(pieces)
 
 
-def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
-    claimed = cramjam.snappy.decompress_raw_len(block)
+def _claimed(block: memoryview, limit_bytes: int) -> int:
+    """Return how many bytes a raw snappy block says that it holds, if it can."""
+    claimed: int = cramjam.snappy.decompress_raw_len(block)
     if claimed > limit_bytes:
         raise _too_large(limit_bytes)
     if claimed > len(block) * _SNAPPY_RATIO_MAX:
         raise ValueError("a snappy block claims more than it can hold")
-    out = bytearray(claimed)
+    return claimed
+
+
+def _snappy_block(block: memoryview, out: bytearray | memoryview) -> None:
     # python-snappy is this library; its own function copies what it has decompressed once more.
-    if cramjam.snappy.decompress_raw_into(block, out) != claimed:
+    if cramjam.snappy.decompress_raw_into(block, out) != len(out):
         raise ValueError("a snappy block ends early")
-    return out
 
 
 def _lz4(data: memoryview, limit_bytes: int) -> bytes:
@@ -160,28 +185,35 @@ def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
     return _lz4(memoryview(compressor.begin() + bytes(data[header_bytes:])), limit_bytes)
 
 
-def _zstd(data: memoryview, limit_bytes: int) -> bytes | bytearray:
-    room = _of_thread.scratch
+def _zstd_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
     try:
-        size = cramjam.zstd.decompress_into(data, room)
+        size: int = cramjam.zstd.decompress_into(data, room)
     except cramjam.DecompressionError:
-        # There is more than the room is for, or damage; which one shows when it is read bit by bit.
-        return _zstd_stream(data, limit_bytes)
+        # There is more than the room is for, or damage; which one shows when it is read as a stream.
+        return NO_ROOM
     if size > limit_bytes:
         raise _too_large(limit_bytes)
-    return room[:size]
+    return size
 
 
-def _zstd_stream(data: memoryview, limit_bytes: int) -> bytes:
+def _zstd(data: memoryview, limit_bytes: int) -> bytes:
     stream = _of_thread.zstd.stream_reader(data, read_across_frames=True)
     pieces: list[bytes] = []
     read_bytes = 0
-    while piece := stream.read(min(max(_SCRATCH_BYTES, 8 * len(data)), limit_bytes - read_bytes) + 1):
+    while piece := stream.read(min(max(_STREAM_STEP_BYTES, 8 * len(data)), limit_bytes - read_bytes) + 1):
         pieces.append(piece)
         read_bytes += len(piece)
         if read_bytes > limit_bytes:
             raise _too_large(limit_bytes)
     return b"".join(pieces)
+
+
+def copied(data: bytes | bytearray | memoryview, room: memoryview) -> int:
+    size = len(data)
+    if size > len(room):
+        return NO_ROOM
+    room[:size] = data
+    return size
 
 
 def _too_large(limit_bytes: int) -> DecompressedSizeError:
@@ -208,7 +240,6 @@ def codec_name(codec_id: int) -> str:
     return CODECS[codec_id].name if codec_id in CODECS else f"unknown-{codec_id}"
 
 
-@functools.cache
 def decompressor(codec_id: int, magic: int) -> Decompress:
     """Return the function that undoes a codec.
 
@@ -223,25 +254,37 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
     -------
     callable of (data, limit_bytes)
         ``data`` is the records of a v2 batch or the value of a wrapper; no more than ``limit_bytes`` is ever allocated
-        for what it holds. It raises `CorruptBatchError` where the codec is unknown or not legal in this magic, or its
-        library refuses the stream, and `DecompressedSizeError` where the stream holds more than the limit; neither
-        knows its place.
+        for what it holds. What it raises is to go through `explained`.
     """
     codec = CODECS.get(codec_id)
     if codec is None or (magic < 2 and codec_id > 3):
         return _illegal(codec_id, magic)
-    function = _lz4_of_magic_0 if magic == 0 and codec_id == 3 else codec.decompress
+    return _lz4_of_magic_0 if magic == 0 and codec_id == 3 else codec.decompress
 
-    def guarded(data: memoryview, limit_bytes: int) -> bytes | bytearray:
-        try:
-            return function(data, limit_bytes)
-        except CorruptBatchError:
-            raise
-        except Exception as error:
-            # Each library has errors of its own, and none of them knows where the bytes came from.
-            raise CorruptBatchError(f"the {codec.name} stream cannot be decompressed: {error}") from error
 
-    return guarded
+def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
+    """Return the function that undoes a codec into room that is there.
+
+    Returns
+    -------
+    callable of (data, room, limit_bytes)
+        As of `decompressor`; it returns how many bytes of ``room`` it has filled from its beginning, or `NO_ROOM` where
+        `decompressor` must be asked instead.
+    """
+    if magic == 2 and codec_id in _INTO:
+        return _INTO[codec_id]
+    decompress = decompressor(codec_id, magic)
+    return lambda data, room, limit_bytes: copied(decompress(data, limit_bytes), room)
+
+
+_INTO: Final[dict[int, DecompressInto]] = {2: _snappy_into, 4: _zstd_into}
+
+
+def explained(error: Exception, codec_id: int) -> CorruptBatchError:
+    """Make what a codec's library raised our own error, still without its place."""
+    if isinstance(error, CorruptBatchError):
+        return error
+    return CorruptBatchError(f"the {codec_name(codec_id)} stream cannot be decompressed: {error}")
 
 
 def _illegal(codec_id: int, magic: int) -> Decompress:

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
-from sparklog.record.compression import codec_name, decompressor
+from sparklog.record.compression import NO_ROOM, codec_name, decompressor, decompressor_into, explained
 from tests import build
 
 LIMIT = 1 << 20
@@ -32,7 +32,15 @@ GOLDEN = {
 
 
 def undo(codec: str, data: bytes, *, magic: int = 2, limit_bytes: int = LIMIT) -> bytes:
-    return bytes(decompressor(build.CODEC_IDS[codec], magic)(memoryview(data), limit_bytes))
+    """Decompress both ways, which must agree."""
+    codec_id, room = build.CODEC_IDS[codec], memoryview(bytearray(LIMIT))
+    try:
+        whole = bytes(decompressor(codec_id, magic)(memoryview(data), limit_bytes))
+        size = decompressor_into(codec_id, magic)(memoryview(data), room, limit_bytes)
+    except Exception as error:
+        raise explained(error, codec_id) from error
+    assert size == NO_ROOM or room[:size] == whole
+    return whole
 
 
 @pytest.mark.parametrize("codec", GOLDEN)
