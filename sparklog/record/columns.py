@@ -1,34 +1,33 @@
 """Record batches to Arrow columns: the one module that knows both.
 
-A run of batches is checked, decompressed where needed into one buffer, indexed by a kernel (where each key, value and
-header stands), and only then are the wanted columns copied out. What headers alone can tell is told without
-decompressing anything.
+A run of batches of one kind is handed to a kernel, which checks and walks them and copies the wanted fields straight
+into the buffers of Arrow columns until those are full. Batches that are not compressed are read where they stand; the
+others are checked and decompressed a few at a time, so that what one step writes the next still finds in the cache.
+What headers alone can tell is told without decompressing anything.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
-from sparklog.record import kernels, v2
-from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, codec_name, decompressor
+from sparklog.record import kernels, kernels_legacy, kernels_v2, v2
+from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, decompressor
 from sparklog.record.framing import BatchHeaders
+from sparklog.record.rows import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
-_CRC_LIBRARY_BYTES: Final = 2048
-_ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,14 @@ class DecodeLimits:
     decompressed_bytes_max : int
         A batch that decompresses to more is refused (Kafka: ``max.decompressed.message.bytes``).
     chunk_bytes : int
-        Batches are decompressed and decoded together until they are this long.
+        Batches are decompressed and walked together until they are this long; best a fraction of the processor's cache.
     output_bytes_max : int
         An Arrow batch is cut before its records are longer than this; a single record may be.
     """
 
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
-    chunk_bytes: int = 1 << 21
-    output_bytes_max: int = 1 << 26
+    chunk_bytes: int = 1 << 18
+    output_bytes_max: int = 1 << 22
 
     def __post_init__(self) -> None:
         if not 0 < self.output_bytes_max <= _ARROW_BYTES_MAX:
@@ -55,43 +54,6 @@ class DecodeLimits:
 
 
 LIMITS: Final = DecodeLimits()
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Records that have been found and not yet copied.
-
-    Attributes
-    ----------
-    headers : BatchHeaders, length n_batches
-        Of the batches that the records are in.
-    rows_per_batch : int64 array, shape (n_batches,)
-        How many of the records each batch has.
-    records : int64 array, shape (kernels.RECORD_FIELDS, n_rows)
-        Where each record's fields are in ``buffer``; only offsets and timestamps are set where ``buffer`` is empty.
-    buffer : uint8 array
-        The records' bytes.
-    """
-
-    headers: BatchHeaders
-    rows_per_batch: Int64s
-    records: Int64s
-    buffer: Octets
-
-    def __len__(self) -> int:
-        return int(self.records.shape[1])
-
-    def slice(self, start: int, end: int) -> Rows:
-        """Return the records from row ``start`` to before row ``end``."""
-        ends = np.cumsum(self.rows_per_batch)
-        inside = np.minimum(ends, end) - np.maximum(ends - self.rows_per_batch, start)
-        return Rows(self.headers, np.maximum(inside, 0), self.records[:, start:end], self.buffer)
-
-    def of_batch(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Give each record its batch's value."""
-        if (values == values[0]).all():
-            return np.full(len(self), values[0], dtype=values.dtype)
-        return np.repeat(values, self.rows_per_batch)
 
 
 def decode_batches(
@@ -126,41 +88,55 @@ def decode_batches(
     Raises
     ------
     CorruptBatchError
-        A checksum differs, or a length runs past its batch; with the position of the batch and its offset.
+        A checksum differs, or a length runs past its batch; with the position of the batch and its offset. The records
+        of all batches before it have been yielded by then. Of the batch itself none has, unless it is longer than
+        ``output_bytes_max`` and its checksum is right.
 
     Notes
     -----
     Length -1 is null and length 0 is empty; both survive. Format: KIP-98, KIP-534.
     """
-    check_crcs(buffer, headers)
-    wanted = [name for name in RECORD_SCHEMA.names if name in columns]
-    schema = pa.schema([RECORD_SCHEMA.field(name) for name in wanted])
-    for rows in _rows(buffer, headers, frozenset(wanted), start_offset, end_offset, limits):
-        for piece in _cut(rows, limits.output_bytes_max):
-            arrays = [_BUILDERS[name](piece) for name in wanted]
-            if wanted:
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-            else:
-                yield pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), len(piece), [None]))
+    names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
+    decoding = _Decoding(headers, names, (start_offset, end_offset), limits)
+    for run in _runs(headers):
+        try:
+            if _told_by_headers(headers[run], names):
+                yield from decoding.flush()
+                yield from decoding.rows_of_headers(buffer, run)
+                continue
+            for step in _steps(buffer, headers, run, limits):
+                yield from decoding.rows_of_step(step)
+        except CorruptBatchError:
+            yield from decoding.flush()
+            raise
+    yield from decoding.flush()
 
 
 def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
-    """Check the CRC-32C of every v2 batch; those of magic 0 and 1 are checked when their messages are indexed."""
-    modern = headers.where(headers.column("magic") == 2)
-    starts = modern.column("position") - modern.origin + v2.CRC_COVERS_FROM
-    ends = starts - v2.CRC_COVERS_FROM + modern.column("batch_bytes")
-    if len(modern) and int(ends[-1] - starts[0]) > len(modern) * _CRC_LIBRARY_BYTES:
-        spans = zip(starts.tolist(), ends.tolist(), strict=True)
-        found = np.array([crc32c(buffer[start:end]) for start, end in spans], dtype=np.int64)
-    else:
-        # A call of the library costs more than the work of our own loop on a batch this small.
-        found = np.empty(len(modern), dtype=np.int64)
-        kernels.crcs(kernels.CRC32C, np.frombuffer(buffer, dtype=np.uint8), starts, ends, found)
-    wrong = np.flatnonzero(found != modern.column("crc"))
-    if len(wrong):
-        row = int(wrong[0])
-        expected = int(modern.column("crc")[row])
-        raise _corrupt(modern, row, f"CRC-32C is {found[row]:08x}, the batch says {expected:08x}")
+    """Check the checksum of every batch: CRC-32C of v2, CRC-32 of messages of magic 0 and 1 and of their wrappers.
+
+    Raises
+    ------
+    CorruptBatchError
+        With the position and the offset of the first batch that is wrong.
+    """
+    _, failure = _sound(buffer, headers, slice(0, len(headers)))
+    if failure is not None:
+        raise failure
+
+
+def _sound(buffer: memoryview, headers: BatchHeaders, run: slice) -> tuple[slice, CorruptBatchError | None]:
+    """Return the batches before the first one whose checksum is wrong, and what is to be raised after them."""
+    octets = np.frombuffer(buffer, np.uint8)
+    good, found = kernels.first_wrong_crc(octets, headers.numbers[run], headers.origin)
+    row = run.start + good
+    if row == run.stop:
+        return run, None
+    if found < 0:
+        return slice(run.start, row), _corrupt(headers, row, kernels.REASONS[kernels.OUTSIDE])
+    name = "CRC-32C" if headers.column("magic")[row] == 2 else "CRC-32"
+    reason = f"{name} is {found:08x}, the batch says {headers.column('crc')[row]:08x}"
+    return slice(run.start, row), _corrupt(headers, row, reason)
 
 
 def _corrupt(headers: BatchHeaders, row: int, reason: str) -> CorruptBatchError:
@@ -172,106 +148,107 @@ def _located(headers: BatchHeaders, row: int, error: CorruptBatchError) -> Corru
     return error.located(position=int(batch["position"]), offset=int(batch["base_offset"]))
 
 
-def _rows(
-    buffer: memoryview,
-    headers: BatchHeaders,
-    wanted: frozenset[str],
-    start_offset: int,
-    end_offset: int,
-    limits: DecodeLimits,
-) -> Iterator[Rows]:
-    """Find the records of each stretch of batches that one kernel can walk."""
-    for run in _runs(headers):
-        if run.column("magic")[0] == 2:
-            if _told_by_headers(run, wanted):
-                yield _rows_of_headers(run, start_offset, end_offset)
-                continue
-            find = _index_v2
-        else:
-            find = _index_legacy
-        for chunk, octets, spans in _chunks(buffer, run, limits):
-            yield find(chunk, octets, spans, start_offset, end_offset)
-
-
-def _runs(headers: BatchHeaders) -> Iterator[BatchHeaders]:
-    """Cut where the family of formats changes; a batch without records is in no run."""
-    held = headers.where(headers.column("record_count") != 0)
-    modern = held.column("magic") == 2
-    borders = [0, *(np.flatnonzero(modern[1:] != modern[:-1]) + 1).tolist(), len(held)]
+def _runs(headers: BatchHeaders) -> Iterator[slice]:
+    """Cut where the family of formats changes."""
+    modern = headers.column("magic") == 2
+    borders = [0, *(np.flatnonzero(modern[1:] != modern[:-1]) + 1).tolist(), len(headers)]
     for start, end in pairwise(borders):
         if start < end:
-            yield held[start:end]
+            yield slice(start, end)
 
 
-def _told_by_headers(run: BatchHeaders, wanted: frozenset[str]) -> bool:
-    """Whether every wanted column of these v2 batches follows from their headers.
+def _told_by_headers(run: BatchHeaders, names: Collection[str]) -> bool:
+    """Whether every wanted column of these batches follows from their headers.
 
-    It does where no offset is missing from a batch, so that its records are those from its base to its last offset.
+    It does in v2 where no offset is missing from a batch, so that its records are those from its base to its last
+    offset. A batch that was emptied has none.
     """
-    if wanted & {"key", "value", "headers"}:
+    if "key" in names or "value" in names or "headers" in names or run.column("magic")[0] < 2:
         return False
-    dense = run.column("last_offset") - run.column("base_offset") + 1 == run.column("record_count")
-    return bool(dense.all()) and ("timestamp" not in wanted or bool((run.timestamp_types == 1).all()))
+    counts = run.column("record_count")
+    dense = (counts == 0) | (run.column("last_offset") - run.column("base_offset") == counts - 1)
+    return bool(dense.all()) and ("timestamp" not in names or bool((run.timestamp_types == 1).all()))
 
 
-def _rows_of_headers(run: BatchHeaders, start_offset: int, end_offset: int) -> Rows:
-    first = np.maximum(run.column("base_offset"), start_offset)
-    counts = np.maximum(np.minimum(run.column("last_offset") + 1, end_offset) - first, 0)
-    total = int(counts.sum())
-    records = np.empty((2, total), dtype=np.int64)
-    ahead = np.cumsum(counts) - counts
-    records[kernels.OFFSET] = np.arange(total) + np.repeat(first - ahead, counts)
-    records[kernels.TIMESTAMP] = np.repeat(run.column("max_timestamp"), counts)
-    return Rows(run, counts, records, np.empty(0, dtype=np.uint8))
+@dataclass(frozen=True)
+class _Step:
+    """Batches whose records one call of a kernel can walk.
 
-
-def _chunks(
-    buffer: memoryview, run: BatchHeaders, limits: DecodeLimits
-) -> Iterator[tuple[BatchHeaders, Octets, Int64s]]:
-    """Give some batches of a run at a time, one buffer that holds their records, and where in it: shape (n_batches, 2).
-
-    Where none is compressed, they stay where they are. The records of a message of magic 0 or 1 are the message itself.
+    Attributes
+    ----------
+    first : int
+        The row of the first of them in the table of headers.
+    octets : uint8 array
+        What their records are in.
+    spans : int64 array, shape (n_batches, 2)
+        Where in it the records of each batch begin and end. Those of a message of magic 0 or 1 are the message itself.
+    in_place : bool
+        Whether ``octets`` is the log, in which headers stand before records, and no checksum has been verified.
     """
-    starts = run.column("position") - run.origin
-    ends = starts + run.column("batch_bytes")
-    if run.codec_ids.any():
-        yield from _decompressed(buffer, run, starts, ends, limits)
+
+    first: int
+    octets: Octets
+    spans: Int64s
+    in_place: bool
+
+
+def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
+    batches = headers[run]
+    if batches.codec_ids.any():
+        sound, failure = _sound(buffer, headers, run)
+        yield from _decompressed(buffer, headers, sound, limits)
+        if failure is not None:
+            raise failure
         return
-    overhead = v2.HEADER_BYTES if run.column("magic")[0] == 2 else 0
-    octets = np.frombuffer(buffer, np.uint8)
-    spans = np.stack([starts + overhead, ends], 1)
-    first = 0
-    while first < len(run):
-        end = max(int(np.searchsorted(ends, starts[first] + limits.chunk_bytes, side="right")), first + 1)
-        yield run[first:end], octets, spans[first:end]
-        first = end
+    spans = np.empty((len(batches), 2), dtype=np.int64)
+    np.subtract(batches.column("position"), headers.origin, out=spans[:, 0])
+    np.add(spans[:, 0], batches.column("batch_bytes"), out=spans[:, 1])
+    if batches.column("magic")[0] == 2:
+        spans[:, 0] += v2.HEADER_BYTES
+    yield _Step(run.start, np.frombuffer(buffer, np.uint8), spans, in_place=True)
 
 
-def _decompressed(
-    buffer: memoryview, run: BatchHeaders, starts: Int64s, ends: Int64s, limits: DecodeLimits
-) -> Iterator[tuple[BatchHeaders, Octets, Int64s]]:
-    magic = int(run.column("magic")[0])
-    legal = [decompressor(codec_id, magic) for codec_id in range(v2.CODEC_MASK + 1)]
-    limit_bytes, chunk_bytes = limits.decompressed_bytes_max, limits.chunk_bytes
+def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
+    """Decompress some batches at a time; where one cannot be, those before it are a step of their own."""
+    batches = headers[run]
+    starts = (batches.column("position") - headers.origin).tolist()
+    fields = [batches.column(name).tolist() for name in ("batch_bytes", "record_count", "magic")]
     pieces: list[bytes | memoryview] = []
-    first, total, piece_ends = 0, 0, [0]
-    spans = zip(starts.tolist(), ends.tolist(), run.codec_ids.tolist(), strict=True)
-    for row, (start, end, codec_id) in enumerate(spans):
+    first, total, ends = run.start, 0, [0]
+    for row, start, codec_id, batch_bytes, count, magic in zip(
+        range(run.start, run.stop), starts, batches.codec_ids.tolist(), *fields, strict=True
+    ):
         try:
-            if magic == 2:
-                piece = buffer[start + v2.HEADER_BYTES : end]
-            else:
-                piece = _wrapped(buffer[start:end]) if codec_id else buffer[start:end]
-            pieces.append(legal[codec_id](piece, limit_bytes) if codec_id else piece)
+            piece = _records(buffer[start : start + batch_bytes], magic, codec_id if count else 0, limits)
         except CorruptBatchError as error:
-            raise _located(run, row, error) from error
-        total += len(pieces[-1])
-        piece_ends.append(total)
-        if total >= chunk_bytes or row + 1 == len(run):
-            joined = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            places = np.array(piece_ends)
-            yield run[first : row + 1], np.frombuffer(joined, np.uint8), np.stack([places[:-1], places[1:]], 1)
-            pieces, first, total, piece_ends = [], row + 1, 0, [0]
+            if pieces:
+                yield _joined(first, pieces, ends)
+            raise _located(headers, row, error) from error
+        pieces.append(piece)
+        total += len(piece)
+        ends.append(total)
+        if total >= limits.chunk_bytes:
+            yield _joined(first, pieces, ends)
+            pieces, first, total, ends = [], row + 1, 0, [0]
+    if pieces:
+        yield _joined(first, pieces, ends)
+
+
+def _records(batch: memoryview, magic: int, codec_id: int, limits: DecodeLimits) -> bytes | memoryview:
+    """Return the bytes that a kernel is to walk: records of v2, whole messages of magic 0 and 1."""
+    if magic == 2:
+        records = batch[v2.HEADER_BYTES :]
+    else:
+        records = _wrapped(batch) if codec_id else batch
+    return decompressor(codec_id, magic)(records, limits.decompressed_bytes_max) if codec_id else records
+
+
+def _joined(first: int, pieces: list[bytes | memoryview], ends: list[int]) -> _Step:
+    octets = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), np.uint8)
+    borders = np.array(ends, dtype=np.int64)
+    spans = np.empty((len(pieces), 2), dtype=np.int64)
+    spans[:, 0], spans[:, 1] = borders[:-1], borders[1:]
+    return _Step(first, octets, spans, in_place=False)
 
 
 def _wrapped(message: memoryview) -> memoryview:
@@ -281,152 +258,116 @@ def _wrapped(message: memoryview) -> memoryview:
     field += 4 + max(key_bytes, 0)
     value_bytes = int.from_bytes(message[field : field + 4], "big", signed=True)
     value = message[field + 4 :]
-    if value_bytes != len(value):
-        raise CorruptBatchError("a compressed wrapper's value is null or does not fill it")
-    return value
+    if not 0 <= value_bytes <= len(value):
+        raise CorruptBatchError("a compressed wrapper's value is null or runs past it")
+    return value[:value_bytes]
 
 
-def _table(fields: int, rows: int) -> Int64s:
-    """Make an empty table in Arrow's memory pool, which hands out the same pages again, as numpy does not."""
-    return np.frombuffer(pa.allocate_buffer(8 * fields * rows), dtype=np.int64).reshape(fields, rows)
+class _Decoding:
+    """One call of `decode_batches`: the columns in the making, and where the kernels are to go on."""
+
+    def __init__(
+        self, headers: BatchHeaders, names: tuple[str, ...], offsets: tuple[int, int], limits: DecodeLimits
+    ) -> None:
+        self._headers, self._names, self._offsets, self._limits = headers, names, offsets, limits
+        self._schema = _schema(names)
+        self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
+        self._columns: Columns | None = None
+        counts = headers.column("record_count")
+        self._rows_max = ROWS_MAX if (counts < 0).any() else max(1, min(ROWS_MAX, int(counts.sum())))
+        self._bytes_max = limits.output_bytes_max
+        if not headers.codec_ids.any():
+            self._bytes_max = max(1, min(self._bytes_max, int(headers.column("batch_bytes").sum())))
+        self._record_headers_max = 0
+
+    def rows_of_step(self, step: _Step) -> Iterator[pa.RecordBatch]:
+        """Walk a step's batches; yield what fills up on the way."""
+        is_legacy = self._headers.column("magic")[step.first] < 2
+        decode = kernels_legacy.decode_messages if is_legacy else kernels_v2.decode_records
+        numbers, cursor = self._headers.numbers, self._cursor
+        cursor[kernels.BATCH] = step.first
+        while True:
+            if self._columns is None:
+                self._columns = Columns(self._names, self._rows_max, self._bytes_max, self._record_headers_max)
+            columns = self._columns
+            status = decode(
+                step.octets,
+                numbers,
+                step.spans,
+                step.first,
+                step.in_place,
+                *self._offsets,
+                columns.wanted,
+                columns.bytes_max,
+                cursor,
+                columns.output,
+            )
+            if status == kernels.OK:
+                return
+            if status == kernels.RECORD_TOO_LARGE:
+                record_bytes = int(cursor[kernels.RECORD_BYTES])
+                record_headers_max = max(record_bytes // v2.RECORD_HEADER_BYTES_MIN, self._record_headers_max)
+                self._columns = Columns(
+                    self._names, self._rows_max, max(record_bytes, self._bytes_max), record_headers_max
+                )
+            elif status == kernels.NO_HEADER_ROOM:
+                self._record_headers_max = RECORD_HEADERS_MAX
+                yield from self.flush()
+            elif status == kernels.FULL:
+                yield from self.flush()
+            else:
+                raise self._failure(step, status)
+
+    def _failure(self, step: _Step, status: int) -> CorruptBatchError:
+        row = int(self._cursor[kernels.BATCH])
+        if status == kernels.WRONG_CRC and step.in_place:
+            _, failure = _sound(step.octets.data, self._headers, slice(row, row + 1))
+            if failure is not None:
+                return failure
+        return _corrupt(self._headers, row, kernels.REASONS[status])
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that there are, if any, and begin anew."""
+        rows, columns = int(self._cursor[kernels.ROWS]), self._columns
+        self._cursor[kernels.ROWS] = self._cursor[kernels.TAKEN_BYTES] = 0
+        self._columns = None
+        if columns is not None and rows:
+            yield self._batch(columns.take(rows, self._headers))
+
+    def rows_of_headers(self, buffer: memoryview, run: slice) -> Iterator[pa.RecordBatch]:
+        """Yield rows for batches that `_told_by_headers` said yes to."""
+        run, failure = _sound(buffer, self._headers, run)
+        batches = self._headers[run]
+        room = np.where(batches.codec_ids == 0, batches.column("batch_bytes"), self._limits.decompressed_bytes_max)
+        crowded = np.flatnonzero(batches.column("record_count") > room // v2.RECORD_BYTES_MIN)
+        if len(crowded):
+            row = int(crowded[0])
+            failure = _corrupt(batches, row, kernels.REASONS[kernels.CROWDED])
+            batches = batches[:row]
+        start_offset, end_offset = self._offsets
+        bases, counts = batches.column("base_offset"), batches.column("record_count")
+        firsts = np.maximum(bases, start_offset)
+        counts = np.maximum(np.minimum(counts - (firsts - bases), end_offset - firsts), 0)
+        ends = np.cumsum(counts)
+        shifts = firsts - (ends - counts)
+        for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MAX):
+            end = min(start + ROWS_MAX, int(ends[-1]))
+            there = slice(int(np.searchsorted(ends, start, "right")), int(np.searchsorted(ends, end)) + 1)
+            part = batches[there]
+            inside = np.minimum(ends[there], end) - np.maximum(ends[there] - counts[there], start)
+            index = np.repeat(np.arange(len(part)), inside)
+            offsets = np.arange(start, end) + shifts[there][index]
+            timestamps = pa.array(part.column("max_timestamp")[index]).view(RECORD_SCHEMA.field("timestamp").type)
+            yield self._batch(Rows(part, index, pa.array(offsets), timestamps, {}))
+        if failure is not None:
+            raise failure
+
+    def _batch(self, rows: Rows) -> pa.RecordBatch:
+        if not self._names:
+            return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), len(rows), [None]))
+        return pa.RecordBatch.from_arrays([rows.column(name) for name in self._names], schema=self._schema)
 
 
-def _index_v2(run: BatchHeaders, octets: Octets, spans: Int64s, start_offset: int, end_offset: int) -> Rows:
-    counts = run.column("record_count")
-    crowded = counts * v2.RECORD_BYTES_MIN > spans[:, 1] - spans[:, 0]
-    if crowded.any():
-        raise _corrupt(run, int(np.argmax(crowded)), "record count is more than the batch's bytes can hold")
-    records = _table(kernels.RECORD_FIELDS, int(counts.sum()))
-    rows_per_batch = np.zeros(len(run), dtype=np.int64)
-    found = kernels.index_records(octets, run.numbers, spans, start_offset, end_offset, records, rows_per_batch)
-    return _found(run, octets, records, rows_per_batch, *found)
-
-
-def _index_legacy(run: BatchHeaders, octets: Octets, spans: Int64s, start_offset: int, end_offset: int) -> Rows:
-    counts = np.zeros(len(run), dtype=np.int64)
-    status, total, row = kernels.count_messages(octets, spans, counts)
-    if status != kernels.OK:
-        raise _corrupt(run, row, kernels.REASONS[status])
-    records = _table(kernels.RECORD_FIELDS, total)
-    rows_per_batch = np.zeros(len(run), dtype=np.int64)
-    found = kernels.index_messages(
-        octets, run.numbers, spans, counts, start_offset, end_offset, records, rows_per_batch
-    )
-    return _found(run, octets, records, rows_per_batch, *found)
-
-
-def _found(
-    run: BatchHeaders, octets: Octets, records: Int64s, rows_per_batch: Int64s, status: int, rows: int, row: int
-) -> Rows:
-    if status != kernels.OK:
-        raise _corrupt(run, row, kernels.REASONS[status])
-    return Rows(run, rows_per_batch, records[:, :rows], octets)
-
-
-def _cut(rows: Rows, bytes_max: int) -> Iterator[Rows]:
-    """Cut rows so that the bytes of each piece stay within a limit; one record is never cut."""
-    if len(rows.buffer) <= bytes_max:
-        if len(rows):
-            yield rows
-        return
-    ends = rows.records[kernels.HEADERS_POSITION]
-    starts = rows.records[kernels.KEY_POSITION]
-    first = 0
-    while first < len(rows):
-        end = max(int(np.searchsorted(ends, starts[first] + bytes_max, side="right")), first + 1)
-        yield rows.slice(first, end)
-        first = end
-
-
-def _int64(values: Int64s, kind: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-def _bytes_column(buffer: Octets, positions: Int64s, lengths: Int64s, kind: pa.DataType) -> pa.Array:
-    """Copy byte strings into an Arrow array; a length of -1 is null."""
-    count = len(lengths)
-    offsets_buffer = pa.allocate_buffer(4 * (count + 1))
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)
-    total, nulls = kernels.measure(lengths, offsets)
-    data_buffer = pa.allocate_buffer(total)
-    if not kernels.gather(buffer, positions, offsets, np.frombuffer(data_buffer, dtype=np.uint8)):
-        raise CorruptBatchError("a field of a record is outside its batch")
-    return pa.Array.from_buffers(kind, count, [_validity(lengths >= 0, nulls), offsets_buffer, data_buffer], nulls)
-
-
-def _validity(valid: np.ndarray[Any, np.dtype[np.bool_]], nulls: int) -> pa.Buffer | None:
-    return pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None
-
-
-def _headers_column(rows: Rows) -> pa.Array:
-    """Build the lists of headers; a record without any has null, as in Spark's connector."""
-    kind = RECORD_SCHEMA.field("headers").type
-    counts = rows.records[kernels.HEADER_COUNT]
-    if not counts.any():
-        return pa.nulls(len(rows), kind)
-    offsets = np.zeros(len(rows) + 1, dtype=np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    fields = _table(kernels.HEADER_FIELDS, int(offsets[-1]))
-    kernels.index_headers(rows.buffer, rows.records[kernels.HEADERS_POSITION], counts, fields)
-    names = _text(_bytes_column(rows.buffer, fields[kernels.NAME_POSITION], fields[kernels.NAME_LENGTH], pa.string()))
-    contents = _bytes_column(rows.buffer, fields[kernels.CONTENT_POSITION], fields[kernels.CONTENT_LENGTH], pa.binary())
-    pairs = pa.StructArray.from_arrays([names, contents], fields=list(kind.value_type))
-    nulls = int((counts == 0).sum())
-    return pa.Array.from_buffers(
-        kind, len(rows), [_validity(counts > 0, nulls), pa.py_buffer(offsets)], nulls, children=[pairs]
-    )
-
-
-def _text(names: pa.StringArray) -> pa.StringArray:
-    """Replace what is not UTF-8, as Java does when it reads a header's name."""
-    try:
-        names.validate(full=True)
-    except pa.ArrowInvalid:
-        return pa.array([_java_text(name) for name in names.cast(pa.binary()).to_pylist()], pa.string())
-    return names
-
-
-def _java_text(name: bytes) -> str:
-    # Java takes an encoded surrogate as one wrong character, Python takes each of its bytes as one.
-    return _ENCODED_SURROGATE.sub("\ufffd".encode(), name).decode("utf-8", "replace")
-
-
-def _sequences(rows: Rows) -> Int64s:
-    base = rows.of_batch(rows.headers.column("base_sequence"))
-    delta = rows.records[kernels.OFFSET] - rows.of_batch(rows.headers.column("base_offset"))
-    return np.where(base < 0, -1, (base + delta) & v2.SEQUENCE_MAX)
-
-
-def _codec_names(rows: Rows) -> pa.Array:
-    names = pa.array([codec_name(codec_id) for codec_id in range(v2.CODEC_MASK + 1)])
-    return names.take(pa.array(rows.of_batch(rows.headers.codec_ids)))
-
-
-def _of_batch(name: str, kind: pa.DataType) -> Callable[[Rows], pa.Array]:
-    """Make the builder of a column that is the same for all records of a batch."""
-    numbers = kind.to_pandas_dtype()
-    return lambda rows: pa.array(rows.of_batch(rows.headers.column(name).astype(numbers)))
-
-
-def _field(position: int, length: int) -> Callable[[Rows], pa.Array]:
-    return lambda rows: _bytes_column(rows.buffer, rows.records[position], rows.records[length], pa.binary())
-
-
-_BUILDERS: Final[dict[str, Callable[[Rows], pa.Array]]] = {
-    "key": _field(kernels.KEY_POSITION, kernels.KEY_LENGTH),
-    "value": _field(kernels.VALUE_POSITION, kernels.VALUE_LENGTH),
-    "offset": lambda rows: _int64(rows.records[kernels.OFFSET], pa.int64()),
-    "timestamp": lambda rows: _int64(rows.records[kernels.TIMESTAMP], RECORD_SCHEMA.field("timestamp").type),
-    "timestampType": lambda rows: pa.array(rows.of_batch(rows.headers.timestamp_types.astype(np.int32))),
-    "headers": _headers_column,
-    "leader_epoch": _of_batch("leader_epoch", pa.int32()),
-    "producer_id": _of_batch("producer_id", pa.int64()),
-    "producer_epoch": _of_batch("producer_epoch", pa.int32()),
-    "sequence": lambda rows: pa.array(_sequences(rows).astype(np.int32)),
-    "is_transactional": lambda rows: pa.array(rows.of_batch(rows.headers.is_transactional)),
-    "compression": _codec_names,
-    "magic": _of_batch("magic", pa.int32()),
-    "base_offset": _of_batch("base_offset", pa.int64()),
-    "position": _of_batch("position", pa.int64()),
-}
-assert set(_BUILDERS) == set(RECORD_COLUMNS)
+@lru_cache(maxsize=64)
+def _schema(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([RECORD_SCHEMA.field(name) for name in names])

@@ -118,7 +118,7 @@ def _lz4(data: memoryview, limit_bytes: int) -> bytes:
         room -= len(piece)
         if room < 0:
             raise _too_large(limit_bytes)
-        if not piece and stream.needs_input:
+        if not piece and stream.needs_input and not stream.eof:
             raise ValueError("the lz4 frame is cut short")
         pieces.append(piece)
         fed = memoryview(b"")

@@ -65,7 +65,8 @@ assert TABLE.itemsize == 8 * TABLE_FIELDS
 
 Column = np.ndarray[Any, np.dtype[np.int64]]
 
-_SIZE = struct.Struct(">i")
+_OFFSET_AND_SIZE = struct.Struct(">qi")
+_INT32 = struct.Struct(">i")
 _TABLE_NAMES = frozenset(TABLE.names or ())
 _ABSENT_IN_LEGACY = (
     "base_timestamp",
@@ -75,8 +76,7 @@ _ABSENT_IN_LEGACY = (
     "base_sequence",
     "leader_epoch",
 )
-_BATCH_BYTES_GUESS = 1 << 10
-_BATCH_BYTES_MIN = np.array([legacy.MESSAGE_BYTES_MIN[0], legacy.MESSAGE_BYTES_MIN[1], v2.HEADER_BYTES])
+_BATCH_BYTES_MIN = (*legacy.MESSAGE_BYTES_MIN.values(), v2.HEADER_BYTES)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ class BatchHeaders:
     valid_bytes : int
         Bytes of the buffer that whole batches fill, from its beginning.
     next_batch_bytes : int
-        Bytes of the batch that begins there and is not whole in this buffer; 0 where not even its size is there.
+        Bytes of what begins there, by its size field, and is not whole in this buffer or has a fault; 0 where its size
+        is not there or is less than any batch's.
     fault : str or None
         Why what begins there cannot be a batch; None where the buffer ends before that shows.
     """
@@ -169,15 +170,19 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
 
     octets = np.frombuffer(buffer, dtype=np.uint8)
     tables: list[np.ndarray[Any, Any]] = []
-    position, rows, room = 0, 1, 1 + len(octets) // _BATCH_BYTES_GUESS
+    # Most batches of a log are about as long as its first; room that is not used costs nothing.
+    first_bytes = int.from_bytes(octets[8:OVERHEAD_BYTES].tobytes(), "big") + OVERHEAD_BYTES
+    position, rows, room = 0, 1, 16 + len(octets) // max(first_bytes, _BATCH_BYTES_MIN[0])
     while rows:
         numbers = np.empty((room, TABLE_FIELDS), dtype=np.int64)
-        rows, walked = scan(octets[position:], numbers)
-        numbers[:rows, 0] += position + origin
+        rows, position = scan(octets, position, numbers)
         tables.append(numbers[:rows])
-        position, room = position + walked, room * 4
-    numbers = tables[0] if len(tables) <= 2 else np.concatenate(tables)
-    return _judged(numbers.reshape(-1).view(TABLE), memoryview(buffer), origin, position)
+        if rows < room:
+            break
+        room *= 4
+    numbers = tables[0] if len(tables) == 1 else np.concatenate(tables)
+    numbers[:, POSITION] += origin
+    return _ended(numbers.reshape(-1).view(TABLE), memoryview(buffer), origin, position)
 
 
 def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
@@ -194,8 +199,10 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     magic = view[16] if len(view) >= PREFIX_BYTES else 3
     layout = {0: legacy.HEADER_V0, 1: legacy.HEADER_V1, 2: v2.HEADER}.get(magic)
     if layout is None or len(view) < layout.itemsize:
-        return _judged(table[:0], view, origin, 0)
+        return _ended(table[:0], view, origin, 0)
     raw = np.frombuffer(view, dtype=layout, count=1)
+    if _fault(view, 0):
+        return _ended(table[:0], view, origin, 0)
     table["position"], table["batch_bytes"], table["magic"] = origin, raw["size"] + OVERHEAD_BYTES, magic
     for name in layout.names or ():
         if name in _TABLE_NAMES:
@@ -210,40 +217,45 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         if magic == 1:
             table["base_timestamp"] = table["max_timestamp"] = raw["timestamp"]
         table["record_count"] = np.where(table["attributes"] & v2.CODEC_MASK, -1, 1)
-    return _judged(table, view, origin, int(table["batch_bytes"][0]))
+    return _ended(table, view, origin, int(table["batch_bytes"][0]))
 
 
-def _judged(table: np.ndarray[Any, Any], view: memoryview, origin: int, walked: int) -> BatchHeaders:
-    """Cut a table before the first header that no broker writes, and tell what stands after the last one left."""
-    wrong, reason = _first_implausible(table)
-    if wrong < len(table):
-        place = int(table["position"][wrong]) - origin
-        return BatchHeaders(table[:wrong], origin, place, int(table["batch_bytes"][wrong]), reason)
+def _ended(table: np.ndarray[Any, Any], view: memoryview, origin: int, walked: int) -> BatchHeaders:
+    """Tell what stands after the last batch of a table."""
+    fault = _fault(view, walked)
     if walked + OVERHEAD_BYTES > len(view):
         return BatchHeaders(table, origin, walked)
-    (size,) = _SIZE.unpack_from(view, walked + 8)
+    (size,) = _INT32.unpack_from(view, walked + 8)
+    return BatchHeaders(table, origin, walked, 0 if size < legacy.SIZE_MIN else size + OVERHEAD_BYTES, fault)
+
+
+def _fault(view: memoryview, position: int) -> str | None:
+    """Say why what begins at a position cannot be a batch; None where it may be, or its header is not all there.
+
+    `sparklog.record.kernels.scan` stops where this finds a fault.
+    """
+    there = len(view) - position
+    if there < OVERHEAD_BYTES:
+        return None
+    base_offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
     if size < legacy.SIZE_MIN:
-        return BatchHeaders(table, origin, walked, 0, f"batch size {size} is less than any batch's")
-    if walked + PREFIX_BYTES <= len(view):
-        magic = view[walked + 16]
-        if magic > 2:
-            return BatchHeaders(table, origin, walked, 0, f"unknown magic {magic}")
-        if size + OVERHEAD_BYTES < _BATCH_BYTES_MIN[magic]:
-            return BatchHeaders(table, origin, walked, 0, f"batch size {size} is less than a header of magic {magic}")
-    return BatchHeaders(table, origin, walked, size + OVERHEAD_BYTES)
-
-
-def _first_implausible(table: np.ndarray[Any, Any]) -> tuple[int, str]:
-    """Find the first header that no broker writes: its row, or the length of the table, and why."""
-    legacy_rows = table["magic"] < 2
-    checks = (
-        (table["batch_bytes"] < _BATCH_BYTES_MIN[table["magic"]], "batch size is less than its header"),
-        (table["base_offset"] < 0, "negative offset"),
-        (table["last_offset"] < table["base_offset"], "last offset is below the base offset"),
-        ((table["record_count"] < 0) & ~legacy_rows, "negative record count"),
-    )
-    rows = [(int(np.argmax(wrong)), reason) for wrong, reason in checks if wrong.any()]
-    return min(rows, default=(len(table), ""))
+        return f"batch size {size} is less than any batch's"
+    if there < PREFIX_BYTES:
+        return None
+    magic = view[position + 16]
+    if magic > 2:
+        return f"unknown magic {magic}"
+    if size + OVERHEAD_BYTES < _BATCH_BYTES_MIN[magic]:
+        return f"batch size {size} is less than a header of magic {magic}"
+    if base_offset < 0:
+        return f"negative offset {base_offset}"
+    if magic == 2 and there >= v2.HEADER_BYTES:
+        (last_offset_delta,), (record_count,) = (_INT32.unpack_from(view, position + field) for field in (23, 57))
+        if last_offset_delta < 0 or base_offset + last_offset_delta >= 1 << 63:
+            return "last offset is below the base offset"
+        if record_count < 0:
+            return f"negative record count {record_count}"
+    return None
 
 
 def is_intact(batch: memoryview) -> bool:

@@ -1,0 +1,305 @@
+"""Compiled code: the records of v2 batches, straight into Arrow columns.
+
+The layout of a record is written in `sparklog.record.v2`.
+"""
+# Kernels are typed by the signatures that numba compiles them for.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparklog.record.framing import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    CRC,
+    LAST_OFFSET,
+    MAX_TIMESTAMP,
+    RECORD_COUNT,
+)
+from sparklog.record.kernels import (
+    BAD_FIELD_LENGTH,
+    BAD_HEADER_COUNT,
+    BAD_HEADER_LENGTH,
+    BAD_OFFSET,
+    BAD_RECORD_LENGTH,
+    BATCH,
+    CROWDED,
+    DECODE,
+    END,
+    FULL,
+    HEADERS,
+    KEYS,
+    NEXT_RECORD,
+    NO_HEADER_ROOM,
+    OK,
+    OUTSIDE,
+    PREVIOUS_OFFSET,
+    RECORD_BYTES,
+    RECORD_NOT_FILLED,
+    RECORD_TOO_LARGE,
+    RECORDS_DONE,
+    ROWS,
+    START,
+    TAKEN_BYTES,
+    TOO_FEW_RECORDS,
+    TORN_VARINT,
+    TRAILING_BYTES,
+    VALUES,
+    WRONG_CRC,
+    crc32c,
+    inlined,
+    kernel,
+    put,
+    step,
+    wrapped_sum,
+)
+from sparklog.record.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, RECORD_BYTES_MIN
+
+_CRC_LEAD = HEADER_BYTES - CRC_COVERS_FROM
+
+# The steps below return the position after what they read; a negative one is a status code, negated.
+
+
+@step
+def _long_number(buffer, position, end, bytes_max):
+    """Read a zigzag number of any length: (number as 64 bits, position after it)."""
+    raw = np.uint64(0)
+    shift = np.uint64(0)
+    for _ in range(min(end - position, bytes_max)):
+        byte = np.uint64(buffer[position])
+        position += 1
+        raw |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            return raw, position
+        shift += np.uint64(7)
+    return np.uint64(0), np.int64(-TORN_VARINT)
+
+
+@inlined
+def _number(buffer, position, end, bytes_max, mask):
+    """Read a zigzag number: (number, position after it). Most are of one byte or two, and are read without a call."""
+    raw = np.uint64(0)
+    if position < end and buffer[position] < 0x80:
+        raw = np.uint64(buffer[position])
+        position += 1
+    elif position + 1 < end and buffer[position + 1] < 0x80:
+        raw = np.uint64(buffer[position] & 0x7F) | np.uint64(buffer[position + 1]) << np.uint64(7)
+        position += 2
+    else:
+        raw, position = _long_number(buffer, position, end, bytes_max)
+        raw &= mask
+    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), position
+
+
+@inlined
+def _varlong(buffer, position, end):
+    """Read a number of 64 bits, in up to ten bytes."""
+    return _number(buffer, position, end, 10, np.uint64(0xFFFFFFFFFFFFFFFF))
+
+
+@inlined
+def _varint(buffer, position, end):
+    """Read a number of 32 bits, in up to five bytes; bits above the 32nd are dropped, as Java drops them."""
+    return _number(buffer, position, end, 5, np.uint64(0xFFFFFFFF))
+
+
+@inlined
+def _field(buffer, position, end):
+    """Step over a length and as many bytes: (where they start, length or -1 for null, position after)."""
+    length, start = _varint(buffer, position, end)
+    if start < 0:
+        return start, length, start
+    if length < 0:
+        return start, np.int64(-1), start
+    if length > end - start:
+        return start, length, np.int64(-BAD_FIELD_LENGTH)
+    return start, length, start + length
+
+
+@step
+def _skip_headers(buffer, position, count, end):
+    """Step over ``count`` record headers; every name must be there, a content may be null."""
+    if count < 0 or count > end - position:
+        return np.int64(-BAD_HEADER_COUNT)
+    for _ in range(count):
+        _, length, position = _field(buffer, position, end)
+        if position < 0 or length < 0:
+            return np.int64(-BAD_HEADER_LENGTH)
+        _, _, position = _field(buffer, position, end)
+        if position < 0:
+            return np.int64(-BAD_HEADER_LENGTH)
+    return position
+
+
+@step
+def _put_headers(buffer, position, count, end, first, output):
+    """Copy the headers that `_skip_headers` stepped over to the rows from ``first`` on."""
+    for row in range(first, first + count):
+        start, length, position = _field(buffer, position, end)
+        put(output.name, row, buffer, start, length)
+        start, length, position = _field(buffer, position, end)
+        put(output.content, row, buffer, start, length)
+
+
+@inlined
+def _record(buffer, record, end):
+    """Find the fields of the record at ``record``: (its end or a negated status, all that `_put_record` takes)."""
+    nothing = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    if record >= end:
+        return np.int64(-TOO_FEW_RECORDS), nothing
+    length, position = _varint(buffer, record, end)
+    if position < 0:
+        return position, nothing
+    if length < 1 or length > end - position:
+        return np.int64(-BAD_RECORD_LENGTH), nothing
+    record_end = position + length
+    timestamp, position = _varlong(buffer, position + 1, record_end)
+    if position < 0:
+        return position, nothing
+    offset, position = _varint(buffer, position, record_end)
+    if position < 0:
+        return position, nothing
+    key, key_length, position = _field(buffer, position, record_end)
+    if position < 0:
+        return position, nothing
+    value, value_length, position = _field(buffer, position, record_end)
+    if position < 0:
+        return position, nothing
+    header_count, headers = _varint(buffer, position, record_end)
+    position = headers
+    if headers >= 0 and header_count != 0:
+        position = _skip_headers(buffer, headers, header_count, record_end)
+    if position < 0:
+        return position, nothing
+    if position != record_end:
+        return np.int64(-RECORD_NOT_FILLED), nothing
+    return record_end, (offset, timestamp, key, key_length, value, value_length, headers, header_count)
+
+
+@inlined
+def _put_record(buffer, record_end, fields, wanted, row, output):
+    """Copy a record's wanted fields to a row; offset, timestamp and batch are the caller's."""
+    _, _, key, key_length, value, value_length, headers, header_count = fields
+    if wanted & KEYS:
+        put(output.key, row, buffer, key, key_length)
+    if wanted & VALUES:
+        put(output.value, row, buffer, value, value_length)
+    if wanted & HEADERS:
+        first = np.int64(output.lists[row])
+        output.lists[row + 1] = first + header_count
+        if header_count > 0:
+            _put_headers(buffer, headers, header_count, record_end, first, output)
+
+
+@inlined
+def _room_status(row, taken, record_bytes, header_count, bytes_max, wanted, output):
+    """Say whether one more record fits the output; a record without headers needs no room for those."""
+    if row >= output.offsets.shape[0] or taken + record_bytes > bytes_max:
+        return FULL if row > 0 else RECORD_TOO_LARGE
+    if wanted & HEADERS and header_count > output.name.valid.shape[0] - output.lists[row]:
+        if output.name.valid.shape[0] == 0:
+            return NO_HEADER_ROOM
+        return FULL if row > 0 else RECORD_TOO_LARGE
+    return OK
+
+
+@step
+def _batch_status(buffer, table, r, start, end, in_place):
+    """Check what can be told before the records are looked at: place, checksum and count."""
+    if start < (HEADER_BYTES if in_place else 0) or end < start or end > buffer.shape[0]:
+        return OUTSIDE
+    if in_place and crc32c(buffer, start - _CRC_LEAD, end) != table[r, CRC]:
+        return WRONG_CRC
+    if table[r, RECORD_COUNT] * RECORD_BYTES_MIN > end - start:
+        return CROWDED
+    return OK
+
+
+@step
+def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output):
+    """Do one batch of `decode_records`, from its beginning or from where the cursor says that it was cut."""
+    count, base_offset = table[r, RECORD_COUNT], table[r, BASE_OFFSET]
+    last_delta, previous_delta = table[r, LAST_OFFSET] - base_offset, np.int64(-1)
+    row, taken, done = cursor[ROWS], cursor[TAKEN_BYTES], cursor[RECORDS_DONE]
+    first_row = row
+    if done > 0:
+        record, previous_delta = cursor[NEXT_RECORD], cursor[PREVIOUS_OFFSET] - base_offset
+    else:
+        status = _batch_status(buffer, table, r, record, end, in_place)
+        if status != OK or count == 0:
+            return status
+        if row > 0 and (taken + end - record > bytes_max or row + count > output.offsets.shape[0]):
+            return FULL
+    append_time = table[r, ATTRIBUTES] & LOG_APPEND_TIME != 0
+    for i in range(done, count):
+        record_end, fields = _record(buffer, record, end)
+        if record_end < 0:
+            return -record_end
+        if fields[0] <= previous_delta or fields[0] > last_delta:
+            return BAD_OFFSET
+        offset = base_offset + fields[0]
+        if start_offset <= offset < end_offset:
+            status = _room_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
+            if status != OK:
+                if first_row == 0:
+                    cursor[RECORDS_DONE], cursor[NEXT_RECORD] = i, record
+                    cursor[PREVIOUS_OFFSET] = base_offset + previous_delta
+                    cursor[ROWS], cursor[RECORD_BYTES] = row, record_end - record
+                return status
+            output.offsets[row] = offset
+            timestamp = table[r, MAX_TIMESTAMP] if append_time else wrapped_sum(table[r, BASE_TIMESTAMP], fields[1])
+            output.timestamps[row] = timestamp
+            output.batches[row] = r
+            _put_record(buffer, record_end, fields, wanted, row, output)
+            taken += record_end - record
+            row += 1
+        previous_delta = fields[0]
+        record = record_end
+    if record != end:
+        return TRAILING_BYTES
+    cursor[RECORDS_DONE], cursor[ROWS], cursor[TAKEN_BYTES] = 0, row, taken
+    return OK
+
+
+@kernel(DECODE)
+def decode_records(buffer, table, spans, first, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output):
+    """Copy the records of v2 batches whose offset is in [start_offset, end_offset) into columns.
+
+    Parameters
+    ----------
+    buffer : uint8 array
+        Where the records are, decompressed.
+    table : int64 array, shape (n_batches, framing.TABLE_FIELDS)
+        The headers.
+    spans : int64 array, shape (n, 2)
+        START and END of the records of the batches from row ``first`` of the table on.
+    in_place : bool
+        Whether each batch's header stands before its records. Then its checksum is verified, while its bytes are in
+        the cache anyway; else the caller has done so.
+    wanted : int
+        KEYS, VALUES, HEADERS: which columns are copied. The rest of a record is checked all the same.
+    bytes_max : int
+        What each data buffer of the output has room for.
+    cursor : int64 array, shape (CURSOR_FIELDS,)
+        Where to go on; moved.
+
+    Returns
+    -------
+    int
+        OK when all batches of the spans are done. FULL when the output must be emptied first; a batch is only cut where
+        it is larger than an empty output. NO_HEADER_ROOM when record headers are met for the first time and the output
+        has been given no room for them. RECORD_TOO_LARGE when a record is larger than the empty output. Else what is
+        wrong with the batch at the cursor, of which no row is in the output unless the batch had been cut.
+    """
+    while cursor[BATCH] < first + spans.shape[0]:
+        r = cursor[BATCH]
+        start, end = spans[r - first, START], spans[r - first, END]
+        status = _decode_batch(
+            buffer, table, r, start, end, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output
+        )
+        if status != OK:
+            return status
+        cursor[BATCH] = r + 1
+    return OK

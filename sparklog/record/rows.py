@@ -1,0 +1,214 @@
+"""Arrow columns in the making, which kernels fill, and the record columns that are made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from sparklog.record import kernels, v2
+from sparklog.record.compression import codec_name
+from sparklog.record.framing import BatchHeaders
+from sparklog.record.schema import RECORD_COLUMNS, RECORD_SCHEMA
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Integers = np.ndarray[Any, np.dtype[np.integer[Any]]]
+
+ROWS_MAX: Final = 1 << 16
+"""An Arrow batch has no more rows than this."""
+
+RECORD_HEADERS_MAX: Final = 1 << 16
+"""Nor more record headers, unless a single record has."""
+_ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_NOTHING: Final = kernels.Strings(np.zeros(1, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.uint8))
+_CODEC_NAMES: Final = pa.array([codec_name(codec_id) for codec_id in range(v2.CODEC_MASK + 1)])
+
+
+class _Room:
+    """An Arrow buffer that a kernel writes to as an array, and that is then cut to what was written.
+
+    It is of Arrow's memory pool, which hands out the same pages again, as numpy does not.
+    """
+
+    def __init__(self, kind: type[np.generic], count: int) -> None:
+        self._buffer = pa.allocate_buffer(count * np.dtype(kind).itemsize, resizable=True)
+        self.array: np.ndarray[Any, Any] = np.frombuffer(self._buffer, dtype=kind)
+
+    def take(self, count: int) -> pa.Buffer:
+        """Return the first ``count`` items; the array is not to be used again."""
+        self._buffer.resize(count * self.array.itemsize)
+        return self._buffer
+
+
+class _StringRoom:
+    """Room for byte strings: Arrow offsets, bytes, and whether each is there."""
+
+    def __init__(self, count: int, bytes_max: int) -> None:
+        self._offsets, self._data = _Room(np.int32, count + 1), _Room(np.uint8, bytes_max)
+        self.strings = kernels.Strings(self._offsets.array, self._data.array, np.empty(count, np.uint8))
+        self.strings.offsets[0] = 0
+
+    def take(self, count: int, kind: pa.DataType) -> pa.Array:
+        """Return the first ``count`` strings; the arrays are not to be used again."""
+        valid = self.strings.valid[:count]
+        data_bytes = int(self.strings.offsets[count])
+        validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(
+            kind, count, [validity, self._offsets.take(count + 1), self._data.take(data_bytes)]
+        )
+
+
+class Columns:
+    """Columns in the making, of which only the wanted ones have room.
+
+    Attributes
+    ----------
+    output : kernels.Output
+        What a kernel is handed.
+    wanted : int
+        KEYS, VALUES, HEADERS, or any of them together.
+    bytes_max : int
+        How many bytes of records there is room for.
+
+    Notes
+    -----
+    Few records have headers, so there may be no room for any: ``headers_max`` 0.
+    """
+
+    def __init__(self, names: Collection[str], rows_max: int, bytes_max: int, headers_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.wanted = sum(bit for name, bit in _WANTED_BITS.items() if name in names)
+        self._offsets, self._timestamps = _Room(np.int64, rows_max), _Room(np.int64, rows_max)
+        self._batches, self._lists = _Room(np.int32, rows_max), _Room(np.int32, rows_max + 1)
+        self._lists.array[0] = 0
+        counts = {"key": rows_max, "value": rows_max, "name": headers_max, "content": headers_max}
+        bits = {**_WANTED_BITS, "name": kernels.HEADERS, "content": kernels.HEADERS}
+        self._strings = {
+            name: _StringRoom(count, bytes_max) for name, count in counts.items() if count and self.wanted & bits[name]
+        }
+        self.output = kernels.Output(
+            self._offsets.array,
+            self._timestamps.array,
+            self._batches.array,
+            self._lists.array,
+            *(self._strings[name].strings if name in self._strings else _NOTHING for name in counts),
+        )
+
+    def take(self, count: int, headers: BatchHeaders) -> Rows:
+        """Return the first ``count`` rows, of batches of ``headers``; nothing else may be done with the rest."""
+        batches = self._batches.array[:count]
+        first, last = int(batches[0]), int(batches[-1])
+        strings: dict[str, pa.Array] = {}
+        for name in ("key", "value"):
+            if name in self._strings:
+                strings[name] = self._strings[name].take(count, pa.binary())
+        if self.wanted & kernels.HEADERS:
+            strings["headers"] = self._take_headers(count)
+        offsets = pa.Array.from_buffers(pa.int64(), count, [None, self._offsets.take(count)])
+        timestamps = pa.Array.from_buffers(_TIMESTAMP, count, [None, self._timestamps.take(count)])
+        return Rows(headers[first : last + 1], batches - first, offsets, timestamps, strings)
+
+    def _take_headers(self, count: int) -> pa.Array:
+        """Build the lists of headers; a record without any has null, as in Spark's connector."""
+        kind = RECORD_SCHEMA.field("headers").type
+        total = int(self._lists.array[count])
+        if not total:
+            return pa.nulls(count, kind)
+        there = np.diff(self._lists.array[: count + 1]) > 0
+        validity = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+        names, contents = (
+            self._strings["name"].take(total, pa.string()),
+            self._strings["content"].take(total, pa.binary()),
+        )
+        pairs = pa.StructArray.from_arrays([_text(names), contents], fields=list(kind.value_type))
+        return pa.Array.from_buffers(kind, count, [validity, self._lists.take(count + 1)], children=[pairs])
+
+
+def _text(names: pa.StringArray) -> pa.StringArray:
+    """Replace what is not UTF-8, as Java does when it reads a header's name."""
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([_java_text(name) for name in names.cast(pa.binary()).to_pylist()], pa.string())
+    return names
+
+
+def _java_text(name: bytes) -> str:
+    # Java takes an encoded surrogate as one wrong character, Python takes each of its bytes as one.
+    return _ENCODED_SURROGATE.sub("\ufffd".encode(), name).decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Records that have been found.
+
+    Attributes
+    ----------
+    headers : BatchHeaders, length n_batches
+        Of the batches that the records are in.
+    batches : integer array, length n_rows
+        The row of each record's batch in ``headers``; ascending.
+    offsets, timestamps : pyarrow.Array, length n_rows
+    strings : dict of pyarrow.Array, length n_rows
+        ``key``, ``value`` and ``headers``, if wanted.
+    """
+
+    headers: BatchHeaders
+    batches: Integers
+    offsets: pa.Array
+    timestamps: pa.Array
+    strings: dict[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column of `RECORD_SCHEMA`."""
+        return self.strings[name] if name in self.strings else _BUILDERS[name](self)
+
+    def of_batch(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Give each record its batch's value."""
+        if (values == values[0]).all():
+            return np.full(len(self), values[0], dtype=values.dtype)
+        chosen: np.ndarray[Any, Any] = values[self.batches]
+        return chosen
+
+
+def _fixed(values: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _sequences(rows: Rows) -> pa.Array:
+    base = rows.of_batch(rows.headers.column("base_sequence"))
+    delta = rows.offsets.to_numpy() - rows.of_batch(rows.headers.column("base_offset"))
+    return _fixed(np.where(base < 0, -1, (base + delta) & v2.SEQUENCE_MAX).astype(np.int32), pa.int32())
+
+
+def _of_batch(name: str) -> Callable[[Rows], pa.Array]:
+    """Make the builder of a column that is the same for all records of a batch."""
+    kind = RECORD_SCHEMA.field(name).type
+    numbers = kind.to_pandas_dtype()
+    return lambda rows: _fixed(rows.of_batch(rows.headers.column(name).astype(numbers)), kind)
+
+
+_WANTED_BITS: Final = {"key": kernels.KEYS, "value": kernels.VALUES, "headers": kernels.HEADERS}
+_TIMESTAMP: Final = RECORD_SCHEMA.field("timestamp").type
+_BUILDERS: Final[dict[str, Callable[[Rows], pa.Array]]] = {
+    "offset": lambda rows: rows.offsets,
+    "timestamp": lambda rows: rows.timestamps,
+    "timestampType": lambda rows: _fixed(rows.of_batch(rows.headers.timestamp_types.astype(np.int32)), pa.int32()),
+    "leader_epoch": _of_batch("leader_epoch"),
+    "producer_id": _of_batch("producer_id"),
+    "producer_epoch": _of_batch("producer_epoch"),
+    "sequence": _sequences,
+    "is_transactional": lambda rows: pa.array(rows.of_batch(rows.headers.is_transactional)),
+    "compression": lambda rows: _CODEC_NAMES.take(pa.array(rows.of_batch(rows.headers.codec_ids))),
+    "magic": _of_batch("magic"),
+    "base_offset": _of_batch("base_offset"),
+    "position": _of_batch("position"),
+}
+assert {*_BUILDERS, *_WANTED_BITS} == set(RECORD_COLUMNS)
