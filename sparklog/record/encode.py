@@ -98,7 +98,7 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
     ----------
     columns : pyarrow.RecordBatch
         ``value``, and where wanted ``key`` (binary or string, null is null), ``timestamp`` (timestamp of any unit, or
-        int64 ms; null is -1, no timestamp) and ``headers`` (`HEADERS_TYPE` or what casts to it). Others are passed over.
+        int64 ms; null is -1, no timestamp) and ``headers`` (`HEADERS_TYPE` or what casts to it); others are ignored.
     settings : BatchSettings
         How batches are made.
     base_offset : int
@@ -126,7 +126,7 @@ def _batches(fields: _Fields, settings: BatchSettings, base_offset: int, first_r
     """Encode rows as batches; ``first_row`` is where they begin in what the caller was given."""
     cuts, out = _written(fields, settings.batch_bytes - v2.HEADER_BYTES)
     compress = compressor(settings.codec, settings.level)
-    octets = memoryview(out)
+    octets = memoryview(out.data)
     times = fields.records[kernels.TIMESTAMP]
     firsts = cuts[:, kernels.FIRST_RECORD].tolist()
     latest = np.maximum.reduceat(times, cuts[:-1, kernels.FIRST_RECORD]).tolist() if len(fields) else []
@@ -137,7 +137,9 @@ def _batches(fields: _Fields, settings: BatchSettings, base_offset: int, first_r
         position += records_bytes
         if v2.HEADER_BYTES + len(body) <= settings.batch_bytes_max:
             base_timestamp = int(times[first])
-            yield _batch(body, settings, base_offset + first, end - first, base_timestamp, latest[row], first_row + first)
+            yield _batch(
+                body, settings, base_offset + first, end - first, base_timestamp, latest[row], first_row + first
+            )
         elif end - first == 1:
             raise RecordTooLargeError(
                 f"row {first_row + first} makes a batch of {v2.HEADER_BYTES + len(body)} bytes alone, "
@@ -263,7 +265,8 @@ def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octe
         column = column.cast(HEADERS_TYPE)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidOptionError(
-            f"headers attribute unsupported type {column.type}. headers must be an array<struct<key:string,value:binary>>"
+            f"headers attribute unsupported type {column.type}. "
+            "headers must be an array<struct<key:string,value:binary>>"
         ) from error
     counts = np.asarray(column.value_lengths().fill_null(0), dtype=np.int64)
     pairs = column.flatten()

@@ -1,11 +1,10 @@
 """Compiled code: records into the bytes of v2 batches.
 
-The layout of a record is written in `sparklog.record.v2`. Fields are handed over as the place and the length of each in a
-buffer, a length of -1 being null, which is what Arrow's arrays come down to. `cut_batches` measures the records and says
-which go into one batch; `write_records` writes them, and never past the end of its output.
+The layout of a record is written in `sparklog.record.v2`. Fields are handed over as the place and the length of each
+in a buffer, a length of -1 being null, which is what Arrow's arrays come down to. `cut_batches` measures the records
+and says which go into one batch; `write_records` writes them, and never past the end of its output.
 """
 # Kernels are typed by the signatures that numba compiles them for.
-# ruff: noqa: ANN001, ANN201, ANN202
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
 
 from __future__ import annotations
