@@ -18,7 +18,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-EVENTS = ["page_view", "add_to_cart", "checkout", "payment", "refund"]
+EVENTS = ("page_view", "add_to_cart", "checkout", "payment", "refund")
 DATA = Path(__file__).parent / "data"
 seconds: dict[str, float] = {}
 
@@ -41,7 +41,7 @@ def events_by_minute(loaded: DataFrame) -> DataFrame:
     minutes = loaded.where("topic = 'shop-events'").select(
         F.date_trunc("minute", "timestamp").alias("minute"), event.alias("event")
     )
-    return minutes.groupBy("minute").pivot("event", EVENTS).count().na.fill(0).orderBy("minute")
+    return minutes.groupBy("minute").pivot("event", list(EVENTS)).count().na.fill(0).orderBy("minute")
 
 
 def main(path: str) -> None:

@@ -30,6 +30,8 @@ DEFERRED = {
     ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/options.py", "sparklog.log.reader"),  # a type
+    ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
+    ("cli/main.py", "sparklog.cli.check"),
 }
 
 

@@ -87,7 +87,7 @@ def last_stable_offset(layout: PartitionLayout) -> int:
     It is the first offset of the earliest open transaction, or the log end offset. The high watermark is not asked: it
     says what was replicated when a broker last wrote it down, not what the log holds.
     """
-    ongoing, start_offset = _snapshot_before(layout)
+    ongoing, start_offset = snapshot_before(layout)
     for _, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
         for row in np.flatnonzero(_is_in_transaction(window.headers)).tolist():
             batch = window.headers.table[row]
@@ -156,7 +156,7 @@ def _marker(window: Window, row: int) -> int | None:
     return kind if kind in (v2.ABORT, v2.COMMIT) else None
 
 
-def _snapshot_before(layout: PartitionLayout) -> tuple[dict[int, int], int]:
+def snapshot_before(layout: PartitionLayout) -> tuple[dict[int, int], int]:
     """Return the open transactions of the last sound snapshot, and the offset that it is of."""
     for offset, path in _snapshots(layout.storage, layout.path):
         if layout.start_offset <= offset <= layout.end_offset:

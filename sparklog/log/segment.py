@@ -7,10 +7,10 @@ there whose offsets agree with the entry; otherwise the walk begins at the begin
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -152,9 +152,10 @@ class OpenSegment:
         self._judge_tail(place, headers, size_bytes)
 
     def hop(self, start: Place) -> Iterator[BatchHeaders]:
-        """Walk the headers from a boundary to the end of the segment, one at a time, reading nothing between them.
+        """Walk the headers from a boundary to the end of the segment, reading nothing between them.
 
-        For a few batches: it needs no compiled code. Many are walked by `windows`, to which it turns in the end.
+        For a few batches, which come one at a time: it needs no compiled code. Many are walked by `windows`, to which
+        it turns in the end.
         """
         place, size_bytes = start, self._file.size_bytes()
         for _ in range(_HOPS_MAX):
@@ -164,9 +165,8 @@ class OpenSegment:
                 return
             place = Place(place.position + header.valid_bytes, self._checked(header, place.offset))
             yield header
-        for window in self.windows(place, 1 << 18):
-            for row in range(len(window.headers)):
-                yield window.headers[row : row + 1]
+        for window in self.windows(place):
+            yield window.headers
 
     def seek(self, offset: int) -> Place:
         """Find a batch boundary at or before an offset, near it where there is an index."""
@@ -183,16 +183,22 @@ class OpenSegment:
     def end(self) -> Place:
         """Find where the last whole batch ends, and the offset after it; the base offset where there is none."""
         place = self.seek(self.segment.upper_offset)
-        for header in self.hop(place):
-            place = Place(place.position + header.valid_bytes, int(header.column("last_offset")[0]) + 1)
+        for headers in self.hop(place):
+            place = Place(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)
         return place
+
+    def first_batch_from(self, offset: int) -> BatchHeaders | None:
+        """Find the batch that holds an offset, or else the next one."""
+        return _first(self.hop(self.seek(offset)), lambda headers: headers.column("last_offset") >= offset)
 
     def first_batch_at(self, timestamp: int, start_offset: int) -> BatchHeaders | None:
         """Find the first batch with a timestamp (ms) at or after the given one and offsets from ``start_offset`` on."""
-        for header in self.hop(self._seek_time(timestamp)):
-            if header.column("max_timestamp")[0] >= timestamp and header.column("last_offset")[0] >= start_offset:
-                return header
-        return None
+        return _first(
+            self.hop(self._seek_time(timestamp)),
+            lambda headers: (
+                (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
+            ),
+        )
 
     def read(self, header: BatchHeaders) -> Window:
         """Read the one batch that a header is of."""
@@ -206,13 +212,9 @@ class OpenSegment:
             entry = floor_time(index, self.segment.base_offset, timestamp) if index else None
         if entry is None:
             return self.start
-        place = self.seek(entry.offset)
-        for header in self.hop(place):
-            if header.column("last_offset")[0] >= entry.offset:
-                if header.column("max_timestamp")[0] == entry.timestamp:
-                    return place
-                break
-            place = Place(place.position + header.valid_bytes, int(header.column("last_offset")[0]) + 1)
+        header = self.first_batch_from(entry.offset)
+        if header is not None and header.column("max_timestamp")[0] == entry.timestamp:
+            return Place(int(header.column("position")[0]), self.segment.base_offset)
         self._distrust(files.TIME_INDEX, f"timestamp {entry.timestamp} at offset {entry.offset}")
         return self.start
 
@@ -301,3 +303,12 @@ class OpenSegment:
                 break
             position += len(buffer) - HEADER_BYTES_MAX
         return None
+
+
+def _first(walk: Iterator[BatchHeaders], chosen: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> BatchHeaders | None:
+    """Return the first batch of a walk for which ``chosen`` is true."""
+    for headers in walk:
+        rows = np.flatnonzero(chosen(headers))
+        if len(rows):
+            return headers[int(rows[0]) : int(rows[0]) + 1]
+    return None

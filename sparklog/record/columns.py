@@ -8,7 +8,7 @@ What headers alone can tell is told without decompressing anything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -211,39 +211,50 @@ def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: Decode
 def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
     """Decompress some batches at a time; where one cannot be, those before it are a step of their own."""
     batches = headers[run]
-    starts = (batches.column("position") - headers.origin).tolist()
-    fields = [batches.column(name).tolist() for name in ("batch_bytes", "record_count", "magic")]
-    pieces: list[bytes | memoryview] = []
-    first, total, ends = run.start, 0, [0]
-    for row, start, codec_id, batch_bytes, count, magic in zip(
-        range(run.start, run.stop), starts, batches.codec_ids.tolist(), *fields, strict=True
-    ):
+    if not len(batches):
+        return
+    starts = batches.column("position") - headers.origin
+    ends = starts + batches.column("batch_bytes")
+    is_modern = int(batches.column("magic")[0]) == 2
+    if is_modern:
+        starts += v2.HEADER_BYTES
+    # A batch without records has none to decompress, whatever its codec.
+    codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
+    kinds = (batches.column("magic") * (v2.CODEC_MASK + 1) + codec_ids).tolist()
+    undo = {kind: _undoing(kind) for kind in set(kinds)}
+    limit_bytes, chunk_bytes = limits.decompressed_bytes_max, limits.chunk_bytes
+    pieces: list[bytes | bytearray | memoryview] = []
+    first, total, borders = run.start, 0, [0]
+    for start, end, kind in zip(starts.tolist(), ends.tolist(), kinds, strict=True):
         try:
-            piece = _records(buffer[start : start + batch_bytes], magic, codec_id if count else 0, limits)
+            piece = undo[kind](buffer[start:end], limit_bytes)
         except CorruptBatchError as error:
+            row = first + len(pieces)
             if pieces:
-                yield _joined(first, pieces, ends)
+                yield _joined(first, pieces, borders)
             raise _located(headers, row, error) from error
         pieces.append(piece)
         total += len(piece)
-        ends.append(total)
-        if total >= limits.chunk_bytes:
-            yield _joined(first, pieces, ends)
-            pieces, first, total, ends = [], row + 1, 0, [0]
+        borders.append(total)
+        if total >= chunk_bytes:
+            yield _joined(first, pieces, borders)
+            first, pieces, total, borders = first + len(pieces), [], 0, [0]
     if pieces:
-        yield _joined(first, pieces, ends)
+        yield _joined(first, pieces, borders)
 
 
-def _records(batch: memoryview, magic: int, codec_id: int, limits: DecodeLimits) -> bytes | memoryview:
-    """Return the bytes that a kernel is to walk: records of v2, whole messages of magic 0 and 1."""
+def _undoing(kind: int) -> Callable[[memoryview, int], bytes | bytearray | memoryview]:
+    """Return what gives the bytes that a kernel is to walk: records of v2, whole messages of magic 0 and 1."""
+    magic, codec_id = divmod(kind, v2.CODEC_MASK + 1)
+    if codec_id == 0:
+        return lambda data, _: data
+    decompress = decompressor(codec_id, magic)
     if magic == 2:
-        records = batch[v2.HEADER_BYTES :]
-    else:
-        records = _wrapped(batch) if codec_id else batch
-    return decompressor(codec_id, magic)(records, limits.decompressed_bytes_max) if codec_id else records
+        return decompress
+    return lambda data, limit_bytes: decompress(_wrapped(data), limit_bytes)
 
 
-def _joined(first: int, pieces: list[bytes | memoryview], ends: list[int]) -> _Step:
+def _joined(first: int, pieces: list[bytes | bytearray | memoryview], ends: list[int]) -> _Step:
     octets = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), np.uint8)
     borders = np.array(ends, dtype=np.int64)
     spans = np.empty((len(pieces), 2), dtype=np.int64)

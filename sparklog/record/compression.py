@@ -14,6 +14,7 @@ Source: apache/kafka, common/compress; the LZ4 frame format 1.5.1; KAFKA-3160 fo
 
 from __future__ import annotations
 
+import functools
 import struct
 import threading
 import zlib
@@ -21,28 +22,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import cramjam
 import lz4.frame
-import snappy
 import zstandard
 from isal import isal_zlib
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError, InvalidOptionError
 
-Decompress = Callable[[memoryview, int], bytes]
+Decompress = Callable[[memoryview, int], bytes | bytearray]
 Compress = Callable[[memoryview], bytes]
 
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
 
 
-class _ZstdContexts(threading.local):
-    """A context for each thread: making one costs more than decompressing a batch, and none may be shared."""
+_SCRATCH_BYTES = 1 << 18
+
+
+class _OfThread(threading.local):
+    """What costs more to make than a batch to decompress, and may not be shared by threads."""
 
     def __init__(self) -> None:
-        self.decompressor = zstandard.ZstdDecompressor()
+        self.zstd = zstandard.ZstdDecompressor()
+        self.scratch = bytearray(_SCRATCH_BYTES)
 
 
-_zstd_contexts = _ZstdContexts()
-_STEP_BYTES = 1 << 17
+_of_thread = _OfThread()
+_LZ4_STEP_BYTES = 1 << 17
+_INT32 = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 << 10
@@ -81,34 +87,47 @@ def _gzip(data: memoryview, limit_bytes: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _snappy(data: memoryview, limit_bytes: int) -> bytes:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC or len(data) < _XERIAL_HEADER_BYTES:
         return _snappy_block(data, limit_bytes)
-    pieces: list[bytes] = []
-    position, room = _XERIAL_HEADER_BYTES, limit_bytes
-    while position < len(data):
-        block_bytes = int.from_bytes(data[position : position + 4], "big", signed=True)
+    first = _XERIAL_HEADER_BYTES + 4
+    if len(data) > first and _INT32.unpack_from(data, _XERIAL_HEADER_BYTES)[0] == len(data) - first:
+        return _snappy_block(data[first:], limit_bytes)
+    return _xerial(data, limit_bytes)
+
+
+def _xerial(data: memoryview, limit_bytes: int) -> bytes:
+    """Undo xerial's framing of any number of blocks, and of streams one behind the other."""
+    pieces: list[bytearray] = []
+    position, room = 0, limit_bytes
+    # Fewer bytes than a length are passed over at the end, as in xerial's reader.
+    while position + 4 <= len(data):
+        (block_bytes,) = _INT32.unpack_from(data, position)
+        if block_bytes < 0 and data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            if position + _XERIAL_HEADER_BYTES > len(data) or _INT32.unpack_from(data, position + 8)[0] < 1:
+                raise ValueError("the header of a snappy stream is cut short or of an unknown version")
+            position += _XERIAL_HEADER_BYTES
+            continue
         position += 4
         if not 0 <= block_bytes <= len(data) - position:
             raise ValueError("a snappy block runs past its batch")
         pieces.append(_snappy_block(data[position : position + block_bytes], room))
         room -= len(pieces[-1])
         position += block_bytes
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)
 
 
-def _snappy_block(block: memoryview, limit_bytes: int) -> bytes:
-    claimed = shift = 0
-    for byte in block[:5]:
-        claimed |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
+def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
+    claimed = cramjam.snappy.decompress_raw_len(block)
     if claimed > limit_bytes:
         raise _too_large(limit_bytes)
     if claimed > len(block) * _SNAPPY_RATIO_MAX:
         raise ValueError("a snappy block claims more than it can hold")
-    return snappy.uncompress(block)  # type: ignore[no-any-return]
+    out = bytearray(claimed)
+    # python-snappy is this library; its own function copies what it has decompressed once more.
+    if cramjam.snappy.decompress_raw_into(block, out) != claimed:
+        raise ValueError("a snappy block ends early")
+    return out
 
 
 def _lz4(data: memoryview, limit_bytes: int) -> bytes:
@@ -118,7 +137,7 @@ def _lz4(data: memoryview, limit_bytes: int) -> bytes:
     pieces: list[bytes] = []
     room, fed = limit_bytes, data
     while not stream.eof:
-        piece = stream.decompress(fed, max_length=min(room + 1, _STEP_BYTES))
+        piece = stream.decompress(fed, max_length=min(room + 1, _LZ4_STEP_BYTES))
         room -= len(piece)
         if room < 0:
             raise _too_large(limit_bytes)
@@ -144,19 +163,27 @@ def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
     return _lz4(memoryview(compressor.begin() + bytes(data[header_bytes:])), limit_bytes)
 
 
-def _zstd(data: memoryview, limit_bytes: int) -> bytes:
-    stream = _zstd_contexts.decompressor.stream_reader(data, read_across_frames=True)
-    step_bytes = min(max(_STEP_BYTES, 8 * len(data)), limit_bytes + 1)
-    piece = stream.read(step_bytes)
-    if len(piece) < step_bytes:
-        return piece
-    pieces, room = [piece], limit_bytes - len(piece)
-    while piece:
-        if room < 0:
-            raise _too_large(limit_bytes)
-        piece = stream.read(min(step_bytes, room + 1))
+def _zstd(data: memoryview, limit_bytes: int) -> bytes | bytearray:
+    room = _of_thread.scratch
+    try:
+        size = cramjam.zstd.decompress_into(data, room)
+    except cramjam.DecompressionError:
+        # There is more than the room is for, or damage; which one shows when it is read bit by bit.
+        return _zstd_stream(data, limit_bytes)
+    if size > limit_bytes:
+        raise _too_large(limit_bytes)
+    return room[:size]
+
+
+def _zstd_stream(data: memoryview, limit_bytes: int) -> bytes:
+    stream = _of_thread.zstd.stream_reader(data, read_across_frames=True)
+    pieces: list[bytes] = []
+    read_bytes = 0
+    while piece := stream.read(min(max(_SCRATCH_BYTES, 8 * len(data)), limit_bytes - read_bytes) + 1):
         pieces.append(piece)
-        room -= len(piece)
+        read_bytes += len(piece)
+        if read_bytes > limit_bytes:
+            raise _too_large(limit_bytes)
     return b"".join(pieces)
 
 
@@ -221,7 +248,7 @@ def _compress_snappy(records: bytes | memoryview) -> bytes:
     view = memoryview(records)
     pieces = [_XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = snappy.compress(view[start : start + _XERIAL_BLOCK_BYTES])
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
         pieces += (struct.pack(">i", len(block)), block)
     return b"".join(pieces)
 
@@ -231,6 +258,7 @@ def codec_name(codec_id: int) -> str:
     return CODECS[codec_id].name if codec_id in CODECS else f"unknown-{codec_id}"
 
 
+@functools.cache
 def decompressor(codec_id: int, magic: int) -> Decompress:
     """Return the function that undoes a codec.
 
@@ -254,7 +282,7 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
         return _illegal(codec_id, magic)
     function = _lz4_of_magic_0 if magic == 0 and codec_id == 3 else codec.decompress
 
-    def guarded(data: memoryview, limit_bytes: int) -> bytes:
+    def guarded(data: memoryview, limit_bytes: int) -> bytes | bytearray:
         try:
             return function(data, limit_bytes)
         except CorruptBatchError:

@@ -65,7 +65,7 @@ assert TABLE.itemsize == 8 * TABLE_FIELDS
 
 Column = np.ndarray[Any, np.dtype[np.int64]]
 
-_OFFSET_AND_SIZE = struct.Struct(">qi")
+_INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _TABLE_NAMES = frozenset(TABLE.names or ())
 _ABSENT_IN_LEGACY = (
@@ -201,8 +201,9 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     if layout is None or len(view) < layout.itemsize:
         return _ended(table[:0], view, origin, 0)
     raw = np.frombuffer(view, dtype=layout, count=1)
-    if _fault(view, 0):
-        return _ended(table[:0], view, origin, 0)
+    fault = _size_fault(view, 0) or _header_fault(view, 0)
+    if fault:
+        return BatchHeaders(table[:0], origin, 0, _batch_bytes(view, 0), fault)
     table["position"], table["batch_bytes"], table["magic"] = origin, raw["size"] + OVERHEAD_BYTES, magic
     for name in layout.names or ():
         if name in _TABLE_NAMES:
@@ -222,34 +223,43 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
 
 def _ended(table: np.ndarray[Any, Any], view: memoryview, origin: int, walked: int) -> BatchHeaders:
     """Tell what stands after the last batch of a table."""
-    fault = _fault(view, walked)
     if walked + OVERHEAD_BYTES > len(view):
         return BatchHeaders(table, origin, walked)
-    (size,) = _INT32.unpack_from(view, walked + 8)
-    return BatchHeaders(table, origin, walked, 0 if size < legacy.SIZE_MIN else size + OVERHEAD_BYTES, fault)
+    fault = _size_fault(view, walked)
+    next_batch_bytes = _batch_bytes(view, walked)
+    if fault is None and walked + next_batch_bytes <= len(view):
+        fault = _header_fault(view, walked)
+    return BatchHeaders(table, origin, walked, next_batch_bytes, fault)
 
 
-def _fault(view: memoryview, position: int) -> str | None:
-    """Say why what begins at a position cannot be a batch; None where it may be, or its header is not all there.
+def _batch_bytes(view: memoryview, position: int) -> int:
+    (size,) = _INT32.unpack_from(view, position + 8)
+    return int(size) + OVERHEAD_BYTES if size >= legacy.SIZE_MIN else 0
 
-    `sparklog.record.kernels.scan` stops where this finds a fault.
-    """
-    there = len(view) - position
-    if there < OVERHEAD_BYTES:
-        return None
-    base_offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
-    if size < legacy.SIZE_MIN:
-        return f"batch size {size} is less than any batch's"
-    if there < PREFIX_BYTES:
+
+def _size_fault(view: memoryview, position: int) -> str | None:
+    """Say why no batch has the size or the magic that stands here; None where it may, or they are not all there."""
+    if not _batch_bytes(view, position):
+        return f"batch size {_INT32.unpack_from(view, position + 8)[0]} is less than any batch's"
+    if position + PREFIX_BYTES > len(view):
         return None
     magic = view[position + 16]
     if magic > 2:
         return f"unknown magic {magic}"
-    if size + OVERHEAD_BYTES < _BATCH_BYTES_MIN[magic]:
-        return f"batch size {size} is less than a header of magic {magic}"
+    if _batch_bytes(view, position) < _BATCH_BYTES_MIN[magic]:
+        return f"batch size {_batch_bytes(view, position) - OVERHEAD_BYTES} is less than a header of magic {magic}"
+    return None
+
+
+def _header_fault(view: memoryview, position: int) -> str | None:
+    """Say why no broker writes the header that stands here, all of it; None where it may.
+
+    `sparklog.record.kernels.scan` stops where this or `_size_fault` finds a fault.
+    """
+    (base_offset,) = _INT64.unpack_from(view, position)
     if base_offset < 0:
         return f"negative offset {base_offset}"
-    if magic == 2 and there >= v2.HEADER_BYTES:
+    if view[position + 16] == 2:
         (last_offset_delta,), (record_count,) = (_INT32.unpack_from(view, position + field) for field in (23, 57))
         if last_offset_delta < 0 or base_offset + last_offset_delta >= 1 << 63:
             return "last offset is below the base offset"

@@ -11,17 +11,14 @@ The layouts that these loops walk are written in `sparklog.record.v2` and `spark
 
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-
-if not os.environ.get("NUMBA_CACHE_DIR") and not os.access(Path(__file__).parent, os.W_OK):
-    # Compiled code is kept beside the source; where that folder is read-only it goes to one of the user's own.
-    os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / f"sparklog-numba-{os.getuid()}")
-
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils, config
@@ -152,16 +149,54 @@ DECODE = types.int64(
 )
 
 
+_NUMBA: Any = config
+
+
+def _cache_folder() -> str:
+    """Choose where compiled code is kept: a folder of its own for each state of the sources that it comes from.
+
+    numba looks only at the file that a kernel is in, but steps and constants of others are compiled into it. Where the
+    package's folder is read-only, it is one of the user's own under the temporary directory, whose content no one else
+    can have put there, since it is code that is run.
+    """
+    here = Path(__file__).parent
+    sources = [here / "framing.py", here / "legacy.py", here / "v2.py", *sorted(here.glob("kernels*.py"))]
+    digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()
+    name = f"kernels-{digest}{'-checked' if _NUMBA.BOUNDSCHECK else ''}"
+    beside = here / "__pycache__" / name
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+        if os.access(beside, os.W_OK):
+            return str(beside)
+    except OSError:
+        pass
+    own = Path(tempfile.gettempdir()) / f"sparklog-{os.getuid()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    found = own.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        return str(own / name)
+    return tempfile.mkdtemp(prefix="sparklog-")
+
+
+_CACHE_FOLDER: Final = _cache_folder()
+
+
 def kernel(signature: Any) -> Any:
     """Compile a kernel for the one signature that it is called with, once a machine.
 
     Kernels make no arrays, so they need no counts of references to them, which cost more than the work itself.
-
-    What is compiled is kept beside the module of the kernel, until that module changes: after a change to a step that
-    kernels of other modules use, remove ``__pycache__``.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
-    return njit(signature, **options)
+
+    def compiled(function: Any) -> Any:
+        options: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
+        # The setting is numba's own, and of the whole process: it is ours only while our kernels are made.
+        before, _NUMBA.CACHE_DIR = _NUMBA.CACHE_DIR, _CACHE_FOLDER
+        try:
+            return njit(signature, **options)(function)
+        finally:
+            _NUMBA.CACHE_DIR = before
+
+    return compiled
 
 
 _STEP: Final[dict[str, Any]] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
@@ -378,9 +413,9 @@ def first_wrong_crc(buffer, table, origin):
     """
     for r in range(table.shape[0]):
         start = table[r, POSITION] - origin
-        end = start + table[r, BATCH_BYTES]
-        if start < 0 or end > buffer.shape[0] or table[r, BATCH_BYTES] < 26:
+        if start < 0 or table[r, BATCH_BYTES] < 26 or table[r, BATCH_BYTES] > buffer.shape[0] - start:
             return r, np.int64(-1)
+        end = start + table[r, BATCH_BYTES]
         if table[r, MAGIC] == 2:
             found = crc32c(buffer, start + 21, end)
         else:

@@ -191,7 +191,7 @@ def _sequences(rows: Rows) -> pa.Array:
 def _of_batch(name: str) -> Callable[[Rows], pa.Array]:
     """Make the builder of a column that is the same for all records of a batch."""
     kind = RECORD_SCHEMA.field(name).type
-    numbers = kind.to_pandas_dtype()
+    numbers = np.dtype(str(kind))
     return lambda rows: _fixed(rows.of_batch(rows.headers.column(name).astype(numbers)), kind)
 
 

@@ -110,23 +110,29 @@ def _whole_range(options: SeglogOptions, found: PartitionFolder, layout: Partiti
     latest = last_stable_offset(layout) if committed else layout.end_offset
     at, loss = found.topic_partition, options.fail_on_data_loss
     end = _resolved(options.ending, at, layout, latest)
-    end = latest if end is None else _inside("endingOffsets", end, at, layout, loss)
-    if end > latest:
-        _log.warning("%s is read up to the last stable offset %d, not %d: transactions are open", at, latest, end)
-        end = latest
+    end = latest if end is None else end
     start = _resolved(options.starting, at, layout, latest)
     if start is None:
         if options.timestamp_strategy == "error":
             time = _time_of(options.starting, at)
             raise InvalidOptionError(f"No offset matched from request of topic-partition {at} and timestamp {time}.")
         start = end
+    _check_order(start, end, at, layout)
+    end = _inside("endingOffsets", end, at, layout, loss)
+    if end > latest:
+        _log.warning("%s is read up to the last stable offset %d, not %d: transactions are open", at, latest, end)
+        end = latest
+    start = _inside("startingOffsets", start, at, layout, loss)
+    _check_order(start, end, at, layout)
+    return ReadRange(found.folder, at.topic, at.partition, start, end, latest)
+
+
+def _check_order(start: int, end: int, at: TopicPartition, layout: PartitionLayout) -> None:
     if start > end:
         raise InvalidOptionError(
             f"The resolved start offset {start} is greater than the resolved end offset {end} for topic {at.topic} "
-            f"partition {at.partition}, whose log has offsets [{layout.start_offset}, {latest})."
+            f"partition {at.partition}, whose log has offsets [{layout.start_offset}, {layout.end_offset})."
         )
-    start = _inside("startingOffsets", start, at, layout, loss)
-    return ReadRange(found.folder, at.topic, at.partition, min(start, end), end, latest)
 
 
 def _resolved(bound: Bound, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:

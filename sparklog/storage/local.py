@@ -90,7 +90,10 @@ class LocalStorage:
             raise explained(error, path) from error
 
     def is_folder(self, path: str) -> bool:
-        return Path(path).is_dir()
+        try:
+            return Path(path).is_dir()
+        except OSError as error:
+            raise _explained(error, path) from error
 
     def open(self, path: str) -> LocalFile:
         return LocalFile(path)

@@ -174,9 +174,18 @@ def _partitions_at(place: Located) -> list[PartitionFolder]:
         return of_topic
     if any(entry.name == name for entry in beside):
         raise PathNotFoundError(f"no topic partition at {place.path}: {_what_it_is(place, entries)}")
-    there = sorted({entry.name for entry in beside} | {found.topic for found in _partition_folders(parent, beside)})
-    where = f"in {parent or '/'}" if beside else f"and no folder {parent}"
-    raise PathNotFoundError(f"no such path: {place.path}; {where}{': ' + _nearest(name, there) if beside else ''}")
+    if not beside:
+        raise PathNotFoundError(f"no such path: {place.path}; there is nothing at {parent or '/'} either")
+    raise PathNotFoundError(f"no such path: {place.path}; {_nearest(name, _names_beside(parent, beside, name))}")
+
+
+def _names_beside(parent: str, beside: list[Entry], name: str) -> list[str]:
+    """List what may have been meant by a name: other partitions of its topic, else topics and other names."""
+    folders = _partition_folders(parent, beside)
+    meant = parse_partition_folder(name)
+    partitions = [str(each.topic_partition) for each in folders if meant and each.topic == meant.topic]
+    others = {entry.name for entry in beside} - {str(each.topic_partition) for each in folders}
+    return partitions or sorted({each.topic for each in folders} | others)
 
 
 def _partition_folders(folder: str, entries: Iterable[Entry], *, is_named: bool = False) -> list[PartitionFolder]:

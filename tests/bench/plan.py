@@ -41,7 +41,7 @@ def seek(folder: Path) -> list[tuple[str, int, int, str]]:
     storage.read_bytes.clear()
     wanted = end_offset * 2 // 3
     with layout.segments[0].open() as log:
-        next(header for header in log.hop(log.seek(wanted)) if header.column("last_offset")[0] >= wanted)
+        log.first_batch_from(wanted)
     rows.append(("find one offset", total_bytes, sum(storage.read_bytes.values()), ""))
     storage.read_bytes.clear()
     LogReader(layout).offset_for_time(START_MS + RECORDS_PER_BATCH - 1)

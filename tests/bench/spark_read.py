@@ -106,10 +106,11 @@ def measure_memory(folder: Path) -> None:
             log_dir = folder / f"{codec}-{log_mib}"
             write_log(log_dir / "events-0", codec, size_bytes=log_mib << 20)
             spark = session("local[1]")
-            idle = spark.sparkContext.parallelize([0], 1).map(lambda _: peak_bytes()).collect()[0]
+            spark.sparkContext.parallelize([0], 1).map(lambda number: number).collect()
+            idle = peak_bytes_of_workers()
             frame = spark.read.format("seglog").load(str(log_dir))
             frame.write.format("noop").mode("overwrite").save()
-            peak = spark.sparkContext.parallelize([0], 1).map(lambda _: peak_bytes()).collect()[0]
+            peak = peak_bytes_of_workers()
             print(f"{codec:6} {log_mib:8} {(peak - idle) / (1 << 20):20.0f}", flush=True)
             spark.stop()
             shutil.rmtree(log_dir)
@@ -139,10 +140,14 @@ def processor_seconds() -> float:
     return sum(sum(process.cpu_times()[:4]) for process in psutil.Process().children(recursive=True))
 
 
-def peak_bytes() -> int:
-    """Return the most memory that this process has had resident."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
+def peak_bytes_of_workers() -> int:
+    """Return the most memory that any executor's Python worker has had resident."""
+    peaks = []
+    for process in psutil.Process().children(recursive=True):
+        if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            peaks.append(1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))))
+    return max(peaks)
 
 
 def write_log(
@@ -195,7 +200,7 @@ class ReadyMadeSource(DataSource):
         return "ready-made"
 
     def schema(self) -> StructType:
-        return seglog(self.options).schema()
+        return StructType(seglog(self.options).schema().fields)
 
     def reader(self, schema: StructType) -> ReadyMadeReader:
         return ReadyMadeReader(self.options, schema)
@@ -215,7 +220,7 @@ class ReadyMadeReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         key = (partition.value.folder, partition.value.start_offset)
         if key not in self.held:
-            self.held[key] = list(self.reader.read(partition))  # type: ignore[arg-type]
+            self.held[key] = list(self.reader.read(partition))
         return iter(self.held[key])
 
 

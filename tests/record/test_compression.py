@@ -74,8 +74,12 @@ def test_lz4_checksum_of_magic_0_is_forgiven_there_only() -> None:
 
 
 def test_streams_one_after_another_are_read_to_the_end() -> None:
-    for codec in ("gzip", "zstd", "zstd-sized"):
+    for codec in ("gzip", "zstd", "zstd-sized", "snappy"):
         assert undo(codec, build.compress(codec, b"a" * 10) + build.compress(codec, b"b" * 10)) == b"a" * 10 + b"b" * 10
+
+
+def test_snappy_bytes_that_are_no_length_are_passed_over_at_the_end() -> None:
+    assert undo("snappy", build.compress("snappy", b"hello") + b"\0\0\0") == b"hello"
 
 
 @pytest.mark.parametrize(("codec_id", "magic"), [(5, 2), (6, 2), (7, 2), (4, 1), (4, 0), (5, 1)])
@@ -117,7 +121,7 @@ def bombs() -> dict[str, bytes]:
 def lz4_claiming(content_bytes: int) -> bytes:
     frame = lz4.frame.LZ4FrameCompressor(block_linked=False)
     # The compressor writes the claim and a right checksum over it.
-    return frame.begin(content_bytes) + build.compress("lz4", b"hello")[7:]
+    return bytes(frame.begin(content_bytes)) + build.compress("lz4", b"hello")[7:]
 
 
 @pytest.mark.parametrize("name", bombs())

@@ -1,0 +1,219 @@
+"""The command line: ``sparklog describe``, ``dump`` and ``verify``.
+
+Exit status: 0 all is well; 1 something is wrong with the log (``verify``, and ``describe`` of what it cannot tell);
+2 the command cannot be carried out, and stderr says why in one line.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import chain, islice
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from sparklog import __version__
+from sparklog.cli import render, summary, views
+from sparklog.cli.paths import find_target, is_file, log_bytes
+from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.log.describe import describe_partition
+
+_FAILED = 1
+_CANNOT = 2
+
+
+class IsolationLevels(StrEnum):
+    """The values of ``--isolation-level``."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class _Commands(TyperGroup):
+    """The commands; an error of ours is told in a line, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SeglogError as error:
+            render.complain("error", str(error))
+            raise typer.Exit(_CANNOT) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Look into Apache Kafka's partition logs on disk, with no broker. Nothing is ever changed.",
+)
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="A log directory, a topic's path (/logs/events), or a partition's folder."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
+
+
+def run() -> None:
+    """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        # Records may hold any character, whatever the terminal's locale.
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    app(prog_name="sparklog")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        render.say(f"sparklog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    logger = logging.getLogger("sparklog")
+    logger.handlers = [render.LogHandler()]
+    logger.propagate = False
+
+
+@app.command()
+def describe(
+    paths: Paths,
+    partitions: Annotated[bool, typer.Option("--partitions", help="A line a partition, not a topic.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="A line a segment, not a topic.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Walk every batch header, and count batches, records and codecs exactly.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show topics, partitions and segments: offsets, times, sizes, codecs and formats.
+
+    Only indexes and the ends of each segment are read, so codecs and formats are those seen there, and times are
+    nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
+    """
+    folders = dict.fromkeys(folder for path in paths for folder in find_target(path).folders)
+    described = [(folder, describe_partition(folder.path, is_full=full)) for folder in folders]
+    columns: Sequence[render.Column]
+    if segments:
+        rows, columns = summary.segment_rows(described, is_full=full), views.SEGMENTS
+    elif partitions:
+        rows, columns = summary.partition_rows(described, is_full=full), views.PARTITIONS
+    else:
+        rows, columns = summary.topic_rows(described, is_full=full), views.TOPICS
+    if as_json:
+        render.json_lines(rows)
+    else:
+        render.table(views.counted(columns) if full else columns, list(rows))
+    damaged = [(folder, each.error) for folder, each in described if each.error]
+    for folder, error in damaged:
+        render.complain("warning", f"{folder.name}: {error}")
+    if damaged:
+        raise typer.Exit(_FAILED)
+
+
+@app.command()
+def dump(
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="As of describe; or one file: .log, .index, .timeindex, .txnindex, .snapshot, "
+            "leader-epoch-checkpoint, partition.metadata or an offset checkpoint."
+        ),
+    ],
+    batches: Annotated[bool, typer.Option("--batches", help="Batches and their headers, not records.")] = False,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Begin at this offset.")] = None,
+    end_offset: Annotated[int | None, typer.Option("--end-offset", min=0, help="Stop before this offset.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", help="Begin at the first record at or after: ms since 1970, or ISO 8601 (UTC)."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most so many lines.")] = None,
+    isolation_level: Annotated[
+        IsolationLevels, typer.Option(help="Whether records of aborted and open transactions are shown.")
+    ] = IsolationLevels.READ_UNCOMMITTED,
+    as_json: Json = False,
+) -> None:
+    """Show the records of a log, or its batches, or what is in one of its files.
+
+    In JSON, keys and values that are UTF-8 are text; others are base64 under "key_base64", "value_base64".
+    """
+    # Only here and in `verify` is compiled code loaded.
+    import sparklog.cli.dump as logs
+
+    if offset is not None and time is not None:
+        raise InvalidOptionError("--offset and --time both say where to begin: give one of them")
+    span = logs.Span(offset, end_offset, None if time is None else _milliseconds(time), isolation_level.value)
+    rows_of = logs.batch_rows if batches else logs.record_rows
+    entries = None
+    if is_file(path):
+        entries = logs.file_rows(path)
+        sources = [logs.log_of_file(path)] if entries is None else []
+    else:
+        sources = [logs.log_of_folder(folder) for folder in find_target(path).folders]
+    found = chain.from_iterable(rows_of(source, span) for source in sources) if entries is None else entries
+    rows = islice(found, limit)
+    if as_json:
+        render.json_lines(rows)
+    elif entries is None:
+        render.stream(views.BATCHES if batches else views.RECORDS, rows, _file_of if batches else _partition_of)
+    else:
+        _entries(rows)
+
+
+def _entries(rows: Iterator[dict[str, Any]]) -> None:
+    first = next(rows, None)
+    if first is None:
+        render.complain("note", "there is no entry in it")
+        return
+    render.stream(views.of_entries(first), chain([first], rows), lambda _: "")
+
+
+def _partition_of(row: render.Row) -> str:
+    return row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
+
+
+def _file_of(row: render.Row) -> str:
+    return f"{_partition_of(row)}/{row['file']}"
+
+
+def _milliseconds(text: str) -> int:
+    """Read a time: ms since the epoch, or ISO 8601, in UTC where it does not say otherwise."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidOptionError(f"--time {text!r} is neither ms since 1970 nor ISO 8601") from error
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return int(time.timestamp() * 1000)
+
+
+@app.command()
+def verify(paths: Paths, as_json: Json = False) -> None:
+    """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
+
+    Exit status 1 where there is an error. Warnings and notes are no errors: a torn end of the last segment is what a
+    broker that died leaves, and it mends that itself.
+    """
+    import sparklog.cli.check as check
+
+    targets = [find_target(path) for path in paths]
+    outcome = check.Outcome()
+    with render.progress(sum(log_bytes(target) for target in targets)) as advance:
+        rows = check.findings(targets, outcome, advance)
+        if as_json:
+            render.json_lines(check.as_json(row) for row in rows)
+        found = list(rows)
+    if not as_json:
+        check.report(found, outcome)
+    if outcome.has_errors:
+        raise typer.Exit(_FAILED)

@@ -1,0 +1,92 @@
+"""What a path on the command line stands for: a log directory, a topic, a partition's folder, or one file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparklog.log.files import LOG, parse_offset_file, parse_partition_folder
+from sparklog.storage.base import Storage, locate
+from sparklog.topic.discovery import discover
+
+
+@dataclass(frozen=True)
+class LogFolder:
+    """A folder that holds a partition's log; Kafka may have set it aside, and then its name is all there is."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def topic(self) -> str:
+        found = parse_partition_folder(self.name)
+        return found.topic if found else self.name
+
+    @property
+    def partition(self) -> int | None:
+        found = parse_partition_folder(self.name)
+        return found.partition if found else None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A path and the folders that it stands for.
+
+    Attributes
+    ----------
+    is_directory : bool
+        Whether it is a log directory, and not only some of what is in one.
+    """
+
+    path: str
+    folders: tuple[LogFolder, ...]
+    is_directory: bool = False
+
+
+def find_target(path: str) -> Target:
+    """Tell what a path stands for.
+
+    A folder that holds segments is taken for a log whatever its name, so that what Kafka has set aside, or someone has
+    copied, can be looked at.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is nothing, or no log.
+    """
+    located = locate(path)
+    if _holds_segments(located.storage, located.path):
+        return Target(located.path, (LogFolder(located.path),))
+    folders = tuple(LogFolder(found.folder) for found in discover([path]).partitions)
+    is_directory = located.storage.is_folder(located.path) and all(
+        folder.path.rpartition("/")[0] == located.path for folder in folders
+    )
+    return Target(located.path, folders, is_directory)
+
+
+def is_file(path: str) -> bool:
+    """Tell whether there is a file at a path."""
+    located = locate(path)
+    parent, _, name = located.path.rpartition("/")
+    if located.storage.is_folder(located.path) or not located.storage.is_folder(parent or "/"):
+        return False
+    return any(entry.name == name for entry in located.storage.entries(parent or "/"))
+
+
+def log_bytes(target: Target) -> int:
+    """Return how many bytes the segments below a target have."""
+    storage = locate(target.path).storage
+    return sum(
+        entry.size_bytes
+        for folder in target.folders
+        for entry in storage.entries(folder.path)
+        if (found := parse_offset_file(entry.name)) and found.suffix == LOG
+    )
+
+
+def _holds_segments(storage: Storage, path: str) -> bool:
+    return storage.is_folder(path) and any(
+        (found := parse_offset_file(entry.name)) and found.suffix == LOG for entry in storage.entries(path)
+    )

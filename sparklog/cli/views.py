@@ -1,0 +1,147 @@
+"""Which columns a table has, for each kind of row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sparklog.cli.render import Column, Row, bytes_text, data_text, printable, time_text
+
+_TIMES: Final = ("FROM (UTC)", "TO")
+
+
+def _plain(name: str, title: str | None = None) -> Column:
+    return Column(title or name.upper().replace("_", " "), lambda row: _text(row[name]), "right")
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None or value == -1 else printable(str(value))
+
+
+def _time(title: str, name: str) -> Column:
+    return Column(title, lambda row: time_text(row[name]))
+
+
+def _minutes(title: str, name: str) -> Column:
+    return Column(title, lambda row: time_text(row[name])[:16])
+
+
+def _seconds(title: str, name: str) -> Column:
+    return Column(title, lambda row: time_text(row[name])[:19])
+
+
+def _offsets(row: Row) -> str:
+    return f"{'?' if row['base_offset'] is None else row['base_offset']}-{row['last_offset']}"
+
+
+def _producer(row: Row) -> str:
+    return "-" if row["producer_id"] < 0 else f"{row['producer_id']}:{row['producer_epoch']}"
+
+
+def _flags(row: Row) -> str:
+    flags = (
+        "" if row["is_valid"] else "BAD-CRC",
+        row["control_type"] or ("control" if row["is_control"] else ""),
+        "txn" if row["is_transactional"] else "",
+        "append-time" if row["timestamp_type"] == "LogAppendTime" else "",
+        "horizon" if row["delete_horizon_ms"] is not None else "",
+    )
+    return " ".join(flag for flag in flags if flag)
+
+
+def _value(row: Row) -> str:
+    headers = " ".join(f"{printable(each['key'])}={data_text(each['value'])}" for each in row["headers"])
+    return data_text(row["value"]) + (f"  [{headers}]" if headers else "")
+
+
+def _formats(row: Row) -> str:
+    return " ".join([*(f"v{magic}" for magic in row["magics"]), *row["codecs"]]) or "-"
+
+
+_FORMATS: Final = Column("FORMATS", _formats, folds=True)
+
+
+def _partition(row: Row) -> str:
+    topic = printable(row["topic"])
+    return topic if row["partition"] is None else f"{topic}-{row['partition']}"
+
+
+def _size(name: str) -> Column:
+    return Column("SIZE", lambda row: bytes_text(row[name]), "right")
+
+
+RECORDS: Final = (
+    _plain("offset"),
+    _time("TIME (UTC)", "timestamp"),
+    Column("KEY", lambda row: data_text(row["key"])),
+    Column("VALUE  [HEADERS]", _value),
+)
+BATCHES: Final = (
+    _plain("position"),
+    Column("OFFSETS", _offsets, "right"),
+    _plain("record_count", "RECORDS"),
+    _plain("size_bytes", "BYTES"),
+    Column("FORMAT", lambda row: f"v{row['magic']} {row['codec']}"),
+    _time("MAX TIME (UTC)", "max_timestamp"),
+    _plain("leader_epoch", "EPOCH"),
+    Column("PRODUCER", _producer, "right"),
+    Column("FLAGS", _flags),
+)
+TOPICS: Final = (
+    Column("TOPIC", lambda row: printable(row["topic"]), folds=True),
+    _plain("partitions", "PARTS"),
+    _plain("segments", "SEGS"),
+    _size("total_bytes"),
+    _plain("offsets"),
+    _minutes(_TIMES[0], "first_timestamp"),
+    _minutes(_TIMES[1], "max_timestamp"),
+    _FORMATS,
+)
+PARTITIONS: Final = (
+    Column("PARTITION", _partition, folds=True),
+    _plain("segments", "SEGS"),
+    _size("total_bytes"),
+    _plain("start_offset", "START"),
+    _plain("end_offset", "END"),
+    _plain("last_stable_offset", "STABLE"),
+    _minutes(_TIMES[0], "first_timestamp"),
+    _minutes(_TIMES[1], "max_timestamp"),
+    _FORMATS,
+)
+SEGMENTS: Final = (
+    Column("PARTITION", _partition, folds=True),
+    _plain("base_offset", "BASE"),
+    _plain("end_offset", "END"),
+    _size("log_bytes"),
+    _seconds(_TIMES[0], "first_timestamp"),
+    _seconds(_TIMES[1], "max_timestamp"),
+    _FORMATS,
+)
+COUNTS: Final = (
+    _plain("batches"),
+    _plain("records"),
+    _plain("control_batches", "CONTROL"),
+    _plain("transactional_batches", "TXN"),
+)
+FINDINGS_OF_FILE: Final = (
+    Column("SEVERITY", lambda row: row["severity"]),
+    _plain("position"),
+    _plain("offset"),
+    Column("WHAT", lambda row: printable(row["message"]), folds=True),
+)
+FINDINGS: Final = (Column("FILE", lambda row: printable(row["file"])), *FINDINGS_OF_FILE)
+
+
+def counted(columns: Sequence[Column]) -> list[Column]:
+    """Put what a full walk counts in the place of the times."""
+    return [*(column for column in columns[:-1] if column.title not in _TIMES), *COUNTS, columns[-1]]
+
+
+def of_entries(row: Row) -> list[Column]:
+    """Make the columns of rows that have nothing but numbers and names."""
+    return [_time(name.upper(), name) if name == "timestamp" else _entry(name, row[name]) for name in row]
+
+
+def _entry(name: str, value: Any) -> Column:
+    column = _plain(name)
+    return column if isinstance(value, int) else Column(column.title, column.text)

@@ -1,0 +1,123 @@
+"""When a log's one writer rolls a segment, syncs, and adds an index entry: decided here, done elsewhere.
+
+Nothing here reads a clock, a file or a random number: times and draws are handed in. The rules are Kafka's to the byte,
+so that a log looks the same whoever wrote it.
+
+Source: apache/kafka, LogSegment.java (shouldRoll, timeWaitedForRoll, append), LogConfig.java (randomSegmentJitter,
+maxSegmentMs), AbstractIndex.java, TimeIndex.java, UnifiedLog.java, LogManager.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sparklog.log.config import LogConfig
+from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
+
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSegment:
+    """What is known of the segment that batches are appended to.
+
+    Attributes
+    ----------
+    base_offset, size_bytes : int
+        Of its ``.log`` file.
+    created_ms : int
+        When it was made, or opened after a restart.
+    first_timestamp : int
+        The max timestamp of its first batch; -1 where it has no batch, or that batch no timestamp.
+    offset_index_entries, time_index_entries : int
+        How full its indexes are.
+    roll_jitter_ms : int
+        From `roll_jitter_ms`, drawn once for the segment.
+    """
+
+    base_offset: int
+    size_bytes: int
+    created_ms: int
+    first_timestamp: int
+    offset_index_entries: int
+    time_index_entries: int
+    roll_jitter_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch:
+    """The batch, or the run of batches, that is about to be appended; ``max_timestamp`` is -1 where it has none."""
+
+    batch_bytes: int
+    last_offset: int
+    max_timestamp: int
+
+
+def should_roll(segment: ActiveSegment, batch: NextBatch, config: LogConfig, now_ms: int) -> bool:
+    """Tell whether ``batch`` belongs in a new segment.
+
+    Notes
+    -----
+    It can be true of an empty segment, whose index has no room or whose base is too far from the batch. Where the new
+    segment would have the same base offset, the empty one already is it.
+    """
+    relative_offset = batch.last_offset - segment.base_offset
+    return (
+        segment.size_bytes > config.segment_bytes - batch.batch_bytes
+        or (segment.size_bytes > 0 and _reached_roll_time(segment, batch, config, now_ms))
+        or segment.offset_index_entries >= config.segment_index_bytes // OFFSET_ENTRY.itemsize
+        # The last place is kept for the entry that a segment gets when it is rolled or closed.
+        or segment.time_index_entries >= config.segment_index_bytes // TIME_ENTRY.itemsize - 1
+        or not 0 <= relative_offset <= RELATIVE_OFFSET_MAX
+    )
+
+
+def _reached_roll_time(segment: ActiveSegment, batch: NextBatch, config: LogConfig, now_ms: int) -> bool:
+    if segment.first_timestamp >= 0:
+        waited_ms = batch.max_timestamp - segment.first_timestamp
+    else:
+        waited_ms = now_ms - segment.created_ms
+    return waited_ms > roll_after_ms(config) - segment.roll_jitter_ms
+
+
+def roll_after_ms(config: LogConfig) -> int:
+    """Return the longest time that a segment takes batches: of a compacted log no longer than they may go uncleaned."""
+    if "compact" in config.cleanup_policy:
+        return min(config.max_compaction_lag_ms, config.segment_ms)
+    return config.segment_ms
+
+
+def roll_jitter_ms(config: LogConfig, draw: int) -> int:
+    """Return how much earlier a segment rolls by time; ``draw`` is a random number, 0 or more."""
+    longest_ms = min(config.segment_jitter_ms, config.segment_ms)
+    return draw % longest_ms if longest_ms else 0
+
+
+def should_flush(unflushed_records: int, flushed_ms: int, config: LogConfig, now_ms: int) -> bool:
+    """Tell whether to sync the log after an append.
+
+    Parameters
+    ----------
+    unflushed_records : int
+        Offsets appended since the last sync.
+    flushed_ms : int
+        When that was.
+    """
+    return unflushed_records > 0 and (
+        unflushed_records >= config.flush_messages or now_ms - flushed_ms >= config.flush_ms
+    )
+
+
+def needs_index_entry(bytes_since_entry: int, interval_bytes: int) -> bool:
+    """Tell whether a batch gets an offset index entry, and the segment a time index entry behind it.
+
+    Parameters
+    ----------
+    bytes_since_entry : int
+        Bytes appended since the batch that got the last entry, that batch included and the next one not: so the
+        first batch of a segment never gets one.
+    interval_bytes : int
+        ``index.interval.bytes``.
+    """
+    return bytes_since_entry > interval_bytes

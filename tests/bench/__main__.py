@@ -1,0 +1,12 @@
+"""Every measurement that the README quotes, one after the other: ``python -m tests.bench``. Takes some minutes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+MEASUREMENTS = ("plan", "start", "decode", "spark_read", "spark_read --memory")
+
+for measurement in MEASUREMENTS:
+    name, *options = measurement.split()
+    subprocess.run([sys.executable, "-m", f"tests.bench.{name}", *options], check=True)

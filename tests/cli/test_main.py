@@ -1,0 +1,313 @@
+"""The command line: what it prints where, and how it ends."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sparklog.cli import render
+from sparklog.cli.main import app
+from tests.build import Record, v2_batch, write_partition
+from tests.golden import EXAMPLES, golden_set
+
+COMMAND = [sys.executable, "-c", "from sparklog.cli.main import run; run()"]
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def lines(*arguments: str | Path) -> list[dict[str, Any]]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Copy the example directory and flip a bit of one batch's records, at offset 49 of shop-events-0."""
+    folder = tmp_path / "logs"
+    shutil.copytree(EXAMPLES, folder)
+    path = folder / "shop-events-0" / f"{0:020d}.log"
+    at = next(row for row in lines("dump", path, "--batches") if row["base_offset"] == 49)["position"]
+    data = bytearray(path.read_bytes())
+    data[at + 100] ^= 1
+    path.write_bytes(data)
+    return folder
+
+
+def test_describe_topics_partitions_and_segments_as_json() -> None:
+    topics = lines("describe", EXAMPLES)
+    assert [(row["topic"], row["partitions"], row["offsets"]) for row in topics] == [
+        ("shop-events", 3, 2000),
+        ("shop-orders", 2, 188),
+    ]
+    assert topics[0]["codecs"] == ["none", "gzip", "snappy", "lz4", "zstd"]
+    partitions = lines("describe", EXAMPLES / "shop-orders", "--partitions", "--full")
+    assert [(row["start_offset"], row["end_offset"], row["last_stable_offset"]) for row in partitions] == [
+        (0, 94, 94)
+    ] * 2
+    assert partitions[0]["records"] + partitions[0]["control_batches"] == 94
+    segments = lines("describe", EXAMPLES / "shop-events-0", "--segments")
+    assert [(row["base_offset"], row["end_offset"]) for row in segments] == [(0, 335), (335, 590), (590, 632)]
+
+
+def test_describe_as_a_table_is_plain_where_it_is_piped() -> None:
+    result = run("describe", EXAMPLES)
+    assert result.stdout.splitlines()[0].split()[:3] == ["TOPIC", "PARTS", "SEGS"]
+    assert "shop-events" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_describe_of_a_damaged_end_tells_what_it_can(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [v2_batch([Record(0, 1)])])
+    with (folder / f"{0:020d}.log").open("ab") as file:
+        file.write(b"\xff" * 50)
+    result = run("describe", folder, "--partitions", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["end_offset"] is None
+    assert result.stderr.startswith("warning: events-0: ")
+
+
+def test_dump_tells_text_from_bytes_and_null_from_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    headers = [("a", None), ("b", b""), ("b", b"\xff")]
+    records = [
+        Record(0, 1, None, b""),
+        Record(1, 2, "å".encode(), b"\xff\x00", headers),
+        Record(2, 3, b"", None),
+    ]
+    write_partition(folder, [v2_batch(records)])
+    found = lines("dump", folder)
+    assert (found[0]["key"], found[0]["value"], found[0]["headers"]) == (None, "", [])
+    assert found[1]["key"] == "å"
+    assert base64.b64decode(found[1]["value_base64"]) == b"\xff\x00"
+    assert "value" not in found[1]
+    assert found[1]["headers"] == [
+        {"key": "a", "value": None},
+        {"key": "b", "value": ""},
+        {"key": "b", "value_base64": "/w=="},
+    ]
+    assert (found[2]["key"], found[2]["value"]) == ("", None)
+    table = run("dump", folder).stdout
+    assert '0xff00  [a=null b="" b=0xff]' in table
+
+
+def test_dump_table_escapes_what_would_move_the_cursor(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [v2_batch([Record(0, 1, b"a\x1b[2Jb", b"line\nline")])])
+    table = run("dump", folder).stdout
+    assert "\x1b" not in table
+    assert r"a\x1b[2Jb" in table
+    assert r"line\nline" in table
+
+
+def test_dump_from_an_offset_to_an_offset_with_a_limit() -> None:
+    folder = EXAMPLES / "shop-events-0"
+    assert [row["offset"] for row in lines("dump", folder, "--offset", "333", "--end-offset", "337")] == [
+        333,
+        334,
+        335,
+        336,
+    ]
+    assert [row["offset"] for row in lines("dump", folder, "--limit", "2")] == [0, 1]
+    assert lines("dump", folder, "--offset", "9999") == []
+    batches = lines("dump", folder, "--batches", "--offset", "333", "--end-offset", "337")
+    assert [(row["base_offset"], row["last_offset"]) for row in batches] == [(304, 334), (335, 361)]
+
+
+@pytest.mark.parametrize("time", ["1772442807500", "2026-03-02T09:13:27.500", "2026-03-02T10:13:27.500+01:00"])
+def test_dump_from_a_time(time: str) -> None:
+    found = lines("dump", EXAMPLES / "shop-events-0", "--time", time, "--limit", "1")
+    assert found[0]["timestamp"] >= 1772442807500
+    before = lines("dump", EXAMPLES / "shop-events-0", "--end-offset", str(found[0]["offset"]))
+    assert all(row["timestamp"] < 1772442807500 for row in before)
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_dump_at_an_isolation_level_gives_what_the_consumer_was_given(level: Any) -> None:
+    golden = golden_set("v2-transactions")
+    found = lines("dump", golden.log_dir / "transactions", "--isolation-level", level)
+    assert [row["offset"] for row in found] == [row["offset"] for row in golden.records(level, "transactions", 0)]
+
+
+def test_dump_of_a_topic_gives_its_partitions_one_after_another() -> None:
+    found = lines("dump", EXAMPLES / "shop-orders")
+    assert [row["partition"] for row in found] == sorted(row["partition"] for row in found)
+    assert {(row["topic"], row["partition"]) for row in found} == {("shop-orders", 0), ("shop-orders", 1)}
+
+
+def test_dump_of_checkpoints_and_metadata() -> None:
+    assert {"topic": "shop-events", "partition": 1, "offset": 799} in lines(
+        "dump", EXAMPLES / "recovery-point-offset-checkpoint"
+    )
+    assert lines("dump", EXAMPLES / "shop-events-0" / "leader-epoch-checkpoint") == [{"epoch": 0, "start_offset": 0}]
+    assert list(lines("dump", EXAMPLES / "shop-events-0" / "partition.metadata")[0]) == ["topic_id"]
+    deleted = golden_set("v2-lifecycle").log_dir / "deleted-0.f442c850a0aa41e498ac513910640125-delete"
+    assert lines("dump", deleted) == lines("dump", deleted / f"{0:020d}.log")
+
+
+def test_dump_prints_what_stands_before_damage_and_then_the_error(damaged: Path) -> None:
+    for options in ([], ["--json"]):
+        result = run("dump", damaged / "shop-events-0", "--offset", "45", *options)
+        assert result.exit_code == 2
+        assert len(result.stdout.splitlines()) == (4 if options else 6)
+        assert re.match(r"error: \[SEGLOG_CORRUPT_BATCH\] CRC-32C .*offset 49\)", result.stderr)
+        assert len(result.stderr.splitlines()) == 1
+    batches = lines("dump", damaged / "shop-events-0", "--batches")
+    assert [row["base_offset"] for row in batches if not row["is_valid"]] == [49]
+
+
+def test_dump_begins_also_where_the_end_of_the_log_is_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [v2_batch([Record(0, 1)])])
+    with (folder / f"{0:020d}.log").open("ab") as file:
+        file.write(b"\xff" * 50)
+    for path in (folder, folder / f"{0:020d}.log"):
+        result = run("dump", path, "--json")
+        assert result.exit_code == 2
+        assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == [0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["describe", "nowhere"], "SEGLOG_PATH_NOT_FOUND"),
+        (["verify", "nowhere"], "SEGLOG_PATH_NOT_FOUND"),
+        (["dump", "nowhere"], "SEGLOG_PATH_NOT_FOUND"),
+        (["dump", str(EXAMPLES), "--time", "yesterday"], "ISO 8601"),
+        (["dump", str(EXAMPLES), "--time", "1", "--offset", "1"], "--offset and --time"),
+        (["dump", str(EXAMPLES / "meta.properties")], "cannot dump"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_on_stderr(arguments: list[str], said: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_folder_in_the_place_of_a_log_is_one_line_on_stderr(tmp_path: Path) -> None:
+    (tmp_path / "events-0" / f"{0:020d}.log").mkdir(parents=True)
+    result = run("dump", tmp_path / "events-0")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_verify_of_a_sound_directory_ends_with_0() -> None:
+    result = run("verify", EXAMPLES)
+    assert result.exit_code == 0
+    assert "in 5 partitions checked: 0 errors, 0 warnings" in result.stdout
+
+
+def test_verify_of_a_damaged_directory_ends_with_1(damaged: Path) -> None:
+    result = run("verify", damaged)
+    assert result.exit_code == 1
+    assert "1 error, 0 warnings" in result.stdout
+    result = run("verify", damaged / "shop-events", damaged / "shop-orders-0", "--json")
+    assert result.exit_code == 1
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    errors = [row for row in found if row["severity"] == "error"]
+    assert [list(row) for row in errors] == [["severity", "code", "path", "position", "offset", "message"]]
+    assert (errors[0]["offset"], errors[0]["path"]) == (49, str(damaged / "shop-events-0" / f"{0:020d}.log"))
+
+
+def test_warnings_alone_end_with_0(damaged: Path) -> None:
+    (damaged / "shop-events-1" / f"{0:020d}.index").unlink()
+    result = run("verify", damaged / "shop-events-1")
+    assert (result.exit_code, "0 errors, 1 warning" in result.stdout) == (0, True)
+
+
+def test_many_findings_are_cut_in_the_table(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [v2_batch([Record(0, 1)], base_offset=n, crc=0) for n in range(600)])
+    assert "... and 10" in run("verify", folder).stdout
+    assert len(run("verify", folder, "--json").stdout.splitlines()) >= 600
+
+
+def test_version() -> None:
+    assert run("--version").stdout.startswith("sparklog ")
+
+
+def test_piping_into_head_is_quiet() -> None:
+    for options in ([], ["--json"]):
+        command = [*COMMAND, "dump", str(EXAMPLES / "shop-events"), *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.stderr.read() == b""
+
+
+def test_error_of_a_process_has_no_traceback() -> None:
+    ran = subprocess.run([*COMMAND, "dump", "nowhere"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("error: [SEGLOG_PATH_NOT_FOUND]")
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_describe_loads_no_compiled_code() -> None:
+    script = "import sys, sparklog.cli.main; print('numba' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
+
+
+def on_a_terminal(columns: int, *arguments: str) -> str:
+    """Run the command on a terminal of its own, and return what it shows."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+    with subprocess.Popen([*COMMAND, *arguments], stdout=follower, stderr=subprocess.PIPE, env=environment):
+        os.close(follower)
+        shown = b""
+        try:
+            while piece := os.read(leader, 1 << 16):
+                shown += piece
+        except OSError:
+            # The terminal is gone when the process has ended.
+            pass
+    os.close(leader)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["describe", str(EXAMPLES)],
+        ["describe", str(EXAMPLES), "--partitions"],
+        ["describe", str(EXAMPLES), "--partitions", "--full"],
+        ["describe", str(EXAMPLES), "--segments"],
+        ["dump", str(EXAMPLES / "shop-events-0")],
+        ["dump", str(EXAMPLES / "shop-orders-0"), "--batches"],
+        ["verify", str(EXAMPLES)],
+    ],
+    ids=" ".join,
+)
+def test_everything_fits_a_terminal_of_100_columns(arguments: list[str]) -> None:
+    shown = on_a_terminal(100, *arguments)
+    assert shown.strip()
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "text"),
+    [(0, "1970-01-01 00:00:00.000"), (-1, "-"), (None, "-"), ((1 << 63) - 1, str((1 << 63) - 1))],
+)
+def test_times_as_text(timestamp: int | None, text: str) -> None:
+    assert render.time_text(timestamp) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")])
+def test_sizes_as_text(count: int, text: str) -> None:
+    assert render.bytes_text(count) == text

@@ -1,0 +1,127 @@
+"""A standalone cluster of two workers: what only shows when driver, executors and files are of different processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.golden import IsolationLevel, golden_set
+from tests.spark.conftest import ROOT
+from tests.spark.rows import consumed
+
+SPARK_HOME = Path(pyspark.__file__).parent
+STARTED_WITHIN_SECONDS = 60
+DONE_WITHIN_SECONDS = 180
+GOLDEN = golden_set("v2-transactions")
+LEVEL: IsolationLevel = "read_committed"
+
+# Run as a program of its own: a process has one Spark context, and the other tests' is in this one.
+PROGRAM = """
+import json, sys
+from pyspark.sql import SparkSession
+from tests.spark.rows import rows_of
+
+master, path, level = sys.argv[1:]
+spark = (
+    SparkSession.builder.master(master)
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.executor.memory", "512m")
+    .config("spark.executor.cores", "1")
+    .config("spark.sql.shuffle.partitions", "1")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("ERROR")
+options = {"includeHeaders": "true", "isolationLevel": level, "minPartitions": "6"}
+frame = spark.read.format("seglog").options(**options).load(path)
+executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+print("ROWS", repr(rows_of(frame)))
+print("EXECUTORS", len(executors) - 1)
+spark.stop()
+"""
+
+
+@contextmanager
+def running(log: Path, *command: str) -> Iterator[None]:
+    """Run a program in a process group of its own, and kill all of that in the end."""
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+
+
+def wait_for(log: Path, pattern: str) -> re.Match[str]:
+    deadline = time.monotonic() + STARTED_WITHIN_SECONDS
+    while time.monotonic() < deadline:
+        found = re.search(pattern, log.read_text(errors="replace"))
+        if found:
+            return found
+        time.sleep(0.1)
+    raise TimeoutError(f"{log.name} does not say {pattern!r}:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """Start a master and two workers on loopback, each worker with a core; return the master's URL."""
+    spark_class = str(SPARK_HOME / "bin" / "spark-class")
+    package = "org.apache.spark.deploy"
+    with ExitStack() as stack:
+        log = tmp_path / "master.log"
+        stack.enter_context(
+            running(
+                log, spark_class, f"{package}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
+            )
+        )
+        url = wait_for(log, r"Starting Spark master at (spark://\S+)")[1]
+        for number in range(2):
+            folder = tmp_path / f"worker-{number}"
+            folder.mkdir()
+            stack.enter_context(
+                running(
+                    folder / "log",
+                    spark_class,
+                    f"{package}.worker.Worker",
+                    *("--host", "127.0.0.1", "--webui-port", "0"),
+                    *("--cores", "1", "--memory", "768m", "--work-dir", str(folder), url),
+                )
+            )
+        for number in range(2):
+            wait_for(tmp_path / f"worker-{number}" / "log", "Successfully registered with master")
+        yield url
+
+
+def test_golden_directory_reads_through_a_cluster_of_two_workers(cluster: str, tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    with running(log, sys.executable, str(program), cluster, str(GOLDEN.log_dir), LEVEL):
+        deadline = time.monotonic() + DONE_WITHIN_SECONDS
+        while "EXECUTORS" not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.2)
+    said = log.read_text()
+    assert re.search(r"^EXECUTORS 2$", said, re.MULTILINE), said[-3000:]
+    rows = next(line.removeprefix("ROWS ") for line in said.splitlines() if line.startswith("ROWS "))
+    assert rows == repr(sorted(consumed(GOLDEN, LEVEL)))

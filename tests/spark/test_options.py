@@ -1,0 +1,203 @@
+"""Options as Spark hands them over: every one, its default, and what is said where it is wrong."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.files import TopicPartition
+from sparklog.spark.options import SeglogOptions, described, warn_batch
+
+A0, A1, B0 = TopicPartition("topicA", 0), TopicPartition("topicA", 1), TopicPartition("topicB", 0)
+OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+TIMES_FORM = (
+    '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'  # in the message
+)
+
+
+def parse(**given: str) -> SeglogOptions:
+    return SeglogOptions.parse({"path": "/logs", **{name.replace("__", "."): text for name, text in given.items()}})
+
+
+def refusal(**given: str) -> str:
+    with pytest.raises(InvalidOptionError) as raised:
+        parse(**given).check_batch()
+    return raised.value.message
+
+
+def test_defaults_are_the_connectors() -> None:
+    options = parse()
+    assert options.starting.word == "earliest"
+    assert options.ending.word == "latest"
+    assert options.fail_on_data_loss is True
+    assert options.include_headers is False
+    assert options.timestamp_strategy == "error"
+    assert options.isolation_level == "read_uncommitted"
+    assert options.min_partitions is None
+    assert options.max_records_per_partition is None
+    options.check_batch()
+
+
+def test_every_option_is_declared_with_a_sentence() -> None:
+    for name, _, doc in described():
+        assert name
+        assert doc.endswith(".")
+    assert len({name.lower() for name, _, _ in described()}) == len(described())
+
+
+def test_names_are_read_in_any_case() -> None:
+    options = SeglogOptions.parse({"PATH": "/logs", "INCLUDEHEADERS": "True", "Subscribe": " a , b ,,"})
+    assert (options.include_headers, options.subscribe) == (True, ("a", "b"))
+
+
+def test_paths_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = SeglogOptions.parse({"paths": '["a", "/b", "file:///c%20d"]'})
+    assert options.all_paths == (f"{tmp_path}/a", "/b", "/c d")
+
+
+def test_values_are_read() -> None:
+    options = parse(
+        assign='{"topicA":[0,1],"topicB":[2]}',
+        startingOffsets=OFFSETS,
+        endingTimestamp=" 1000 ",
+        startingOffsetsByTimestampStrategy="LATEST",
+        failOnDataLoss="false",
+        minPartitions="7",
+        maxRecordsPerPartition="1000",
+        kafka__isolation__level="read_committed",
+        columns="offset, value",
+        max__decompressed__message__bytes="1024",
+    )
+    assert options.assign == {"topicA": (0, 1), "topicB": (2,)}
+    assert options.starting.offsets == {A0: 23, A1: -1, B0: -2}
+    assert options.ending.time == 1000
+    assert options.timestamp_strategy == "latest"
+    assert options.fail_on_data_loss is False
+    assert (options.min_partitions, options.max_records_per_partition) == (7, 1000)
+    assert options.isolation_level == "read_committed"
+    assert options.columns == ("offset", "value")
+    assert options.decompressed_bytes_max == 1024
+
+
+def test_a_time_goes_before_times_a_partition_and_they_before_offsets() -> None:
+    given = {"startingOffsets": "latest", "endingOffsets": "earliest"}
+    times = {"startingOffsetsByTimestamp": '{"topicA":{"0":5}}', "endingOffsetsByTimestamp": '{"topicA":{"0":6}}'}
+    options = parse(**given, **times, startingTimestamp="1", endingTimestamp="2")
+    assert (options.starting.time, options.ending.time) == (1, 2)
+    options.check_batch()
+    options = parse(**given, **times)
+    assert (options.starting.times, options.ending.times) == ({A0: 5}, {A0: 6})
+    options.check_batch()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": "EARLIEST"}, "ending offset can't be earliest for batch queries on Kafka"),
+        (
+            {"startingOffsets": '{"topicA":{"0":-1}}'},
+            "startingOffsets for topicA-0 can't be latest for batch queries on Kafka",
+        ),
+        (
+            {"endingOffsets": '{"topicA":{"0":-2}}'},
+            "ending offset for topicA-0 can't be earliest for batch queries on Kafka",
+        ),
+        ({"startingTimestamp": "soon"}, "Expected a single long value, got soon"),
+        ({"endingTimestamp": "1.5"}, "Expected a single long value, got 1.5"),
+        ({"minPartitions": "0"}, "minPartitions must be positive"),
+        ({"maxRecordsPerPartition": "-1"}, "maxrecordsperpartition must be positive"),
+        (
+            {"assign": "topicA"},
+            "No topicpartitions to assign as specified value for option 'assign' is 'topicA'",
+        ),
+        ({"assign": "{}"}, "No topicpartitions to assign as specified value for option 'assign' is '{}'"),
+        (
+            {"assign": '{"topicA":0}'},
+            'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"topicA":0}',
+        ),
+        ({"assign": '{"a":["0"]}'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"a":["0"]}'),
+        ({"assign": '{"a":[0]'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"a":[0]'),
+        ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+        (
+            {"subscribePattern": " "},
+            "Pattern to subscribe is empty as specified value for option 'subscribePattern' is ' '",
+        ),
+        ({"startingOffsets": "first"}, f"Expected e.g. {OFFSETS}, got first"),
+        ({"startingOffsets": '{"a":5}'}, f'Expected e.g. {OFFSETS}, got {{"a":5}}'),
+        ({"endingOffsets": '{"a":{"x":5}}'}, f'Expected e.g. {OFFSETS}, got {{"a":{{"x":5}}}}'),
+        ({"endingOffsets": '{"a":{"0":"5"}}'}, f'Expected e.g. {OFFSETS}, got {{"a":{{"0":"5"}}}}'),
+        ({"startingOffsetsByTimestamp": "1"}, f"Expected e.g. {TIMES_FORM}, got 1"),
+        (
+            {"subscribe": "a", "assign": '{"a":[0]}'},
+            "Only one of the following options can be specified for Kafka source: "
+            "subscribe, subscribepattern, assign. See the docs for more details.",
+        ),
+    ],
+)
+def test_wrong_value_is_refused_in_the_connectors_words(given: dict[str, str], message: str) -> None:
+    assert refusal(**given) == message
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss must be true or false, got 'yes'"),
+        ({"includeHeaders": ""}, "includeHeaders must be true or false"),
+        ({"isolationLevel": "committed"}, "isolationLevel must be read_uncommitted or read_committed"),
+        ({"kafka__isolation__level": "x"}, "isolationLevel must be"),
+        ({"isolationLevel": "read_committed", "kafka__isolation__level": "read_uncommitted"}, "give one of them"),
+        ({"startingOffsetsByTimestampStrategy": "skip"}, "must be error or latest"),
+        ({"minPartitions": "many"}, "minPartitions must be a whole number, got 'many'"),
+        ({"max__decompressed__message__bytes": "0"}, "must be positive"),
+        ({"startingOffsets": '{"a":{"0":-3}}'}, "startingOffsets for a-0 is -3"),
+        ({"subscribePattern": "("}, "not a regular expression"),
+        ({"columns": "ofset"}, "no column 'ofset': did you mean 'offset'?"),
+        ({"columns": "timestamptype"}, "did you mean 'timestampType'?"),
+        ({"columns": "offset,offset"}, "column 'offset' is asked for twice"),
+        ({"columns": ","}, "columns names no column"),
+        ({"paths": "/a,/b"}, "JSON list"),
+        ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
+        ({"isolation__level": "read_committed"}, "did you mean 'isolationLevel'?"),
+        ({"subscribed": "a"}, "did you mean 'subscribe'?"),
+        ({"zzz": "1"}, "no option 'zzz': there are"),
+    ],
+)
+def test_wrong_value_is_refused_with_what_would_be_right(given: dict[str, str], told: str) -> None:
+    assert told in refusal(**given)
+
+
+@pytest.mark.parametrize("given", [{}, {"path": ""}, {"paths": "[]"}])
+def test_missing_path_says_what_to_do_also_for_tables(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidOptionError, match="no path is given") as raised:
+        SeglogOptions.parse(given)
+    for way in ("CREATE TEMPORARY VIEW", "WITH (path = '...')", "spark.read.options(path='...').table('t')"):
+        assert way in raised.value.message
+
+
+def test_what_spark_adds_for_a_table_is_passed_over() -> None:
+    added = {"provider": "seglog", "owner": "me", "location": "/x", "option.subscribe": "a", "option.path": "/logs"}
+    assert SeglogOptions.parse({"path": "/logs", "subscribe": "a", **added}).subscribe == ("a",)
+
+
+def test_options_of_brokers_and_streams_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    given = {
+        "path": "/logs",
+        "kafka.bootstrap.servers": "host:9092",
+        "kafka.security.protocol": "SSL",
+        "kafka.isolation.level": "read_committed",
+        "groupIdPrefix": "g",
+        "maxOffsetsPerTrigger": "10",
+    }
+    with caplog.at_level(logging.WARNING, "sparklog"):
+        SeglogOptions.parse(given)
+        warn_batch(given)
+    assert caplog.messages == [
+        "maxOffsetsPerTrigger option ignored in batch queries",
+        "no broker is asked, so these options mean nothing here: "
+        "groupIdPrefix, kafka.bootstrap.servers, kafka.security.protocol",
+    ]

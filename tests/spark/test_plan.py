@@ -1,0 +1,311 @@
+"""From options to ranges: where they begin and end, and how they are split."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.log.layout import read_layout
+from sparklog.spark.options import SeglogOptions
+from sparklog.spark.plan import ReadRange, plan_batch, split
+from tests.build import Record, control_batch, v2_batch, write_partition
+from tests.golden import golden_set
+
+START_MS = 1_700_000_000_000
+
+
+def batch(base_offset: int, count: int, value_bytes: int = 100, **fields: Any) -> bytes:
+    """Encode records whose timestamps, in seconds from `START_MS`, are their offsets."""
+    records = [Record(n, START_MS + 1000 * (base_offset + n), value=bytes(value_bytes)) for n in range(count)]
+    return v2_batch(records, base_offset=base_offset, **fields)
+
+
+def batches(counts: list[int], base_offset: int = 0) -> list[bytes]:
+    starts = [base_offset + sum(counts[:n]) for n in range(len(counts))]
+    return [batch(start, count) for start, count in zip(starts, counts, strict=True)]
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Topics a (two partitions, 100 offsets each from 0) and b (one, 50 offsets from 1000)."""
+    for partition in range(2):
+        write_partition(tmp_path / f"a-{partition}", batches([10] * 10), segment_bytes=4000)
+    write_partition(tmp_path / "b-0", batches([10] * 5, 1000), base_offset=1000)
+    return tmp_path
+
+
+def plan(path: Path, **given: Any) -> list[ReadRange]:
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+    return plan_batch(SeglogOptions.parse({"path": str(path), **texts}))
+
+
+def spans(ranges: list[ReadRange]) -> list[tuple[str, int, int]]:
+    return [(str(each.topic_partition), each.start_offset, each.end_offset) for each in ranges]
+
+
+def test_whole_log_is_a_range_a_partition(log_dir: Path) -> None:
+    assert spans(plan(log_dir)) == [("a-0", 0, 100), ("a-1", 0, 100), ("b-0", 1000, 1050)]
+
+
+def test_topics_and_partitions_are_chosen(log_dir: Path) -> None:
+    assert spans(plan(log_dir, subscribe="b")) == [("b-0", 1000, 1050)]
+    assert spans(plan(log_dir, subscribePattern="a|x")) == [("a-0", 0, 100), ("a-1", 0, 100)]
+    assert spans(plan(log_dir, assign={"a": [1], "b": [0]})) == [("a-1", 0, 100), ("b-0", 1000, 1050)]
+    with pytest.raises(PathNotFoundError, match="no topic 'c'"):
+        plan(log_dir, subscribe="b,c")
+
+
+def test_offsets_a_partition(log_dir: Path) -> None:
+    ranges = plan(
+        log_dir,
+        startingOffsets={"a": {"0": 23, "1": -2}, "b": {"0": 1000}},
+        endingOffsets={"a": {"0": -1, "1": 7}, "b": {"0": 1000}},
+    )
+    assert spans(ranges) == [("a-0", 23, 100), ("a-1", 0, 7)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingOffsets", {"a": {"0": 1}}),
+        ("endingOffsets", {"a": {"0": 1, "1": 1, "2": 1}, "b": {"0": 1000}}),
+        ("startingOffsetsByTimestamp", {"a": {"0": 1}}),
+        ("endingOffsetsByTimestamp", {"b": {"0": 1}}),
+    ],
+)
+def test_offsets_must_name_every_partition_and_no_other(log_dir: Path, name: str, value: object) -> None:
+    with pytest.raises(InvalidOptionError, match="don't match what are assigned") as raised:
+        plan(log_dir, **{name: value})
+    assert "Assigned: {a-0, a-1, b-0}" in raised.value.message
+
+
+def test_times_become_the_first_offset_at_or_after_them(log_dir: Path) -> None:
+    at = {name: str(START_MS + 1000 * offset) for name, offset in (("startingTimestamp", 33), ("endingTimestamp", 66))}
+    assert spans(plan(log_dir / "a", **at)) == [("a-0", 33, 66), ("a-1", 33, 66)]
+    by_partition = {"a": {"0": START_MS + 500, "1": START_MS + 98_001}}
+    assert spans(plan(log_dir / "a", startingOffsetsByTimestamp=by_partition)) == [("a-0", 1, 100), ("a-1", 99, 100)]
+    assert spans(plan(log_dir / "a", endingOffsetsByTimestamp=by_partition)) == [("a-0", 0, 1), ("a-1", 0, 99)]
+
+
+def test_time_after_every_record_is_an_error_or_the_end(log_dir: Path) -> None:
+    late = str(START_MS + 100_000)
+    with pytest.raises(InvalidOptionError) as raised:
+        plan(log_dir / "a", startingTimestamp=late)
+    assert raised.value.message == f"No offset matched from request of topic-partition a-0 and timestamp {late}."
+    assert spans(plan(log_dir, startingTimestamp=late, startingOffsetsByTimestampStrategy="latest")) == [
+        ("b-0", 1000, 1050)
+    ]
+    assert spans(plan(log_dir / "a", endingTimestamp=late)) == [("a-0", 0, 100), ("a-1", 0, 100)]
+
+
+def test_start_after_end_is_an_error_that_names_both(log_dir: Path) -> None:
+    with pytest.raises(
+        InvalidOptionError, match="start offset 50 is greater than the resolved end offset 40 for topic b"
+    ):
+        plan(log_dir / "b", startingOffsets={"b": {"0": 50}}, endingOffsets={"b": {"0": 40}}, failOnDataLoss="false")
+    with pytest.raises(InvalidOptionError, match="start offset 66 is greater than the resolved end offset 33"):
+        plan(log_dir / "a-0", startingTimestamp=str(START_MS + 66_000), endingTimestamp=str(START_MS + 33_000))
+
+
+@pytest.mark.parametrize(
+    ("given", "span"),
+    [
+        ({"startingOffsets": {"b": {"0": 900}}}, (1000, 1050)),
+        ({"endingOffsets": {"b": {"0": 1051}}}, (1000, 1050)),
+    ],
+)
+def test_offsets_outside_the_log_are_data_loss_or_a_warning(
+    log_dir: Path, given: dict[str, object], span: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(DataLossError, match=r"for b-0 is \d+, and the log has offsets \[1000, 1050\)"):
+        plan(log_dir / "b", **given)
+    assert spans(plan(log_dir / "b", **given, failOnDataLoss="false")) == [("b-0", *span)]
+    assert "data may have been lost" in caplog.text
+
+
+def test_read_committed_ends_at_the_last_stable_offset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fields = {"transactional": True, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    write_partition(
+        tmp_path / "t-0",
+        [
+            batch(0, 10, **fields),
+            control_batch("commit", 10, 7),
+            batch(11, 10, **fields),
+            batch(21, 10),
+        ],
+    )
+    assert spans(plan(tmp_path)) == [("t-0", 0, 31)]
+    assert spans(plan(tmp_path, isolationLevel="read_committed")) == [("t-0", 0, 11)]
+    assert plan(tmp_path, isolationLevel="read_committed")[0].stable_offset == 11
+    late = str(START_MS + 15_000)
+    with pytest.raises(InvalidOptionError, match="No offset matched"):
+        plan(tmp_path, isolationLevel="read_committed", startingTimestamp=late)
+    with caplog.at_level(logging.WARNING):
+        ending = {"endingOffsets": {"t": {"0": 20}}}
+        assert spans(plan(tmp_path, isolationLevel="read_committed", **ending)) == [("t-0", 0, 11)]
+    assert "transactions are open" in caplog.text
+
+
+def test_golden_partitions_are_planned_from_the_start_to_the_end_that_the_broker_told() -> None:
+    for name in ("v2-log-start", "v2-transactions", "v2-compacted", "v2-crash", "old-transactions"):
+        golden = golden_set(name)
+        for level in ("read_uncommitted", "read_committed"):
+            planned = plan(golden.log_dir, isolationLevel=level)
+            told = {
+                f"{topic}-{partition}": (
+                    offsets.beginning,
+                    offsets.end if level == "read_uncommitted" else offsets.last_stable,
+                )
+                for (topic, partition), offsets in golden.offsets.items()
+            }
+            assert {at: (start, end) for at, start, end in spans(planned)} == {
+                at: (start, end) for at, (start, end) in told.items() if start < end
+            }  # fmt: skip
+
+
+def test_planning_imports_no_compiler_and_no_arrow(log_dir: Path) -> None:
+    program = f"""
+import sys
+import pyspark.sql.datasource, pyspark.sql.types
+before = set(sys.modules)
+import pyspark_seglog
+from pyspark.sql.datasource import CaseInsensitiveDict
+source = pyspark_seglog.DefaultSource(CaseInsensitiveDict({{"path": {str(log_dir)!r}, "minPartitions": "9"}}))
+reader = source.reader(source.schema())
+assert len(reader.partitions()) == 10
+slow = {{"numba", "pyarrow", "llvmlite", "pandas", "lz4", "zstandard", "isal", "snappy"}}
+print(sorted(slow & (set(sys.modules) - before)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+# Splitting
+
+
+def whole(start: int, end: int, partition: int = 0) -> ReadRange:
+    return ReadRange(f"/logs/a-{partition}", "a", partition, start, end, end)
+
+
+def sizes(log_dir: Path, **given: Any) -> list[int]:
+    return [each.size for each in plan(log_dir, **given)]
+
+
+def test_large_partitions_are_split_by_the_connectors_arithmetic(log_dir: Path) -> None:
+    assert len(plan(log_dir, minPartitions="3")) == 3
+    assert [at for at, _, _ in spans(plan(log_dir, minPartitions="5"))] == ["a-0", "a-0", "a-1", "a-1", "b-0"]
+    assert len(plan(log_dir, minPartitions="25")) == 25
+    assert len(plan(log_dir, minPartitions="1000")) == 250
+    assert sizes(log_dir, maxRecordsPerPartition="50") == [50, 50, 50, 50, 50]
+    assert max(sizes(log_dir, maxRecordsPerPartition="7")) <= 7
+    assert len(plan(log_dir, maxRecordsPerPartition="7")) == 15 + 15 + 8
+    assert len(plan(log_dir, maxRecordsPerPartition="50", minPartitions="4")) == 5
+    assert len(plan(log_dir, maxRecordsPerPartition="50", minPartitions="10")) == 10
+
+
+def test_cuts_are_at_batch_boundaries_that_the_index_knows(tmp_path: Path) -> None:
+    write_partition(tmp_path / "a-0", batches([7] * 100), index_interval_bytes=1)
+    cuts = [each.start_offset for each in plan(tmp_path, minPartitions="6")]
+    assert len(cuts) == 6
+    assert all(cut % 7 == 0 for cut in cuts)
+
+
+def test_connectors_own_examples_of_splitting() -> None:
+    def counts(sizes: list[int], parts_min: int) -> list[int]:
+        ranges = [whole(0, size, partition) for partition, size in enumerate(sizes)]
+        layouts = {each.topic_partition: _NoSegments() for each in ranges}
+        found = split(ranges, parts_min, None, layouts)  # type: ignore[arg-type]
+        return [sum(each.partition == partition for each in found) for partition in range(len(sizes))]
+
+    assert counts([4, 4, 1], 4) == [2, 2, 1]
+    assert counts([1, 21], 4) == [1, 3]
+    assert counts([1, 5, 4], 3) == [1, 1, 1]
+    assert counts([0, 10], 2) == [0, 2]
+
+
+class _NoSegments:
+    """A layout whose index knows no boundary."""
+
+    segments = property(lambda self: [self])
+
+    def segment_of(self, _: int) -> int:
+        return 0
+
+    def floor_boundary(self, _: int) -> int:
+        return 0
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> list[tuple[list[int], int]]:
+    return draw(
+        st.lists(
+            st.tuples(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(0, 5000)),
+            min_size=1,
+            max_size=3,
+        )
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    layouts(),
+    st.none() | st.integers(1, 60),
+    st.none() | st.integers(1, 200),
+    st.sampled_from([1, 200, 4096]),
+    st.booleans(),
+)
+def test_splitting_covers_every_offset_exactly_once(
+    tmp_path_factory: pytest.TempPathFactory,
+    drawn: list[tuple[list[int], int]],
+    min_partitions: int | None,
+    records_max: int | None,
+    interval_bytes: int,
+    wrong_index: bool,
+) -> None:
+    log_dir = tmp_path_factory.mktemp("logs")
+    for partition, (counts, base_offset) in enumerate(drawn):
+        folder = log_dir / f"a-{partition}"
+        write_partition(
+            folder,
+            batches(counts, base_offset),
+            base_offset=base_offset,
+            segment_bytes=3000,
+            index_interval_bytes=interval_bytes,
+        )
+        if wrong_index:
+            for index in folder.glob("*.index"):
+                index.write_bytes(index.read_bytes()[::-1])
+    options = {
+        "path": str(log_dir),
+        **({} if min_partitions is None else {"minPartitions": str(min_partitions)}),
+        **({} if records_max is None else {"maxRecordsPerPartition": str(records_max)}),
+    }
+    ranges = plan_batch(SeglogOptions.parse(options))
+    for partition, (counts, base_offset) in enumerate(drawn):
+        mine = [each for each in ranges if each.partition == partition]
+        assert mine[0].start_offset == base_offset
+        assert mine[-1].end_offset == base_offset + sum(counts)
+        assert all(one.end_offset == other.start_offset for one, other in pairwise(mine))
+        assert all(each.size > 0 for each in mine)
+        assert all(records_max is None or each.size <= records_max for each in mine)
+        assert read_layout(mine[0].folder).end_offset == mine[-1].end_offset
+
+
+def test_damaged_end_of_a_log_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    write_partition(tmp_path / "a-0", batches([10] * 3), with_indexes=False)
+    log = tmp_path / "a-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[16] = 9
+    log.write_bytes(data)
+    with pytest.raises(SeglogError, match=rf"{log}, position 0"):
+        plan(tmp_path)
