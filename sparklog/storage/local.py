@@ -93,7 +93,7 @@ class LocalStorage:
         try:
             return Path(path).is_dir()
         except OSError as error:
-            raise _explained(error, path) from error
+            raise explained(error, path) from error
 
     def open(self, path: str) -> LocalFile:
         return LocalFile(path)
