@@ -53,6 +53,18 @@ class StorageError(SeglogError):
     code = "SEGLOG_STORAGE"
 
 
+class RecordTooLargeError(SeglogError):
+    """A record that can never fit into a batch of the largest size allowed."""
+
+    code = "SEGLOG_RECORD_TOO_LARGE"
+
+
+class LockedError(SeglogError):
+    """A log directory is in use: by a running broker, or by another writer."""
+
+    code = "SEGLOG_LOCKED"
+
+
 class CorruptLogError(SeglogError):
     """Bytes of a log that are not what Kafka writes.
 

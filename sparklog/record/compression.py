@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -25,10 +26,11 @@ import lz4.frame
 import zstandard
 from isal import isal_zlib
 
-from sparklog.errors import CorruptBatchError, DecompressedSizeError
+from sparklog.errors import CorruptBatchError, DecompressedSizeError, InvalidOptionError
 
 Decompress = Callable[[memoryview, int], bytes | bytearray]
 DecompressInto = Callable[[memoryview, memoryview, int], int]
+Compress = Callable[[memoryview], bytes]
 
 NO_ROOM: Final = -1
 
@@ -48,6 +50,7 @@ _LZ4_STEP_BYTES = 1 << 17
 _INT32 = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
+_XERIAL_BLOCK_BYTES = 32 << 10
 _SNAPPY_RATIO_MAX = 64
 _LZ4_RATIO_MAX = 255
 _LZ4_CONTENT_SIZE, _LZ4_DICTIONARY_ID, _LZ4_BLOCK_INDEPENDENCE = 0x08, 0x01, 0x20
@@ -233,6 +236,53 @@ CODECS: Final = {
         Codec(4, "zstd", _zstd),
     )
 }
+
+
+CODEC_IDS: Final = {codec.name: codec.codec_id for codec in CODECS.values()}
+
+
+def compressor(name: str, level: int | None = None) -> Compress:
+    """Return the function that compresses the records of a v2 batch, framed as Kafka's producers frame them.
+
+    Parameters
+    ----------
+    name : str
+        Kafka's name of the codec.
+    level : int, optional
+        gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22; the others have none. By default what is fast: for gzip the level
+        of ISA-L that its name for fastest is; Kafka's own defaults for lz4 (9) and zstd (3).
+    """
+    if name == "none":
+        return bytes
+    if name == "gzip":
+        if level is None or level == -1:
+            return lambda records: isal_zlib.compress(records, isal_zlib.ISAL_DEFAULT_COMPRESSION, 31)
+        return lambda records: zlib.compress(records, level, 31)
+    if name == "snappy":
+        return _compress_snappy
+    if name == "lz4":
+        # Kafka's level 9 means the fast compressor, as liblz4's 0 does; the others are those of lz4's HC.
+        lz4_level = 0 if level in (None, 9) else level
+        return lambda records: lz4.frame.compress(
+            records,
+            compression_level=lz4_level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
+        )
+    if name == "zstd":
+        context = zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False)
+        return context.compress
+    raise InvalidOptionError(f"unknown codec {name!r}; there are {', '.join(CODEC_IDS)}")
+
+
+def _compress_snappy(records: bytes | memoryview) -> bytes:
+    view = memoryview(records)
+    pieces = [_XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        pieces += (struct.pack(">i", len(block)), block)
+    return b"".join(pieces)
 
 
 def codec_name(codec_id: int) -> str:

@@ -128,9 +128,9 @@ BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 NUMBERS_OUT = types.Array(types.int64, 1, "C")
 TABLE = types.Array(types.int64, 2, "C", readonly=True)
 TABLE_OUT = types.Array(types.int64, 2, "C")
-_BYTES_OUT = types.Array(types.uint8, 1, "C")
+BYTES_OUT = types.Array(types.uint8, 1, "C")
 _INT32S_OUT = types.Array(types.int32, 1, "C")
-_STRINGS = types.NamedTuple((_INT32S_OUT, _BYTES_OUT, _BYTES_OUT), Strings)
+_STRINGS = types.NamedTuple((_INT32S_OUT, BYTES_OUT, BYTES_OUT), Strings)
 OUTPUT = types.NamedTuple((NUMBERS_OUT, NUMBERS_OUT, _INT32S_OUT, _INT32S_OUT, *[_STRINGS] * 4), Output)
 
 # Of `decode_records` and `decode_messages`: what decodes batches into an output.
@@ -208,7 +208,7 @@ inlined = njit(**_STEP, forceinline=True)
 
 
 @intrinsic
-def _memcpy(typingctx: Any, target: Any, target_index: Any, source: Any, source_index: Any, length: Any) -> Any:  # noqa: ARG001
+def memcpy(typingctx: Any, target: Any, target_index: Any, source: Any, source_index: Any, length: Any) -> Any:  # noqa: ARG001
     """Copy ``length`` bytes between two uint8 arrays; the caller has checked both places."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -291,7 +291,7 @@ def put(strings, row, buffer, position, length):
     length = max(length, 0)
     strings.offsets[row + 1] = start + length
     if length > 0:
-        _memcpy(strings.data, start, buffer, position, length)
+        memcpy(strings.data, start, buffer, position, length)
 
 
 # Checksums

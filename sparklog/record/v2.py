@@ -30,6 +30,7 @@ Source: apache/kafka, DefaultRecordBatch.java, DefaultRecord.java, ControlRecord
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 import numpy as np
@@ -53,6 +54,11 @@ HEADER: Final = np.dtype(
 )
 HEADER_BYTES: Final = 61
 assert HEADER.itemsize == HEADER_BYTES
+
+# The same, to write one header: what is before the bytes that the checksum covers, and the rest.
+LEAD: Final = struct.Struct(">qiibI")
+COVERED: Final = struct.Struct(">hiqqqhii")
+assert LEAD.size + COVERED.size == HEADER_BYTES
 
 CRC_COVERS_FROM: Final = 21
 RECORD_BYTES_MIN: Final = 7

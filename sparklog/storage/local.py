@@ -35,7 +35,7 @@ class LocalFile:
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise _explained(error, path) from error
+            raise explained(error, path) from error
 
     def size_bytes(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -54,7 +54,7 @@ class LocalFile:
                 pieces.append(data)
                 read_bytes += len(data)
         except OSError as error:
-            raise _explained(error, self.path) from error
+            raise explained(error, self.path) from error
         return memoryview(b"".join(pieces))
 
     def data_position(self, position: int) -> int | None:
@@ -87,13 +87,13 @@ class LocalStorage:
             with os.scandir(path) as found:
                 return sorted(entry for item in found if (entry := _entry(item)) is not None)
         except OSError as error:
-            raise _explained(error, path) from error
+            raise explained(error, path) from error
 
     def is_folder(self, path: str) -> bool:
         try:
             return Path(path).is_dir()
         except OSError as error:
-            raise _explained(error, path) from error
+            raise explained(error, path) from error
 
     def open(self, path: str) -> LocalFile:
         return LocalFile(path)
@@ -104,7 +104,7 @@ class LocalStorage:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _explained(error, path) from error
+            raise explained(error, path) from error
 
     def absolute(self, path: str) -> str:
         return str(Path(path).absolute())
@@ -119,7 +119,7 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
         return None
 
 
-def _explained(error: OSError, path: str) -> SeglogError:
+def explained(error: OSError, path: str) -> SeglogError:
     if isinstance(error, FileNotFoundError):
         return PathNotFoundError(f"no such file or folder: {path}")
     if isinstance(error, PermissionError):

@@ -1,0 +1,283 @@
+"""Arrow columns to v2 batches: the way back of `sparklog.record.columns`.
+
+Records are measured and cut into batches by one kernel and written by another; then each batch is compressed, and its
+header put before it. What a batch does not know yet, its base offset and leader epoch, is outside its checksum, and can
+be stamped later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+
+from sparklog.errors import InvalidOptionError, RecordTooLargeError
+from sparklog.record import kernels_encode as kernels
+from sparklog.record import v2
+from sparklog.record.compression import CODEC_IDS, compressor
+from sparklog.record.framing import scan_headers
+from sparklog.record.headers import BatchHeaders
+from sparklog.record.schema import HEADERS_TYPE
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Octets = np.ndarray[Any, np.dtype[np.uint8]]
+
+TimestampType = Literal["CreateTime", "LogAppendTime"]
+NO_TIMESTAMP: Final = -1
+
+_NO_BYTES: Final = np.empty(0, dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How batches are made.
+
+    Attributes
+    ----------
+    codec : str
+        Kafka's name: none, gzip, snappy, lz4, zstd.
+    level : int or None
+        Of the codec; None is the codec's default.
+    batch_bytes : int
+        A batch is closed before it is longer than this, uncompressed (Kafka: ``batch.size``).
+    batch_bytes_max : int
+        No batch is longer than this, compressed (Kafka: ``max.message.bytes``).
+    append_time : int or None
+        ms; the timestamp of all records, where the log's timestamp type is LogAppendTime.
+    producer_id, producer_epoch, base_sequence : int
+        Of an idempotent producer; -1 none.
+    is_transactional : bool
+        Whether the batches belong to a transaction of that producer.
+    """
+
+    codec: str = "lz4"
+    level: int | None = None
+    batch_bytes: int = 16_384
+    batch_bytes_max: int = 1_048_588
+    append_time: int | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    is_transactional: bool = False
+
+
+@dataclass(frozen=True)
+class EncodedBatches:
+    """Batches, one behind the other, and their headers with positions in ``data``."""
+
+    data: bytes
+    headers: BatchHeaders
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """Records to write, as the kernels take them."""
+
+    records: Int64s
+    headers: Int64s
+    keys: Octets
+    values: Octets
+    names: Octets
+    contents: Octets
+
+    def __len__(self) -> int:
+        return int(self.records.shape[1])
+
+    def rows(self, start: int, end: int) -> _Fields:
+        chosen = np.ascontiguousarray(self.records[:, start:end])
+        return _Fields(chosen, self.headers, self.keys, self.values, self.names, self.contents)
+
+
+def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset: int = 0) -> EncodedBatches:
+    """Encode records as v2 batches.
+
+    Parameters
+    ----------
+    columns : pyarrow.RecordBatch
+        ``value``, and where wanted ``key`` (binary or string, null is null), ``timestamp`` (timestamp of any unit, or
+        int64 ms; null is -1, no timestamp) and ``headers`` (`HEADERS_TYPE` or what casts to it); others are ignored.
+    settings : BatchSettings
+        How batches are made.
+    base_offset : int
+        Of the first record; those after it follow without gaps.
+
+    Returns
+    -------
+    EncodedBatches
+        In the order of the rows.
+
+    Raises
+    ------
+    InvalidOptionError
+        A column is missing or of a type that has no bytes, a timestamp is below -1, or a header has no name.
+    RecordTooLargeError
+        A record alone makes a batch above ``batch_bytes_max``.
+    """
+    fields = _fields(columns)
+    batches = list(_batches(fields, settings, base_offset, 0))
+    data = batches[0] if len(batches) == 1 else b"".join(batches)
+    return EncodedBatches(data, scan_headers(data))
+
+
+def _batches(fields: _Fields, settings: BatchSettings, base_offset: int, first_row: int) -> Iterator[bytes]:
+    """Encode rows as batches; ``first_row`` is where they begin in what the caller was given."""
+    cuts, out = _written(fields, settings.batch_bytes - v2.HEADER_BYTES)
+    compress = compressor(settings.codec, settings.level)
+    octets = memoryview(out.data)
+    times = fields.records[kernels.TIMESTAMP]
+    firsts = cuts[:, kernels.FIRST_RECORD].tolist()
+    latest = np.maximum.reduceat(times, cuts[:-1, kernels.FIRST_RECORD]).tolist() if len(fields) else []
+    position = 0
+    for row, records_bytes in enumerate(cuts[:-1, kernels.RECORDS_BYTES].tolist()):
+        first, end = firsts[row], firsts[row + 1]
+        body = compress(octets[position : position + records_bytes])
+        position += records_bytes
+        if v2.HEADER_BYTES + len(body) <= settings.batch_bytes_max:
+            base_timestamp = int(times[first])
+            yield _batch(
+                body, settings, base_offset + first, end - first, base_timestamp, latest[row], first_row + first
+            )
+        elif end - first == 1:
+            raise RecordTooLargeError(
+                f"row {first_row + first} makes a batch of {v2.HEADER_BYTES + len(body)} bytes alone, "
+                f"and max.message.bytes is {settings.batch_bytes_max}"
+            )
+        else:
+            half = first + (end - first) // 2
+            for start, stop in ((first, half), (half, end)):
+                yield from _batches(fields.rows(start, stop), settings, base_offset + start, first_row + start)
+
+
+def _written(fields: _Fields, room_bytes: int) -> tuple[Int64s, Octets]:
+    """Cut records into batches and write them: the table of batches, with a last row that ends it, and the bytes."""
+    table = np.empty((len(fields) + 1, kernels.CUT_FIELDS), dtype=np.int64)
+    bodies = np.empty(len(fields), dtype=np.int64)
+    count = kernels.cut_batches(fields.records, fields.headers, room_bytes, table, bodies)
+    cuts = table[: count + 1]
+    cuts[count] = len(fields), 0
+    out = np.empty(int(cuts[:, kernels.RECORDS_BYTES].sum()), dtype=np.uint8)
+    if not kernels.write_records(
+        fields.records, fields.headers, fields.keys, fields.values, fields.names, fields.contents, cuts, bodies, out
+    ):
+        raise AssertionError("records were not as long as they were measured to be")
+    return cuts, out
+
+
+def _batch(
+    body: bytes | memoryview,
+    settings: BatchSettings,
+    base_offset: int,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    row: int,
+) -> bytes:
+    attributes = CODEC_IDS[settings.codec]
+    if settings.append_time is not None:
+        attributes |= v2.LOG_APPEND_TIME
+        max_timestamp = settings.append_time
+    if settings.is_transactional:
+        attributes |= v2.TRANSACTIONAL
+    sequence = (settings.base_sequence + row) & v2.SEQUENCE_MAX if settings.base_sequence >= 0 else -1
+    # From the attributes on: what the checksum covers.
+    covered = (
+        v2.COVERED.pack(
+            attributes,
+            count - 1,
+            base_timestamp,
+            max_timestamp,
+            settings.producer_id,
+            settings.producer_epoch,
+            sequence,
+            count,
+        ),
+        body,
+    )
+    crc = crc32c(body, crc32c(covered[0]))
+    size = v2.HEADER_BYTES - 12 + len(body)
+    return b"".join((v2.LEAD.pack(base_offset, size, 0, 2, crc), *covered))
+
+
+def _fields(columns: pa.RecordBatch) -> _Fields:
+    """Take the columns apart."""
+    names = set(columns.schema.names)
+    if "value" not in names:
+        raise InvalidOptionError("Required attribute 'value' not found")
+    rows = columns.num_rows
+    records = np.empty((kernels.FIELDS, rows), dtype=np.int64)
+    values = _take_apart(columns.column("value"), "value", records, kernels.VALUE_POSITION)
+    keys = _NO_BYTES
+    records[kernels.KEY_POSITION], records[kernels.KEY_LENGTH] = 0, -1
+    if "key" in names:
+        keys = _take_apart(columns.column("key"), "key", records, kernels.KEY_POSITION)
+    records[kernels.TIMESTAMP] = NO_TIMESTAMP
+    if "timestamp" in names:
+        records[kernels.TIMESTAMP] = _timestamps(columns.column("timestamp"))
+    records[kernels.FIRST_HEADER : kernels.END_HEADER + 1] = 0
+    headers, header_names, contents = np.empty((kernels.HEADER_FIELDS, 0), dtype=np.int64), _NO_BYTES, _NO_BYTES
+    if "headers" in names:
+        headers, header_names, contents = _take_headers_apart(columns.column("headers"), records)
+    return _Fields(records, headers, keys, values, header_names, contents)
+
+
+def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
+    """Write places and lengths of a column of byte strings into two rows of a table; the buffer that they are in."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        table[row], table[row + 1] = 0, -1
+        return _NO_BYTES
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets_type: type[np.signedinteger[Any]] = np.int32
+    elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        offsets_type = np.int64
+    else:
+        raise InvalidOptionError(f"{name} attribute unsupported type {kind}. {name} must be a(n) string or binary")
+    _, offsets_buffer, data_buffer = column.buffers()
+    if not len(column):
+        return _NO_BYTES
+    offsets = np.frombuffer(offsets_buffer, dtype=offsets_type)[column.offset : column.offset + len(column) + 1]
+    table[row] = offsets[:-1]
+    np.subtract(offsets[1:], offsets[:-1], out=table[row + 1], casting="unsafe")
+    if column.null_count:
+        table[row + 1][np.asarray(column.is_null())] = -1
+    return _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, dtype=np.uint8)
+
+
+def _timestamps(column: pa.Array) -> Int64s:
+    """Return timestamps in ms, -1 for null."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    elif column.type != pa.int64():
+        raise InvalidOptionError(f"timestamp attribute unsupported type {column.type}. timestamp must be a timestamp")
+    found = np.asarray(column.fill_null(NO_TIMESTAMP))
+    wrong = np.flatnonzero(found < NO_TIMESTAMP)
+    if len(wrong):
+        raise InvalidOptionError(f"timestamp of row {wrong[0]} is {found[wrong[0]]} ms: Kafka has none before 1970")
+    return found
+
+
+def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octets, Octets]:
+    """Write which headers each record has; the table of them, and the buffers of names and contents."""
+    try:
+        column = column.cast(HEADERS_TYPE)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidOptionError(
+            f"headers attribute unsupported type {column.type}. "
+            "headers must be an array<struct<key:string,value:binary>>"
+        ) from error
+    counts = np.asarray(column.value_lengths().fill_null(0), dtype=np.int64)
+    pairs = column.flatten()
+    ends = np.cumsum(counts)
+    records[kernels.FIRST_HEADER], records[kernels.END_HEADER] = ends - counts, ends
+    table = np.empty((kernels.HEADER_FIELDS, len(pairs)), dtype=np.int64)
+    names = _take_apart(pairs.field("key"), "header key", table, kernels.NAME_POSITION)
+    contents = _take_apart(pairs.field("value"), "header value", table, kernels.CONTENT_POSITION)
+    nameless = np.flatnonzero(table[kernels.NAME_LENGTH] < 0)
+    if pairs.null_count or len(nameless):
+        row = int(np.searchsorted(ends, nameless[0] if len(nameless) else 0, side="right"))
+        raise InvalidOptionError(f"a header of row {row} has no key")
+    return table, names, contents

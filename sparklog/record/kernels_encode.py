@@ -1,0 +1,168 @@
+"""Compiled code: records into the bytes of v2 batches.
+
+The layout of a record is written in `sparklog.record.v2`. Fields are handed over as the place and the length of each
+in a buffer, a length of -1 being null, which is what Arrow's arrays come down to. `cut_batches` measures the records
+and says which go into one batch; `write_records` writes them, and never past the end of its output.
+"""
+# Kernels are typed by the signatures that numba compiles them for.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS_OUT, TABLE, TABLE_OUT, inlined, kernel, memcpy, step
+
+FIELDS = 7
+KEY_POSITION, KEY_LENGTH, VALUE_POSITION, VALUE_LENGTH, TIMESTAMP, FIRST_HEADER, END_HEADER = range(FIELDS)
+"""Rows of the table of records to write."""
+
+HEADER_FIELDS = 4
+NAME_POSITION, NAME_LENGTH, CONTENT_POSITION, CONTENT_LENGTH = range(HEADER_FIELDS)
+"""Rows of the table of their headers."""
+
+CUT_FIELDS = 2
+FIRST_RECORD, RECORDS_BYTES = range(CUT_FIELDS)
+"""Columns of the table of batches: its first record, and the bytes of all its records."""
+
+
+@inlined
+def _varint_bytes(number):
+    """Count the bytes of a zigzag number: seven bits a byte."""
+    raw = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> np.int64(63))
+    size = np.int64(1)
+    while raw >= np.uint64(0x80):
+        raw >>= np.uint64(7)
+        size += 1
+    return size
+
+
+@inlined
+def _put_varint(out, position, number):
+    """Write a zigzag number; the position after it. The caller has seen to it that there is room."""
+    raw = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> np.int64(63))
+    while raw >= np.uint64(0x80):
+        out[position] = np.uint8((raw & np.uint64(0x7F)) | np.uint64(0x80))
+        raw >>= np.uint64(7)
+        position += 1
+    out[position] = np.uint8(raw)
+    return position + 1
+
+
+@inlined
+def _field_bytes(length):
+    return _varint_bytes(length) + max(length, np.int64(0))
+
+
+@inlined
+def _put_field(out, position, buffer, start, length):
+    position = _put_varint(out, position, length)
+    if length > 0:
+        memcpy(out, position, buffer, start, length)
+        position += length
+    return position
+
+
+@step
+def _headers_bytes(headers, first, end):
+    size = _varint_bytes(end - first)
+    for row in range(first, end):
+        size += _field_bytes(headers[NAME_LENGTH, row]) + _field_bytes(headers[CONTENT_LENGTH, row])
+    return size
+
+
+@inlined
+def _body_bytes(records, headers, row, base_timestamp, offset_delta):
+    """Measure a record without its own length."""
+    return (
+        1
+        + _varint_bytes(records[TIMESTAMP, row] - base_timestamp)
+        + _varint_bytes(offset_delta)
+        + _field_bytes(records[KEY_LENGTH, row])
+        + _field_bytes(records[VALUE_LENGTH, row])
+        + _headers_bytes(headers, records[FIRST_HEADER, row], records[END_HEADER, row])
+    )
+
+
+@kernel(types.int64(TABLE, TABLE, types.int64, TABLE_OUT, NUMBERS_OUT))
+def cut_batches(records, headers, room_bytes, cuts, bodies):
+    """Cut records into batches whose records are at most ``room_bytes`` long; one record is never cut.
+
+    Parameters
+    ----------
+    records : int64 array, shape (FIELDS, n_records)
+    headers : int64 array, shape (HEADER_FIELDS, n_headers)
+    cuts : int64 array, shape (n_records + 1, CUT_FIELDS)
+        Written: a row a batch.
+    bodies : int64 array, shape (n_records,)
+        Written: the bytes of each record behind its length.
+
+    Returns
+    -------
+    int
+        How many batches there are.
+    """
+    batches, first, size = 0, np.int64(0), np.int64(0)
+    base_timestamp = np.int64(0)
+    for row in range(records.shape[1]):
+        if row == first:
+            base_timestamp = records[TIMESTAMP, row]
+        body = _body_bytes(records, headers, row, base_timestamp, row - first)
+        length = body + _varint_bytes(body)
+        if row > first and size + length > room_bytes:
+            cuts[batches, FIRST_RECORD], cuts[batches, RECORDS_BYTES] = first, size
+            batches, first, size, base_timestamp = batches + 1, row, np.int64(0), records[TIMESTAMP, row]
+            body = _body_bytes(records, headers, row, base_timestamp, np.int64(0))
+            length = body + _varint_bytes(body)
+        bodies[row] = body
+        size += length
+    if records.shape[1]:
+        cuts[batches, FIRST_RECORD], cuts[batches, RECORDS_BYTES] = first, size
+        batches += 1
+    return batches
+
+
+@kernel(types.boolean(TABLE, TABLE, BYTES, BYTES, BYTES, BYTES, TABLE, NUMBERS_OUT, BYTES_OUT))
+def write_records(records, headers, keys, values, names, contents, cuts, bodies, out):
+    """Write the records of every batch, one batch behind the other.
+
+    Parameters
+    ----------
+    keys, values, names, contents : uint8 arrays
+        The buffers that the tables' places are in; the caller has checked the places against them.
+    cuts : int64 array, shape (n_batches + 1, CUT_FIELDS)
+        From `cut_batches`; the last row has the number of records for its first.
+    out : uint8 array, shape (the sum of RECORDS_BYTES,)
+        Written.
+
+    Returns
+    -------
+    bool
+        Whether the records took just the bytes that they were measured to take.
+    """
+    position = np.int64(0)
+    for batch in range(cuts.shape[0] - 1):
+        first, batch_end = cuts[batch, FIRST_RECORD], position + cuts[batch, RECORDS_BYTES]
+        if batch_end > out.shape[0]:
+            return False
+        for row in range(first, cuts[batch + 1, FIRST_RECORD]):
+            if position + bodies[row] + _varint_bytes(bodies[row]) > batch_end:
+                return False
+            position = _put_varint(out, position, bodies[row])
+            record_end = position + bodies[row]
+            out[position] = 0
+            position = _put_varint(out, position + 1, records[TIMESTAMP, row] - records[TIMESTAMP, first])
+            position = _put_varint(out, position, row - first)
+            position = _put_field(out, position, keys, records[KEY_POSITION, row], records[KEY_LENGTH, row])
+            position = _put_field(out, position, values, records[VALUE_POSITION, row], records[VALUE_LENGTH, row])
+            first_header, end_header = records[FIRST_HEADER, row], records[END_HEADER, row]
+            position = _put_varint(out, position, end_header - first_header)
+            for h in range(first_header, end_header):
+                position = _put_field(out, position, names, headers[NAME_POSITION, h], headers[NAME_LENGTH, h])
+                position = _put_field(out, position, contents, headers[CONTENT_POSITION, h], headers[CONTENT_LENGTH, h])
+            if position != record_end:
+                return False
+        if position != batch_end:
+            return False
+    return position == out.shape[0]

@@ -1,0 +1,93 @@
+"""Changing files of this machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparklog.errors import LockedError, StorageError
+from sparklog.storage.writing import LocalWritableStorage, write_atomically
+
+STORAGE = LocalWritableStorage()
+HOLD_LOCK = """
+import fcntl, sys, time
+file = open(sys.argv[1], "a")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_appended_bytes_follow_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"12")
+    with STORAGE.open_for_append(str(path)) as file:
+        file.append(b"34")
+        file.append(memoryview(b"56"))
+        file.write_at(0, b"x")
+        file.sync()
+        assert file.size_bytes() == 6
+        file.truncate(5)
+        file.append(b"7")
+    assert path.read_bytes() == b"x23457"
+
+
+def test_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    for text in (b"first", b"2"):
+        write_atomically(STORAGE, str(path), text)
+        assert path.read_bytes() == text
+    assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_removing_and_making_twice_is_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        STORAGE.make_folder(str(tmp_path / "events-0"))
+        STORAGE.remove(str(tmp_path / "nothing"))
+    STORAGE.sync_folder(str(tmp_path))
+    assert (tmp_path / "events-0").is_dir()
+
+
+def test_lock_of_a_running_broker_is_waited_for_and_then_refused(tmp_path: Path) -> None:
+    """Kafka takes the same lock, by fcntl: another process stands for it."""
+    lock = tmp_path / ".lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD_LOCK, str(lock)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(LockedError, match=r"\.lock is locked by another process: a broker"):
+            STORAGE.lock(str(lock), timeout_seconds=0.2)
+        holder.kill()
+    STORAGE.lock(str(lock), timeout_seconds=5).close()
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EDQUOT, "the quota is used up"),
+        (errno.EROFS, "read-only"),
+        (errno.EACCES, "no permission to write"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_write_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str) -> None:
+    with STORAGE.open_for_append(str(tmp_path / "f")) as file:
+
+        def refuse(*_: object) -> int:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "pwrite", refuse)
+        with pytest.raises(StorageError, match=message):
+            file.append(b"x")
+
+
+def test_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
+    """/dev/full is a disk that is always full."""
+    (tmp_path / "f").symlink_to("/dev/full")
+    with STORAGE.open_for_append(str(tmp_path / "f")) as file, pytest.raises(StorageError, match="the disk is full"):
+        file.append(b"x")
