@@ -89,7 +89,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Window:
-    """Whole batches, one behind the other, and the bytes that they are in."""
+    """Whole batches, one behind the other, and the bytes that they are in, until the next window is asked for."""
 
     buffer: memoryview
     headers: BatchHeaders
@@ -135,11 +135,15 @@ class OpenSegment:
         CorruptBatchError
             What stands where a batch must begin is not one, and is not such a tail; or offsets do not ascend.
         """
-        place, wanted_bytes = start, window_bytes
+        place, wanted_bytes, room = start, window_bytes, memoryview(bytearray())
         while True:
             # Taken before the bytes: what a broker appends meanwhile is not part of a tail that is judged below.
             size_bytes = self._file.size_bytes()
-            buffer = self._file.read(place.position, min(wanted_bytes, max(size_bytes - place.position, 0)))
+            asked_bytes = min(wanted_bytes, max(size_bytes - place.position, 0))
+            if asked_bytes > len(room):
+                room = memoryview(bytearray(asked_bytes))
+            # Into the same memory each time: new pages would cost a good part of what reading does.
+            buffer = room[: self._file.read_into(place.position, room[:asked_bytes])]
             headers = scan_headers(buffer, place.position)
             if len(headers):
                 place = Place(place.position + headers.valid_bytes, self._checked(headers, place.offset))

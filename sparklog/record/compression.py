@@ -173,6 +173,10 @@ def _lz4(data: memoryview, limit_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
+def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
+    return copied(_lz4(data, limit_bytes), room)
+
+
 def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
     """Put a right header in the place of the frame's own, whose checksum is wrong, and decompress that."""
     if len(data) < 7 or data[4] >> 6 != 1:
@@ -327,7 +331,7 @@ def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
     return lambda data, room, limit_bytes: copied(decompress(data, limit_bytes), room)
 
 
-_INTO: Final[dict[int, DecompressInto]] = {2: _snappy_into, 4: _zstd_into}
+_INTO: Final[dict[int, DecompressInto]] = {2: _snappy_into, 3: _lz4_into, 4: _zstd_into}
 
 
 def explained(error: Exception, codec_id: int) -> CorruptBatchError:

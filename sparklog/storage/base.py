@@ -24,6 +24,9 @@ class ReadableFile(Protocol):
     def read(self, position: int, length_bytes: int) -> memoryview:
         """Return the bytes from ``position`` on; fewer than asked for only where the file ends."""
 
+    def read_into(self, position: int, room: memoryview) -> int:
+        """Read into memory that is there, from ``position`` on: how many bytes; fewer only where the file ends."""
+
     def data_position(self, position: int) -> int | None:
         """Return where stored bytes next begin, at or after ``position``; None where only zeros or nothing follow.
 

@@ -57,6 +57,18 @@ class LocalFile:
             raise explained(error, self.path) from error
         return memoryview(b"".join(pieces))
 
+    def read_into(self, position: int, room: memoryview) -> int:
+        read_bytes = 0
+        try:
+            while read_bytes < len(room):
+                count = os.preadv(self._descriptor, [room[read_bytes:]], position + read_bytes)
+                if not count:
+                    break
+                read_bytes += count
+        except OSError as error:
+            raise explained(error, self.path) from error
+        return read_bytes
+
     def data_position(self, position: int) -> int | None:
         if position >= self.size_bytes():
             return None

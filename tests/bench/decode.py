@@ -30,7 +30,7 @@ from sparklog.record.v2 import HEADER_BYTES
 from tests import build
 from tests.build import Record
 
-RECORDS_PER_BATCH = 150
+BATCH_BYTES = 16 << 10
 LOG_RECORDS = 60_000
 EVENTS = ("view", "search", "add_to_cart", "purchase")
 
@@ -41,7 +41,7 @@ class Case:
 
     name: str
     codec: str = "none"
-    records_per_batch: int = RECORDS_PER_BATCH
+    records_per_batch: int | None = None
     magic: int = 2
     headers: int = 0
     target: float | None = None
@@ -70,20 +70,30 @@ def some_record(rng: random.Random, delta: int, headers: int) -> Record:
 
 
 def make_log(case: Case, records: int) -> bytes:
-    """Make a few different batches, and repeat them with ascending offsets."""
+    """Make a few different batches of about 16 KiB in the log, and repeat them with ascending offsets."""
     rng = random.Random(1)
-    per_batch = case.records_per_batch
+    per_batch = case.records_per_batch or fitting(case)
     variants = [[some_record(rng, i, case.headers) for i in range(per_batch)] for _ in range(20)]
     batches = []
     for base_offset in range(0, records, per_batch):
         rows = variants[base_offset // per_batch % len(variants)]
-        if case.magic == 2:
-            batches.append(build.v2_batch(rows, base_offset=base_offset, codec=case.codec))
-        elif case.codec == "none":
-            batches.append(build.message_set(rows, base_offset=base_offset))
-        else:
-            batches.append(build.legacy_wrapper(rows, base_offset=base_offset, codec=case.codec))
+        batches.append(encoded(case, rows, base_offset))
     return b"".join(batches)
+
+
+def fitting(case: Case) -> int:
+    """Return how many records make a batch of about 16 KiB, as a producer with that ``batch.size`` estimates it."""
+    rng = random.Random(2)
+    sample = [some_record(rng, i, case.headers) for i in range(400)]
+    return len(sample) * BATCH_BYTES // len(encoded(case, sample, 0))
+
+
+def encoded(case: Case, rows: list[Record], base_offset: int) -> bytes:
+    if case.magic == 2:
+        return build.v2_batch(rows, base_offset=base_offset, codec=case.codec)
+    if case.codec == "none":
+        return build.message_set(rows, base_offset=base_offset)
+    return build.legacy_wrapper(rows, base_offset=base_offset, codec=case.codec)
 
 
 def sparklog_decode(data: bytes) -> int:
@@ -124,7 +134,7 @@ def seconds(work: Callable[[], object], repeat: int = 1) -> float:
 def measure(case: Case, records: int, rounds: int, slow_rounds: int) -> list[str]:
     """Measure one case: the row of the table."""
     data = make_log(case, records)
-    short = make_log(case, max(records // 20, case.records_per_batch))
+    short = make_log(case, records // 20)
     assert sparklog_decode(data) == peer_decode(AiokafkaRecords, data)
     plain = decompress(data) if case.magic == 2 else data
     ours, ratios, slow_ratios = [], [], []

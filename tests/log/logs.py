@@ -52,9 +52,17 @@ class CountingFile(LocalFile):
 
     def read(self, position: int, length_bytes: int) -> memoryview:
         data = super().read(position, length_bytes)
-        name = Path(self.path).suffix
-        self._storage.read_bytes[name] = self._storage.read_bytes.get(name, 0) + len(data)
+        self._count(len(data))
         return data
+
+    def read_into(self, position: int, room: memoryview) -> int:
+        read_bytes = super().read_into(position, room)
+        self._count(read_bytes)
+        return read_bytes
+
+    def _count(self, read_bytes: int) -> None:
+        name = Path(self.path).suffix
+        self._storage.read_bytes[name] = self._storage.read_bytes.get(name, 0) + read_bytes
 
 
 class CountingStorage(LocalStorage):

@@ -20,6 +20,15 @@ def test_read_is_short_only_where_the_file_ends(tmp_path: Path) -> None:
         assert bytes(file.read(10, 5)) == b""
 
 
+def test_read_into_memory_is_short_only_where_the_file_ends(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"0123456789")
+    room = memoryview(bytearray(4))
+    with LocalFile(str(tmp_path / "f")) as file:
+        assert (file.read_into(3, room), bytes(room)) == (4, b"3456")
+        assert (file.read_into(8, room), bytes(room[:2])) == (2, b"89")
+        assert file.read_into(10, room) == 0
+
+
 def test_hole_at_the_end_is_told_without_reading_it(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"data")
