@@ -21,7 +21,6 @@ lint: $(READY)
 	$(VENV)/bin/mypy
 
 bench: $(READY)  ## The measurements that the README quotes.
-	$(VENV)/bin/pip install --quiet --constraint conf/constraints.txt --editable '.[bench]'
 	$(RUN) -m tests.bench
 
 clean:

@@ -1,4 +1,4 @@
-"""The oracle beside two decoders that others wrote; both come with the extra `bench`.
+"""The oracle beside two decoders that others wrote.
 
 What neither does is left out: LZ4 in magic 0, inner messages of another magic than their wrapper's, and timestamps
 whose difference does not fit 64 bits.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from aiokafka.record import memory_records as aiokafka_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.record import memory_records as kafka_records
 
 from tests import strategies
 from tests.build import LEGACY_CODECS
 from tests.oracle import OracleBatch, decode_log
-
-aiokafka_records = pytest.importorskip("aiokafka.record.memory_records")
-kafka_records = pytest.importorskip("kafka.record.memory_records")
 
 TIMESTAMPS = st.just(-1) | st.integers(0, 2**62)
 MAGIC_0_CODECS = [codec for codec in LEGACY_CODECS if not codec.startswith("lz4")]

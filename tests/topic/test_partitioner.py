@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as kafka_murmur2
 
 from sparklog.errors import InvalidOptionError
 from sparklog.record import kernels_hash
@@ -57,14 +58,9 @@ def test_murmur2_of_kafkas_own_vectors(arrow_type: pa.DataType) -> None:
     assert partitions_of_keys(keys, 10).tolist() == [partition for _, _, partition in VECTORS]
 
 
-@pytest.fixture(scope="module")
-def kafka_python() -> Any:
-    return pytest.importorskip("kafka.partitioner.default")
-
-
 @given(keys=st.lists(st.binary(max_size=70), max_size=20))
-def test_murmur2_is_that_of_kafka_python(kafka_python: Any, keys: list[bytes]) -> None:
-    expected = np.array([kafka_python.murmur2(key) for key in keys], dtype=np.uint32).astype(np.int32)
+def test_murmur2_is_that_of_kafka_python(keys: list[bytes]) -> None:
+    expected = np.array([kafka_murmur2(key) for key in keys], dtype=np.uint32).astype(np.int32)
     np.testing.assert_array_equal(murmur2(pa.array(keys, pa.binary())), expected)
 
 
