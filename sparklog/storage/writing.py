@@ -9,14 +9,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from sparklog.errors import LockedError, SeglogError, StorageError
-from sparklog.storage.local import explained
+from sparklog.storage.base import Storage
+from sparklog.storage.local import LocalStorage, explained
 
-_POLL_SECONDS = 0.05
+_POLL_SECONDS: Final = 0.05
+_COPY_BYTES_MAX: Final = 1 << 26
 
 
 class WritableFile(Protocol):
@@ -29,6 +33,9 @@ class WritableFile(Protocol):
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Write at the end; all of it, or an error."""
+
+    def append_from(self, path: str, position: int, length_bytes: int) -> None:
+        """Write a part of another file at the end; `StorageError` where that file is shorter."""
 
     def write_at(self, position: int, data: bytes) -> None:
         """Overwrite bytes that are there."""
@@ -46,8 +53,18 @@ class WritableFile(Protocol):
     def __exit__(self, *exc_info: object) -> None: ...
 
 
-class WritableStorage(Protocol):
-    """Files and folders that may be changed."""
+class HeldLock(Protocol):
+    """A lock that is held until it is closed."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+class WritableStorage(Storage, Protocol):
+    """Files and folders that may be read and changed."""
 
     def open_for_append(self, path: str) -> WritableFile:
         """Open a file to write at its end, making it where it is not there."""
@@ -64,8 +81,11 @@ class WritableStorage(Protocol):
     def sync_folder(self, path: str) -> None:
         """Return when the names in a folder are on the disk."""
 
-    def lock(self, path: str, timeout_seconds: float) -> WritableFile:
-        """Take the lock that a file stands for, as Kafka does; closing the file lets go of it."""
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
+        """Take the lock that a file stands for, as Kafka does; closing it lets go of it.
+
+        Other processes are always kept out. In this process, those who ask with ``is_shared`` hold it together.
+        """
 
 
 class LocalWritableFile:
@@ -79,10 +99,6 @@ class LocalWritableFile:
         except OSError as error:
             raise written(error, path) from error
 
-    @property
-    def descriptor(self) -> int:
-        return self._descriptor
-
     def size_bytes(self) -> int:
         return self._end
 
@@ -95,6 +111,22 @@ class LocalWritableFile:
                 rest = rest[count:]
         except OSError as error:
             raise written(error, self.path) from error
+
+    def append_from(self, path: str, position: int, length_bytes: int) -> None:
+        try:
+            source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise explained(error, path) from error
+        try:
+            while length_bytes:
+                count = _copied(source, position, self._descriptor, self._end, min(length_bytes, _COPY_BYTES_MAX))
+                if not count:
+                    raise StorageError(f"{path} ends {length_bytes} bytes early: it was cut since it was written")
+                self._end, position, length_bytes = self._end + count, position + count, length_bytes - count
+        except OSError as error:
+            raise written(error, self.path) from error
+        finally:
+            os.close(source)
 
     def write_at(self, position: int, data: bytes) -> None:
         try:
@@ -129,7 +161,7 @@ class LocalWritableFile:
         self.close()
 
 
-class LocalWritableStorage:
+class LocalWritableStorage(LocalStorage):
     """The file systems of this machine; see `WritableStorage`."""
 
     def open_for_append(self, path: str) -> WritableFile:
@@ -163,22 +195,92 @@ class LocalWritableStorage:
         except OSError as error:
             raise written(error, path) from error
 
-    def lock(self, path: str, timeout_seconds: float) -> WritableFile:
-        file = LocalWritableFile(path)
-        deadline = time.monotonic() + timeout_seconds
-        while True:
-            try:
-                fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError) as error:
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
+        return _ProcessLock.taken(str(Path(path).resolve()), time.monotonic() + timeout_seconds, is_shared)
+
+
+@dataclass
+class _Holding:
+    """Who in this process holds a lock: POSIX gives it to the process, and takes it from all of it at once."""
+
+    descriptor: int
+    is_shared: bool
+    holders: int = 1
+
+
+_holdings: dict[str, _Holding] = {}
+_changed = threading.Condition()
+
+
+class _ProcessLock:
+    """One holder's part in a lock of this process."""
+
+    def __init__(self, path: str) -> None:
+        self._path: str | None = path
+
+    @classmethod
+    def taken(cls, path: str, deadline: float, is_shared: bool) -> Self:
+        with _changed:
+            while True:
+                holding = _holdings.get(path)
+                if holding is None and (descriptor := _locked(path)) is not None:
+                    _holdings[path] = _Holding(descriptor, is_shared)
+                    return cls(path)
+                if holding is not None and is_shared and holding.is_shared:
+                    holding.holders += 1
+                    return cls(path)
                 if time.monotonic() >= deadline:
-                    file.close()
                     raise LockedError(
-                        f"{path} is locked by another process: a broker that runs on this directory, which must be "
-                        f"stopped first, or another writer, for which {timeout_seconds:g} s were not enough"
-                    ) from error
-                time.sleep(_POLL_SECONDS)
-            else:
-                return file
+                        f"{path} is locked by another writer of this process"
+                        if holding is not None
+                        else f"{path} is locked by another process: a broker that runs on this directory, which must "
+                        f"be stopped first, or another writer, which did not finish in time"
+                    )
+                _changed.wait(_POLL_SECONDS)
+
+    def close(self) -> None:
+        with _changed:
+            if self._path is None:
+                return
+            holding = _holdings[self._path]
+            holding.holders -= 1
+            if not holding.holders:
+                os.close(holding.descriptor)
+                del _holdings[self._path]
+                _changed.notify_all()
+            self._path = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def _locked(path: str) -> int | None:
+    """Open a file and lock it against other processes; None where one of them has it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise written(error, path) from error
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError | PermissionError):
+            return None
+        raise written(error, path) from error
+    return descriptor
+
+
+def _copied(source: int, position: int, target: int, target_position: int, length_bytes: int) -> int:
+    """Copy bytes from file to file, in the kernel where it can; how many."""
+    try:
+        return os.copy_file_range(source, target, length_bytes, position, target_position)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+    return os.pwrite(target, os.pread(source, min(length_bytes, 1 << 20), position), target_position)
 
 
 def write_atomically(storage: WritableStorage, path: str, data: bytes) -> None:

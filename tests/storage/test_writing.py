@@ -65,6 +65,37 @@ def test_lock_of_a_running_broker_is_waited_for_and_then_refused(tmp_path: Path)
     STORAGE.lock(str(lock), timeout_seconds=5).close()
 
 
+def test_lock_is_shared_by_those_of_a_process_who_ask_for_that(tmp_path: Path) -> None:
+    lock = str(tmp_path / ".lock")
+    with STORAGE.lock(lock, 1, is_shared=True), STORAGE.lock(lock, 1, is_shared=True):
+        with pytest.raises(LockedError, match="another writer of this process"):
+            STORAGE.lock(lock, timeout_seconds=0.1)
+    with STORAGE.lock(lock, 1), pytest.raises(LockedError):
+        STORAGE.lock(lock, timeout_seconds=0.1, is_shared=True)
+
+
+def test_lock_is_let_go_of_by_its_last_holder_only(tmp_path: Path) -> None:
+    lock = str(tmp_path / ".lock")
+    first, second = (STORAGE.lock(lock, 1, is_shared=True) for _ in range(2))
+    first.close()
+    first.close()
+    asked = [sys.executable, "-c", f"import fcntl; fcntl.lockf(open({lock!r}, 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"]
+    assert subprocess.run(asked, check=False, capture_output=True).returncode == 1
+    second.close()
+    assert subprocess.run(asked, check=False, capture_output=True).returncode == 0
+
+
+def test_part_of_another_file_is_appended(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"0123456789")
+    with STORAGE.open_for_append(str(tmp_path / "f")) as file:
+        file.append(b"a")
+        file.append_from(str(tmp_path / "source"), 2, 3)
+        assert file.size_bytes() == 4
+        with pytest.raises(StorageError, match=r"source ends 2 bytes early"):
+            file.append_from(str(tmp_path / "source"), 8, 4)
+    assert (tmp_path / "f").read_bytes() == b"a23489"
+
+
 @pytest.mark.parametrize(
     ("number", "message"),
     [
