@@ -67,9 +67,12 @@ def test_lock_of_a_running_broker_is_waited_for_and_then_refused(tmp_path: Path)
 
 def test_lock_is_shared_by_those_of_a_process_who_ask_for_that(tmp_path: Path) -> None:
     lock = str(tmp_path / ".lock")
-    with STORAGE.lock(lock, 1, is_shared=True), STORAGE.lock(lock, 1, is_shared=True):
-        with pytest.raises(LockedError, match="another writer of this process"):
-            STORAGE.lock(lock, timeout_seconds=0.1)
+    with (
+        STORAGE.lock(lock, 1, is_shared=True),
+        STORAGE.lock(lock, 1, is_shared=True),
+        pytest.raises(LockedError, match="another writer of this process"),
+    ):
+        STORAGE.lock(lock, timeout_seconds=0.1)
     with STORAGE.lock(lock, 1), pytest.raises(LockedError):
         STORAGE.lock(lock, timeout_seconds=0.1, is_shared=True)
 
