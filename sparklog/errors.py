@@ -1,8 +1,8 @@
 """The errors of sparklog: whose fault, which file, where in it, and what to do.
 
 `SeglogError` is the base of every error that sparklog raises on purpose. Below it there are two families:
-the caller's (`InvalidOptionError`, `PathNotFoundError`, `OffsetOutOfRangeError`, `DataLossError`) and the bytes'
-(`CorruptLogError` and its kinds, which carry the file, the byte position and the offset expected there).
+the caller's (`InvalidOptionError`, `PathNotFoundError`, `OffsetOutOfRangeError`, `DataLossError`, `LockedError` and
+others) and the bytes' (`CorruptLogError` and its kinds, which carry the file, the position and the offset there).
 """
 
 from __future__ import annotations
@@ -63,6 +63,18 @@ class LockedError(SeglogError):
     """A log directory is in use: by a running broker, or by another writer."""
 
     code = "SEGLOG_LOCKED"
+
+
+class BrokerRunningError(LockedError):
+    """A broker runs on a log directory that is to be written to."""
+
+    code = "SEGLOG_BROKER_RUNNING"
+
+
+class CommitError(SeglogError):
+    """A write cannot be made visible, or finished; the message says whether anything was changed."""
+
+    code = "SEGLOG_COMMIT"
 
 
 class CorruptLogError(SeglogError):

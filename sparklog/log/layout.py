@@ -10,10 +10,11 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sparklog.errors import CorruptCheckpointError, PathNotFoundError
+from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import OffsetFile, TopicPartition
+from sparklog.log.journal import Bound, bound_of, commit_mark
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, Place, Segment
 from sparklog.storage.base import Entry, Storage, locate
 
@@ -77,15 +78,19 @@ def read_layout(path: str, storage: Storage | None = None) -> PartitionLayout:
     """
     if storage is None:
         storage, path = locate(path)
+    directory = path.rstrip("/").rpartition("/")[0]
     for attempt in range(_LISTINGS_MAX):
-        segments = list_segments(storage, path)
+        mark = commit_mark(storage, directory)
         try:
-            return _bounded(storage, path, segments)
+            layout = _bounded(storage, path, list_segments(storage, path))
         except PathNotFoundError:
             # A broker renames and removes segments while it runs: what has just been listed may be gone.
             if attempt + 1 == _LISTINGS_MAX:
                 raise
-    raise AssertionError("the last attempt returns or raises")
+            continue
+        if commit_mark(storage, directory) == mark:
+            return layout
+    raise CommitError(f"commits are made to {directory} faster than it can be looked at; read it again")
 
 
 def list_segments(storage: Storage, folder: str) -> tuple[Segment, ...]:
@@ -135,6 +140,9 @@ def _replaced(
 def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> PartitionLayout:
     name = folder.rstrip("/").rpartition("/")[2]
     topic_partition = files.parse_partition_folder(name)
+    bound = bound_of(storage, folder)
+    if bound is not None:
+        return _as_before(PartitionLayout(storage, folder, topic_partition, segments, 0, Place(0, 0)), bound)
     checkpoint = _log_start_checkpoint(storage, folder, topic_partition)
     layout = PartitionLayout(storage, folder, topic_partition, segments, checkpoint, Place(0, checkpoint))
     if not segments:
@@ -150,8 +158,23 @@ def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> Pa
             start_offset,
         )
         return replace(layout, segments=())
-    first = max(row for row, segment in enumerate(segments) if row == 0 or segment.base_offset <= start_offset)
-    return replace(layout, segments=segments[first:], start_offset=start_offset, end=end)
+    return _from(start_offset, replace(layout, end=end))
+
+
+def _as_before(layout: PartitionLayout, bound: Bound) -> PartitionLayout:
+    """Leave out what a commit has put into a log that is not done yet."""
+    before = [segment for segment in layout.segments if segment.base_offset <= bound.segment]
+    if before:
+        before[-1] = replace(before[-1], is_last=True, size_bytes=bound.position)
+    end = Place(bound.position, bound.end_offset)
+    return _from(bound.start_offset, replace(layout, segments=tuple(before), end=end))
+
+
+def _from(start_offset: int, layout: PartitionLayout) -> PartitionLayout:
+    """Leave out the segments that are wholly before the log start offset."""
+    rows = enumerate(layout.segments)
+    first = max((row for row, segment in rows if segment.base_offset <= start_offset), default=0)
+    return replace(layout, segments=layout.segments[first:], start_offset=start_offset)
 
 
 def _log_start_checkpoint(storage: Storage, folder: str, topic_partition: TopicPartition | None) -> int:
