@@ -71,6 +71,24 @@ class BrokerRunningError(LockedError):
     code = "SEGLOG_BROKER_RUNNING"
 
 
+class OutOfOrderSequenceError(SeglogError):
+    """An idempotent producer's batch does not follow its last one."""
+
+    code = "SEGLOG_OUT_OF_ORDER_SEQUENCE"
+
+
+class InvalidProducerEpochError(SeglogError):
+    """A producer's epoch is lower than one that its id has written with."""
+
+    code = "SEGLOG_INVALID_PRODUCER_EPOCH"
+
+
+class InvalidTransactionStateError(SeglogError):
+    """A producer writes outside of the transaction that it has open."""
+
+    code = "SEGLOG_INVALID_TRANSACTION_STATE"
+
+
 class CommitError(SeglogError):
     """A write cannot be made visible, or finished; the message says whether anything was changed."""
 

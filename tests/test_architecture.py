@@ -28,6 +28,11 @@ DEFERRED = {
     ("spark/source.py", "sparklog.spark.plan"),  # Spark's look-up imports the source, and should load little else
     ("spark/reader.py", "sparklog.spark.plan"),
     ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
+    ("spark/source.py", "sparklog.spark.write_options"),  # who reads does not write
+    ("spark/source.py", "sparklog.spark.writer"),
+    ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
+    ("log/staging.py", "sparklog.record.encode"),  # a type
+    ("log/recovery.py", "sparklog.record.columns"),  # a log that was closed cleanly is not read to be opened
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/options.py", "sparklog.log.reader"),  # a type
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba

@@ -18,6 +18,8 @@ PartitionMetadataFile.java.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sparklog.errors import CorruptCheckpointError
 from sparklog.log.files import TopicPartition
 
@@ -57,6 +59,25 @@ def parse_topic_id(data: bytes, path: str) -> str:
     if fields.get("version", "").strip() != _VERSION or not topic_id:
         raise CorruptCheckpointError("expected 'version: 0' and 'topic_id: ...'", path=path)
     return topic_id
+
+
+def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Return the bytes of a checkpoint of a log directory."""
+    return _encoded([f"{at.topic} {at.partition} {offset}" for at, offset in offsets.items()])
+
+
+def encode_leader_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:
+    """Return the bytes of ``leader-epoch-checkpoint``: (epoch, start offset) of each epoch."""
+    return _encoded([f"{epoch} {offset}" for epoch, offset in epochs])
+
+
+def encode_topic_id(topic_id: str) -> bytes:
+    """Return the bytes of ``partition.metadata``."""
+    return f"version: {_VERSION}\ntopic_id: {topic_id}".encode()
+
+
+def _encoded(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (_VERSION, len(lines), *lines)).encode()
 
 
 def _text(data: bytes, path: str) -> str:

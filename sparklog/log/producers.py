@@ -158,7 +158,7 @@ def _marker(window: Window, row: int) -> int | None:
 
 def snapshot_before(layout: PartitionLayout) -> tuple[dict[int, int], int]:
     """Return the open transactions of the last sound snapshot, and the offset that it is of."""
-    for offset, path in _snapshots(layout.storage, layout.path):
+    for offset, path in snapshots_of(layout.storage, layout.path):
         if layout.start_offset <= offset <= layout.end_offset:
             data = layout.storage.read_small(path)
             if data is None:
@@ -175,7 +175,7 @@ def snapshot_before(layout: PartitionLayout) -> tuple[dict[int, int], int]:
     return {}, layout.start_offset
 
 
-def _snapshots(storage: Storage, folder: str) -> list[tuple[int, str]]:
+def snapshots_of(storage: Storage, folder: str) -> list[tuple[int, str]]:
     """List the snapshots of a folder, the last first."""
     named = [(files.parse_offset_file(entry.name), entry.name) for entry in storage.entries(folder)]
     found = [(name.offset, f"{folder}/{text}") for name, text in named if name and name.suffix == files.SNAPSHOT]

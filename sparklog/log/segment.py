@@ -178,7 +178,7 @@ class OpenSegment:
             entry = floor_offset(index, self.segment.base_offset, offset) if index else None
         if entry is None:
             return self.start
-        header = self._believed(entry.position)
+        header = self.header_at(entry.position)
         if header is None or not self.segment.base_offset <= header.column("base_offset")[0] <= entry.offset:
             self._distrust(files.OFFSET_INDEX, f"offset {entry.offset} at position {entry.position}")
             return self.start
@@ -229,7 +229,7 @@ class OpenSegment:
         except PathNotFoundError:
             return nullcontext()
 
-    def _believed(self, position: int) -> BatchHeaders | None:
+    def header_at(self, position: int) -> BatchHeaders | None:
         """Return the header of the batch at a position that an index gives, if an intact batch stands there."""
         if position < 0:
             return None
@@ -271,7 +271,7 @@ class OpenSegment:
             if self._is_zero_from(place.position):
                 return
             if headers.fault is None:
-                found = self._find_whole_batch(place, size_bytes)
+                found = self.find_whole_batch(place)
                 if found is None:
                     return
                 reason = f"{reason}, and another batch follows it at position {found}"
@@ -289,9 +289,9 @@ class OpenSegment:
                 break
         return True
 
-    def _find_whole_batch(self, place: Place, size_bytes: int) -> int | None:
+    def find_whole_batch(self, place: Place) -> int | None:
         """Find an intact batch of this log anywhere after a torn one; its position."""
-        position, checked_bytes = place.position + 1, 0
+        position, checked_bytes, size_bytes = place.position + 1, 0, self._file.size_bytes()
         highest_offset = self.segment.upper_offset - 1
         while position < size_bytes:
             buffer = self._file.read(position, _SEARCH_WINDOW_BYTES)

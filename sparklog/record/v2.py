@@ -31,7 +31,7 @@ Source: apache/kafka, DefaultRecordBatch.java, DefaultRecord.java, ControlRecord
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,23 @@ COMMIT: Final = 1
 SEQUENCE_MAX: Final = (1 << 31) - 1
 
 
+class EndMarker(NamedTuple):
+    """The end of a transaction: how, and the epoch of the coordinator that wrote it."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+def end_marker(batch: memoryview) -> EndMarker | None:
+    """Return the marker that a control batch holds; None where it holds something else, or nothing."""
+    kind = control_type(batch)
+    if kind not in (ABORT, COMMIT):
+        return None
+    _, value = _control_record(batch)
+    # int16 version, int32 coordinator epoch
+    return EndMarker(kind == ABORT, int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1)
+
+
 def control_type(batch: memoryview) -> int | None:
     """Return the type of the control record in a control batch.
 
@@ -89,8 +106,17 @@ def control_type(batch: memoryview) -> int | None:
         `ABORT`, `COMMIT` or another type; None where the batch holds no record (compaction leaves such), or its key is
         too short or of a negative version to be a marker.
     """
-    if int.from_bytes(batch[57:61], "big", signed=True) < 1:
+    key, _ = _control_record(batch)
+    if len(key) < 4 or int.from_bytes(key[:2], "big", signed=True) < 0:
         return None
+    return int.from_bytes(key[2:4], "big", signed=True)
+
+
+def _control_record(batch: memoryview) -> tuple[memoryview, memoryview]:
+    """Return key and value of a control batch's record, as far as they are there; empty where there is no record."""
+    nothing = batch[:0]
+    if int.from_bytes(batch[57:61], "big", signed=True) < 1:
+        return nothing, nothing
     position = HEADER_BYTES
     _, position = _number(batch, position)
     position += 1
@@ -98,9 +124,8 @@ def control_type(batch: memoryview) -> int | None:
     _, position = _number(batch, position)
     key_length, position = _number(batch, position)
     key = batch[position : position + max(key_length, 0)]
-    if len(key) < 4 or key_length < 4 or int.from_bytes(key[:2], "big", signed=True) < 0:
-        return None
-    return int.from_bytes(key[2:4], "big", signed=True)
+    value_length, position = _number(batch, position + max(key_length, 0))
+    return (key if len(key) == key_length else nothing), batch[position : position + max(value_length, 0)]
 
 
 def _number(buffer: memoryview, position: int) -> tuple[int, int]:

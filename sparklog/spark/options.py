@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
+from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, location, option, positive
 from sparklog.spark.schema import check_columns
 from sparklog.storage.base import locate
 
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sparklog")
 
-_NO_PATH: Final = (
-    "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
-    "If this is a table made with CREATE TABLE ... USING seglog: Spark does not hand a table's options and path on to "
-    "a Python data source. Instead, say CREATE TEMPORARY VIEW v USING seglog OPTIONS (path '...'), or "
-    "SELECT * FROM t WITH (path = '...'), or spark.read.options(path='...').table('t')"
-)
 _OFFSETS_FORM: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _TIMES_FORM: Final = (
     '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'  # as the connector's
@@ -65,19 +60,6 @@ class Bound:
     word: str
 
 
-def option(name: str, default: Any, parse: Callable[[str, str], Any], doc: str) -> Any:
-    """Declare an option: its name, what it is when it is not given, how its text is read, and what it does."""
-    return field(default=default, metadata={"name": name, "parse": parse, "doc": doc})
-
-
-def _text(_: str, text: str) -> str:
-    return text
-
-
-def _path(_: str, text: str) -> str:
-    return locate(text).path if text.strip() else ""
-
-
 def _paths(name: str, text: str) -> tuple[str, ...]:
     found = _json(text)
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
@@ -85,33 +67,8 @@ def _paths(name: str, text: str) -> tuple[str, ...]:
     return tuple(locate(each).path for each in found)
 
 
-def _boolean(name: str, text: str) -> bool:
-    return _choice("true", "false")(name, text) == "true"
-
-
-def _choice(*words: str) -> Callable[[str, str], str]:
-    def parse(name: str, text: str) -> str:
-        if text.strip().lower() not in words:
-            raise InvalidOptionError(f"{name} must be {' or '.join(words)}, got {text!r}")
-        return text.strip().lower()
-
-    return parse
-
-
-def _positive(message: str) -> Callable[[str, str], int]:
-    def parse(name: str, text: str) -> int:
-        number = _integer(text)
-        if number is None:
-            raise InvalidOptionError(f"{name} must be a whole number, got {text!r}")
-        if number <= 0:
-            raise InvalidOptionError(message)
-        return number
-
-    return parse
-
-
 def _time(_: str, text: str) -> int:
-    number = _integer(text)
+    number = integer(text)
     if number is None:
         raise InvalidOptionError(f"Expected a single long value, got {text}")
     return number
@@ -171,7 +128,7 @@ def _by_partition(text: str, form: str) -> dict[TopicPartition, int]:
     values: dict[TopicPartition, int] = {}
     for topic, numbers in found.items():
         for partition, value in numbers.items() if isinstance(numbers, dict) else [("", None)]:
-            number = _integer(partition)
+            number = integer(partition)
             if number is None or type(value) is not int:
                 raise InvalidOptionError(f"Expected e.g. {form}, got {text}")
             values[TopicPartition(topic, number)] = value
@@ -192,10 +149,6 @@ def _json(text: str) -> Any:
         return None
 
 
-def _integer(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) else None
-
-
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _BROKER_ONLY: Final = (
     "kafkaConsumer.pollTimeoutMs",
@@ -213,7 +166,7 @@ _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external
 class SeglogOptions:
     """What a user asked of a read. Made by `parse`."""
 
-    path: str = option("path", "", _path, "A log directory, a topic's path, or a partition's folder.")
+    path: str = option("path", "", location, "A log directory, a topic's path, or a partition's folder.")
     paths: tuple[str, ...] = option("paths", (), _paths, "Several of them, a JSON list: what load([...]) sets.")
     assign: Mapping[str, tuple[int, ...]] | None = option(
         "assign", None, _assignment, f"Partitions to read: {_PARTITIONS_FORM}."
@@ -249,29 +202,29 @@ class SeglogOptions:
     timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
         "error",
-        _choice("error", "latest"),
+        choice("error", "latest"),
         "Where no record is as late as the starting time: error, or latest to read nothing of that partition.",
     )
     fail_on_data_loss: bool = option(
-        "failOnDataLoss", True, _boolean, "Whether it is an error, or a warning, that offsets asked for are gone."
+        "failOnDataLoss", True, boolean, "Whether it is an error, or a warning, that offsets asked for are gone."
     )
-    include_headers: bool = option("includeHeaders", False, _boolean, "Whether to read the column headers as well.")
+    include_headers: bool = option("includeHeaders", False, boolean, "Whether to read the column headers as well.")
     min_partitions: int | None = option(
         "minPartitions",
         None,
-        _positive("minPartitions must be positive"),
+        positive("minPartitions must be positive"),
         "Split large partitions into about this many tasks in all.",
     )
     max_records_per_partition: int | None = option(
         "maxRecordsPerPartition",
         None,
-        _positive("maxrecordsperpartition must be positive"),
+        positive("maxrecordsperpartition must be positive"),
         "Split partitions so that no task reads more offsets than this.",
     )
     isolation_level: IsolationLevel = option(  # noqa: RUF009 - a field, like the others
         "isolationLevel",
         "read_uncommitted",
-        _choice("read_uncommitted", "read_committed"),
+        choice("read_uncommitted", "read_committed"),
         "read_committed leaves out aborted and open transactions. Also spelled kafka.isolation.level.",
     )
     columns: tuple[str, ...] = option(
@@ -280,7 +233,7 @@ class SeglogOptions:
     decompressed_bytes_max: int | None = option(
         "max.decompressed.message.bytes",
         None,
-        _positive("max.decompressed.message.bytes must be positive"),
+        positive("max.decompressed.message.bytes must be positive"),
         "Refuse a batch that decompresses to more; by default 1 GiB.",
     )
 
@@ -314,7 +267,7 @@ class SeglogOptions:
         }
         options = cls(**values)
         if not options.all_paths:
-            raise InvalidOptionError(_NO_PATH)
+            raise InvalidOptionError(NO_PATH)
         chosen = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
         if len(chosen) > 1:
             raise InvalidOptionError(

@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    CharType,
     DataType,
     IntegerType,
     LongType,
@@ -17,6 +18,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VarcharType,
 )
 
 from sparklog.errors import InvalidOptionError
@@ -103,3 +105,55 @@ def check_schema(schema: StructType) -> StructType:
         if not field.nullable and field.name in _NULL_COLUMNS:
             raise InvalidOptionError(f"column {field.name!r} may be null: it cannot be declared NOT NULL")
     return schema
+
+
+_WRITTEN: Final[dict[str, str]] = {
+    "key": "a(n) string or binary",
+    "value": "a(n) string or binary",
+    "topic": "a(n) string",
+    "partition": "a(n) int",
+    HEADERS: "a(n) array<struct<key:string,value:binary>>",
+    "timestamp": "a(n) timestamp",
+}
+
+
+def check_written(schema: StructType) -> list[str]:
+    """Return the names of the columns of a write that mean something; others are passed over, as by the connector.
+
+    Raises
+    ------
+    InvalidOptionError
+        ``value`` is not there, or a column is of a type that cannot be written; the connector's messages.
+    """
+    names = [name for name in schema.fieldNames() if name in _WRITTEN]
+    if "value" not in names:
+        raise InvalidOptionError("Required attribute 'value' not found")
+    for name in names:
+        kind = schema[name].dataType
+        if not _can_write(name, kind):
+            raise InvalidOptionError(
+                f"{name} attribute unsupported type {kind.simpleString()}. {name} must be {_WRITTEN[name]}"
+            )
+    return names
+
+
+def _can_write(name: str, kind: DataType) -> bool:
+    if name in TEXT_COLUMNS:
+        return isinstance(kind, StringType | BinaryType | CharType | VarcharType)
+    if name == "topic":
+        return isinstance(kind, StringType | CharType | VarcharType)
+    if name == "partition":
+        return isinstance(kind, IntegerType)
+    if name == "timestamp":
+        return isinstance(kind, TimestampType)
+    return _is_headers(kind)
+
+
+def _is_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    pair = kind.elementType
+    return pair.fieldNames() == ["key", "value"] and [type(field.dataType) for field in pair.fields] == [
+        StringType,
+        BinaryType,
+    ]

@@ -14,6 +14,8 @@ from sparklog.spark.schema import check_schema, source_schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparklog.spark.writer import SeglogWriter
+
 
 class SeglogDataSource(DataSource):
     """Apache Kafka partition logs as a table.
@@ -43,6 +45,13 @@ class SeglogDataSource(DataSource):
         options = SeglogOptions.parse(self.options)
         warn_batch(self.options)
         return SeglogReader(options, check_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
+        """Return the writer of a batch write, once options, columns and the path are right."""
+        from sparklog.spark.write_options import WriteOptions
+        from sparklog.spark.writer import SeglogWriter
+
+        return SeglogWriter(WriteOptions.parse(self.options), schema, is_overwrite=overwrite)
 
 
 def register(spark: SparkSession) -> None:

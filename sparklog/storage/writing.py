@@ -76,7 +76,10 @@ class WritableStorage(Storage, Protocol):
         """Remove a file; nothing where it is not there."""
 
     def make_folder(self, path: str) -> None:
-        """Make one folder; nothing where it is there."""
+        """Make a folder, and those that it is in; nothing where it is there."""
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder; nothing where it is not there, or not empty."""
 
     def sync_folder(self, path: str) -> None:
         """Return when the names in a folder are on the disk."""
@@ -181,9 +184,16 @@ class LocalWritableStorage(LocalStorage):
 
     def make_folder(self, path: str) -> None:
         try:
-            Path(path).mkdir(exist_ok=True)
+            Path(path).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise written(error, path) from error
+
+    def remove_folder(self, path: str) -> None:
+        try:
+            Path(path).rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise written(error, path) from error
 
     def sync_folder(self, path: str) -> None:
         try:

@@ -1,0 +1,226 @@
+"""A task's own files, which become parts of logs when the job is committed.
+
+A task puts what it writes to a partition into the partition's folder, in files of which a broker knows nothing:
+
+    seglog-<job>-<task>-<attempt>-<number>.log.staged     v2 batches, offsets counted from 0 in each file
+    seglog-<job>-<task>-<attempt>-<number>.batches.staged one entry a batch:
+
+        byte  size  field
+        0     4     batch_bytes
+        4     4     record_count     offsets that the batch takes
+        8     8     max_timestamp    ms; -1 none
+
+``<job>`` begins with the time at which the job was made, ms in 12 hexadecimal digits, so that what a dead job left is
+known by its age. The entries are what a commit must know of the batches, in the byte order of the machines: they do
+not outlive the job. A file is rolled where a segment would be, so that it can become one as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from sparklog.errors import CommitError
+from sparklog.log.config import LogConfig
+from sparklog.log.tail import BatchRun, Tail, grown, new_segment, rows_before_roll
+from sparklog.record.headers import BatchHeaders
+from sparklog.storage.base import Storage
+from sparklog.storage.writing import WritableStorage
+
+if TYPE_CHECKING:
+    from sparklog.record.encode import EncodedBatches
+
+STAGED: Final = ".staged"
+BATCH_ENTRY: Final = np.dtype([("batch_bytes", "<i4"), ("record_count", "<i4"), ("max_timestamp", "<i8")])
+assert BATCH_ENTRY.itemsize == 16
+
+# A batch begins with its base offset, the bytes behind that and the size, and the leader epoch; see v2.
+_STAMP: Final = struct.Struct(">qii")
+_FRAMING_BYTES: Final = 12
+_LOG: Final = f".log{STAGED}"
+_BATCHES: Final = f".batches{STAGED}"
+_NAME = re.compile(r"seglog-(?P<job>(?P<made>[0-9a-f]{12})[0-9a-f]+)-[A-Za-z0-9.-]+\.staged")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One staged file: what a task tells the driver of it.
+
+    Attributes
+    ----------
+    folder, name : str
+        The partition's folder by its name, and the file's name without its suffixes.
+    task : int
+        Number of the task; files are committed in the order of their tasks, and then of their ``number``.
+    records, batches, size_bytes : int
+        What is in it.
+    max_timestamp : int
+        ms; -1 none.
+    """
+
+    folder: str
+    name: str
+    task: int
+    number: int
+    records: int
+    batches: int
+    size_bytes: int
+    max_timestamp: int
+
+    @property
+    def log_name(self) -> str:
+        return f"{self.folder}/{self.name}{_LOG}"
+
+    @property
+    def batches_name(self) -> str:
+        return f"{self.folder}/{self.name}{_BATCHES}"
+
+    def run(self, storage: Storage, directory: str, base_offset: int) -> BatchRun:
+        """Return its batches with the offsets that they get.
+
+        Raises
+        ------
+        CommitError
+            Its entries are gone, or not those that the task wrote.
+        """
+        path = f"{directory}/{self.batches_name}"
+        data = storage.read_small(path)
+        if data is None or len(data) != self.batches * BATCH_ENTRY.itemsize:
+            raise CommitError(f"the staged file {path} is gone or cut: nothing of this write is visible, repeat it")
+        entries = np.frombuffer(data, dtype=BATCH_ENTRY)
+        return BatchRun(
+            batch_bytes=entries["batch_bytes"].astype(np.int64),
+            last_offsets=base_offset - 1 + np.cumsum(entries["record_count"], dtype=np.int64),
+            max_timestamps=entries["max_timestamp"].astype(np.int64),
+        )
+
+
+class Stage:
+    """What one attempt of a task writes to one partition.
+
+    Parameters
+    ----------
+    directory, folder : str
+        The log directory, and the name of the partition's folder in it, which is there.
+    prefix : str
+        ``seglog-<job>-<task>-<attempt>``, of nobody else.
+    config : LogConfig
+        Says where files are rolled.
+    """
+
+    def __init__(
+        self, storage: WritableStorage, directory: str, folder: str, prefix: str, task: int, config: LogConfig
+    ) -> None:
+        self._storage, self._directory, self._folder = storage, directory, folder
+        self._prefix, self._task, self._config = prefix, task, config
+        self._files: list[Staged] = []
+        self._tail: Tail | None = None
+        self._entries: list[np.ndarray[Any, np.dtype[Any]]] = []
+
+    def append(self, encoded: EncodedBatches, now_ms: int) -> None:
+        """Write batches; their offsets may be any, and are stamped when the job is committed."""
+        headers = encoded.headers
+        while len(headers):
+            end_offset = 0 if self._tail is None else self._tail.end_offset
+            run = _run(headers, end_offset)
+            tail = self._tail or new_segment(0, now_ms, 0)
+            rows = rows_before_roll(tail, run, self._config, now_ms)
+            if rows:
+                self._write(encoded.data, headers[:rows], tail, _run(headers[:rows], end_offset))
+            if rows < len(headers):
+                self._close_file()
+            headers = headers[rows:]
+
+    def finish(self) -> list[Staged]:
+        """Sync what was written; what there is of it."""
+        self._close_file()
+        for staged in self._files:
+            with self._storage.open_for_append(f"{self._directory}/{staged.log_name}") as log:
+                log.sync()
+        return self._files
+
+    def _write(self, data: bytes, headers: BatchHeaders, tail: Tail, run: BatchRun) -> None:
+        """Append batches to the file in the making, which has room for them."""
+        positions, sizes = headers.column("position"), headers.column("batch_bytes")
+        start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
+        with self._storage.open_for_append(f"{self._directory}/{self._folder}/{self._name}{_LOG}") as log:
+            log.append(memoryview(data)[start:end])
+        entries = np.empty(len(headers), dtype=BATCH_ENTRY)
+        entries["batch_bytes"] = sizes
+        entries["record_count"] = headers.column("record_count")
+        entries["max_timestamp"] = headers.column("max_timestamp")
+        self._entries.append(entries)
+        self._tail, _, _ = grown(tail, run, self._config)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._prefix}-{len(self._files)}"
+
+    def _close_file(self) -> None:
+        """Write down the batches of the file in the making, if there is one."""
+        if self._tail is None:
+            return
+        entries = np.concatenate(self._entries)
+        staged = Staged(
+            folder=self._folder,
+            name=self._name,
+            task=self._task,
+            number=len(self._files),
+            records=int(entries["record_count"].sum()),
+            batches=len(entries),
+            size_bytes=int(entries["batch_bytes"].sum()),
+            max_timestamp=int(entries["max_timestamp"].max()),
+        )
+        with self._storage.open_for_append(f"{self._directory}/{staged.batches_name}") as file:
+            file.append(entries.tobytes())
+            file.sync()
+        self._files.append(staged)
+        self._tail, self._entries = None, []
+
+
+def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
+    counts = headers.column("record_count")
+    return BatchRun(
+        batch_bytes=headers.column("batch_bytes"),
+        last_offsets=end_offset - 1 + np.cumsum(counts, dtype=np.int64),
+        max_timestamps=headers.column("max_timestamp"),
+    )
+
+
+def stamp(
+    storage: WritableStorage, directory: str, staged: Staged, run: BatchRun, base_offset: int, leader_epoch: int
+) -> None:
+    """Write offsets and a leader epoch into the batches of a staged file, which checksums leave out, and sync it."""
+    sizes, last_offsets = run.batch_bytes.tolist(), run.last_offsets.tolist()
+    with storage.open_for_append(f"{directory}/{staged.log_name}") as log:
+        if log.size_bytes() != staged.size_bytes:
+            raise CommitError(
+                f"the staged file {log.path} has {log.size_bytes()} bytes and not {staged.size_bytes}: "
+                f"nothing of this write is visible, repeat it"
+            )
+        position, offset = 0, base_offset
+        for batch_bytes, last_offset in zip(sizes, last_offsets, strict=True):
+            log.write_at(position, _STAMP.pack(offset, batch_bytes - _FRAMING_BYTES, leader_epoch))
+            position, offset = position + batch_bytes, last_offset + 1
+        log.sync()
+
+
+def new_job(now_ms: int) -> str:
+    """Return a name for a job that no other has."""
+    return f"{now_ms:012x}{secrets.token_hex(5)}"
+
+
+def job_of(name: str) -> str | None:
+    """Return the job that a staged file is of; None for a file that is not one."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else found["job"]
+
+
+def made_ms(job: str) -> int:
+    """Return when a job was made."""
+    return int(job[:12], 16)

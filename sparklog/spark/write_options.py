@@ -1,0 +1,170 @@
+"""The options of a write: declared once, parsed once from what Spark hands over, and checked here and nowhere else.
+
+Beside those declared here, a write takes the topic properties of `sparklog.log.config`, under Kafka's own names.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Final, Self
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log import config
+from sparklog.log.config import LogConfig
+from sparklog.spark.parsing import NO_PATH, boolean, location, option, positive, text, whole
+from sparklog.topic.ledger import Transaction
+from sparklog.topic.target import is_topic_name
+
+_log = logging.getLogger("sparklog")
+
+_KAFKA_PREFIX: Final = "kafka."
+# Producer's options of Spark's Kafka sink that mean the same here.
+_ALIASES: Final = {
+    "kafka.batch.size": "batch.size",
+    "kafka.compression.type": "compression.type",
+    "kafka.compression.gzip.level": "compression.gzip.level",
+    "kafka.compression.lz4.level": "compression.lz4.level",
+    "kafka.compression.zstd.level": "compression.zstd.level",
+    "kafka.partitioner.class": "partitioner",
+}
+_PARTITIONER_CLASSES: Final = {
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "roundRobin",
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
+}
+
+
+def _topic(name: str, given: str) -> str:
+    if not is_topic_name(given.strip()):
+        raise InvalidOptionError(f"{name} is not a topic's name: {given!r}")
+    return given.strip()
+
+
+def _topic_id(name: str, given: str) -> str:
+    try:
+        is_uuid = len(given) == 22 and len(base64.urlsafe_b64decode(given + "==")) == 16 and set(given) != {"A"}
+    except (ValueError, binascii.Error):
+        is_uuid = False
+    if not is_uuid:
+        raise InvalidOptionError(
+            f"{name} must be as kafka-topics --describe prints it, 22 characters such as Q2TYVrXaSDWPZ5lUZtm3Jg, "
+            f"got {given!r}"
+        )
+    return given
+
+
+def _partitioner(_: str, given: str) -> str:
+    return _PARTITIONER_CLASSES.get(given.strip(), given.strip())
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a user asked of a write. Made by `parse`."""
+
+    path: str = option("path", "", location, "A log directory, a topic's path, or a partition's folder.")
+    topic: str | None = option("topic", None, _topic, "The topic of all rows; overrides the column topic.")
+    num_partitions: int | None = option(
+        "numPartitions",
+        None,
+        positive("numPartitions must be positive"),
+        "How many partitions a new topic gets; without it a topic that is not there is an error.",
+    )
+    partitioner: str = option(
+        "partitioner",
+        "default",
+        _partitioner,
+        "Which partition a row goes to that names none: default (the key's hash, as Kafka's producer), roundRobin, or "
+        "package.module:Name.",
+    )
+    topic_id: str | None = option(
+        "topicId", None, _topic_id, "The topic's id in its cluster, for partition.metadata; 22 characters."
+    )
+    application: str | None = option(
+        "txnAppId", None, text, "With txnVersion: a name for who writes, so that a rerun of a batch writes nothing."
+    )
+    version: int | None = option("txnVersion", None, whole, "The batch's number, growing from batch to batch.")
+    lock_timeout_ms: int = option(
+        "lockTimeoutMs",
+        600_000,
+        positive("lockTimeoutMs must be positive"),
+        "How long to wait for other writers of the directory. A running broker is not waited for.",
+    )
+    report_path: str = option(
+        "reportPath", "", location, "A file to write to what went where: JSON lines, one a partition."
+    )
+    include_headers: bool = option(
+        "includeHeaders", False, boolean, "Accepted as by the connector: a column headers is always written."
+    )
+    config: LogConfig = field(default_factory=LogConfig)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        """Read options as Spark hands them over, and warn of those that mean nothing.
+
+        Parameters
+        ----------
+        given : mapping of str to str
+            Names in any case.
+
+        Raises
+        ------
+        InvalidOptionError
+            An option is unknown, malformed or contradicts another, or there is no path.
+        """
+        given = _without_aliases({name.lower(): value for name, value in given.items()})
+        declared = {each.metadata["name"].lower(): each for each in fields(cls) if "name" in each.metadata}
+        properties = {name: value for name, value in given.items() if name in config.property_names()}
+        _check_names(given, [each.metadata["name"] for each in declared.values()])
+        values = {
+            each.name: each.metadata["parse"](each.metadata["name"], given[lower])
+            for lower, each in declared.items()
+            if lower in given
+        }
+        options = cls(**values, config=LogConfig.from_properties(properties))
+        if not options.path:
+            raise InvalidOptionError(NO_PATH)
+        if (options.application is None) != (options.version is None):
+            raise InvalidOptionError("txnAppId and txnVersion go together: one of them is not given")
+        return options
+
+    @property
+    def transaction(self) -> Transaction | None:
+        if self.application is None or self.version is None:
+            return None
+        return Transaction(self.application, self.version)
+
+
+def described() -> list[tuple[str, Any, str]]:
+    """Return name, default and meaning of every option but the topic properties, in the order of their declaration."""
+    named = [each for each in fields(WriteOptions) if "name" in each.metadata]
+    return [(each.metadata["name"], each.default, each.metadata["doc"]) for each in named]
+
+
+def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
+    """Put what is spelled as for the connector under our own names; one warning for what means nothing here."""
+    plain = {name: value for name, value in given.items() if not name.startswith(_KAFKA_PREFIX)}
+    ignored = []
+    for name, value in given.items():
+        if not name.startswith(_KAFKA_PREFIX):
+            continue
+        own = _ALIASES.get(name)
+        if own is None:
+            ignored.append(name)
+        elif plain.setdefault(own, value) != value:
+            raise InvalidOptionError(f"{own} is {plain[own]!r} and {name} is {value!r}: give one of them")
+    if ignored:
+        _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(sorted(ignored)))
+    return plain
+
+
+def _check_names(given: Mapping[str, str], declared: list[str]) -> None:
+    known = {name.lower(): name for name in declared} | {name: name for name in config.property_names()}
+    for name in given:
+        if name not in known:
+            close = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {known[close[0]]!r}?" if close else f"there are {', '.join(declared)}"
+            raise InvalidOptionError(f"no option {name!r} of a write: {hint}")

@@ -1,0 +1,139 @@
+"""A batch write: rows staged by tasks, made visible by one commit on the driver."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.locking import refuse_running_broker
+from sparklog.log.staging import Staged, new_job
+from sparklog.spark.schema import check_written
+from sparklog.spark.write_options import WriteOptions
+from sparklog.storage.writing import LocalWritableStorage
+from sparklog.topic.commit import Job, abort, commit
+from sparklog.topic.target import Target, find_target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("sparklog")
+
+
+@dataclass
+class StagedByTask(WriterCommitMessage):
+    """What one task has staged, and the topics that it found new."""
+
+    staged: list[Staged]
+
+
+class SeglogWriter(DataSourceArrowWriter):
+    """Writes rows into partition logs.
+
+    It is made on the driver; tasks call `write` and the driver `commit` or `abort`, each on a copy of it. What only a
+    task needs, compiled code above all, is imported there.
+
+    Parameters
+    ----------
+    options : WriteOptions
+        What the user asked for.
+    schema : StructType
+        Of the rows.
+    is_overwrite : bool
+        Whether what the topics hold now is to be before their log start offsets.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, is_overwrite: bool) -> None:
+        names = check_written(schema)
+        self._options, self._is_overwrite = options, is_overwrite
+        self._now_ms = time.time_ns() // 1_000_000
+        self._job_id = new_job(self._now_ms)
+        storage = LocalWritableStorage()
+        self._target = find_target(
+            storage, options.path, options.topic, options.num_partitions, has_topic_column="topic" in names
+        )
+        if options.topic_id is not None and self._target.topic is None:
+            raise InvalidOptionError("topicId is of one topic: say which by the option topic, or by the path")
+        if storage.is_folder(self._target.directory):
+            refuse_running_broker(storage, self._target.directory)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
+        """Stage the rows of one task."""
+        from sparklog.topic.accumulator import RecordAccumulator, Task
+
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("rows are written by Spark's tasks only")
+        number = context.partitionId()
+        task = Task(
+            target=self._target,
+            config=self._options.config,
+            partitioner=self._options.partitioner,
+            prefix=f"seglog-{self._job_id}-{number}-{context.taskAttemptId()}",
+            task=number,
+            now_ms=self._now_ms,
+        )
+        accumulator = RecordAccumulator(LocalWritableStorage(), task)
+        for rows in iterator:
+            accumulator.append(rows)
+        return StagedByTask(accumulator.finish())
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make all that was staged visible, at once."""
+        staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
+        storage = LocalWritableStorage()
+        storage.make_folder(self._target.directory)
+        summary = commit(storage, self._job(staged), staged, _now_ms())
+        for line in _report(summary):
+            _log.info("wrote %s", line)
+        if self._options.report_path:
+            with storage.open_for_append(self._options.report_path) as file:
+                file.truncate(0)
+                file.append("".join(f"{line}\n" for line in _report(summary)).encode())
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        """Remove what the job has staged; what it has committed stays."""
+        storage = LocalWritableStorage()
+        if storage.is_folder(self._target.directory):
+            abort(storage, self._job([]), _now_ms())
+
+    def _job(self, staged: Sequence[Staged]) -> Job:
+        target, options = self._target, self._options
+        topics = {each.folder.rpartition("-")[0] for each in staged}
+        if target.topic is not None:
+            topics.add(target.topic)
+        return Job(
+            job_id=self._job_id,
+            directory=target.directory,
+            config=options.config,
+            new_topics=_new_topics(target, topics),
+            topic_id=options.topic_id,
+            is_overwrite=self._is_overwrite,
+            overwritten_topics=() if target.topic is None else (target.topic,),
+            transaction=options.transaction,
+            lock_timeout_seconds=options.lock_timeout_ms / 1000,
+        )
+
+
+def _new_topics(target: Target, topics: set[str]) -> dict[str, int]:
+    """Return the topics that are to be made, and how many partitions each gets."""
+    if target.partition is not None:
+        return {}
+    return {topic: target.partitions_of(topic) for topic in sorted(topics) if target.is_new(topic)}
+
+
+def _report(summary: Mapping[str, Any]) -> list[str]:
+    common = {name: value for name, value in summary.items() if name != "partitions"}
+    return [json.dumps({**common, **partition}) for partition in summary["partitions"]]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

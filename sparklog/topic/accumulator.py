@@ -1,0 +1,193 @@
+"""A task's rows on their way into staged files: gathered, sorted by partition, encoded, written.
+
+What is gathered is bounded in bytes, whatever the number of partitions: when it is enough, all of it is encoded, the
+rows of each partition one behind the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparklog.errors import InvalidOptionError, RecordTooLargeError
+from sparklog.log.admission import refuse_inadmissible, with_timestamps
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TopicPartition
+from sparklog.log.staging import Stage, Staged
+from sparklog.record.encode import BatchSettings, encode_batches
+from sparklog.storage.writing import WritableStorage
+from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
+from sparklog.topic.routing import grouped
+from sparklog.topic.target import Target
+
+GATHERED_BYTES_MAX: Final = 1 << 26
+
+_RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """One attempt of a task, and what it writes.
+
+    Attributes
+    ----------
+    target : Target
+        Where to.
+    config : LogConfig
+        How.
+    partitioner : str
+        Its name; see `make_partitioner`.
+    prefix : str
+        What the names of its staged files begin with, of nobody else.
+    task : int
+        Its number in the job.
+    now_ms : int
+        The time of the job: of records that come without one, and of all under LogAppendTime.
+    """
+
+    target: Target
+    config: LogConfig
+    partitioner: str
+    prefix: str
+    task: int
+    now_ms: int
+
+
+class RecordAccumulator:
+    """Takes a task's rows, and leaves staged files.
+
+    Parameters
+    ----------
+    storage : WritableStorage
+        Where the log directory is.
+    task : Task
+        What is written.
+    clock : callable
+        Returns the time, ms.
+    gathered_bytes_max : int
+        How many bytes of rows to gather before they are encoded.
+    """
+
+    def __init__(
+        self,
+        storage: WritableStorage,
+        task: Task,
+        clock: Callable[[], int] = wall_clock_ms,
+        gathered_bytes_max: int = GATHERED_BYTES_MAX,
+    ) -> None:
+        self._storage, self._task, self._clock = storage, task, clock
+        self._gathered_bytes_max = gathered_bytes_max
+        self._settings = _settings(task.config, task.now_ms)
+        self._partitioners: dict[str, Partitioner] = {}
+        self._stages: dict[TopicPartition, Stage] = {}
+        self._rows: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Take rows: ``value``, and where there are such ``key``, ``headers``, ``timestamp``, ``topic``, ``partition``.
+
+        Raises
+        ------
+        InvalidOptionError
+            A row has no topic, or one that may not be written to, or names a partition that there is not.
+        RecordTooLargeError
+            A record that can never fit into a batch.
+        """
+        self._rows.append(rows)
+        self._gathered_bytes += rows.nbytes
+        if self._gathered_bytes >= self._gathered_bytes_max:
+            self._flush()
+
+    def finish(self) -> list[Staged]:
+        """Stage the rest, and sync; what was staged."""
+        self._flush()
+        return [staged for stage in self._stages.values() for staged in stage.finish()]
+
+    def _flush(self) -> None:
+        rows, self._rows, self._gathered_bytes = self._rows, [], 0
+        if not rows:
+            return
+        together = rows[0] if len(rows) == 1 else pa.Table.from_batches(rows).combine_chunks().to_batches()[0]
+        for topic, of_topic in _by_topic(together, self._task.target.topic):
+            records = with_timestamps(_of_record(of_topic), self._task.now_ms)
+            refuse_inadmissible(records, self._task.config, self._clock())
+            for partition, part in grouped(records, self._partitions(topic, of_topic)):
+                self._stage(TopicPartition(topic, partition), part)
+
+    def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        target, names = self._task.target, rows.schema.names
+        if target.partition is not None:
+            return self._only_partition(rows)
+        keys = rows.column("key") if "key" in names else None
+        sizes = row_bytes([rows.column(name) for name in ("key", "value") if name in names], rows.num_rows)
+        partitioner = self._partitioners.get(topic)
+        if partitioner is None:
+            partitioner = make_partitioner(
+                self._task.partitioner, seed=self._task.task, batch_bytes=self._task.config.batch_size
+            )
+            self._partitioners[topic] = partitioner
+        explicit = rows.column("partition") if "partition" in names else None
+        return assign_partitions(partitioner, explicit, keys, sizes, target.partitions_of(topic))
+
+    def _only_partition(self, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """Return the partition that the path names, if no row names another."""
+        only = self._task.target.partition
+        if "partition" in rows.schema.names:
+            others = pc.unique(rows.column("partition").drop_null()).to_pylist()
+            if any(other != only for other in others):
+                raise InvalidOptionError(f"the path is of partition {only}, and the column partition says {others[0]}")
+        return np.full(rows.num_rows, only, dtype=np.int32)
+
+    def _stage(self, at: TopicPartition, rows: pa.RecordBatch) -> None:
+        stage = self._stages.get(at)
+        if stage is None:
+            self._storage.make_folder(f"{self._task.target.directory}/{at}")
+            stage = self._stages[at] = Stage(
+                self._storage,
+                self._task.target.directory,
+                str(at),
+                self._task.prefix,
+                self._task.task,
+                self._task.config,
+            )
+        try:
+            stage.append(encode_batches(rows, self._settings), self._task.now_ms)
+        except RecordTooLargeError as error:
+            raise RecordTooLargeError(f"a record for {at} is too large: {error.message}") from error
+
+
+def _settings(config: LogConfig, now_ms: int) -> BatchSettings:
+    return BatchSettings(
+        codec=config.codec,
+        level=config.compression_level,
+        batch_bytes=config.batch_size,
+        batch_bytes_max=config.batch_bytes_max,
+        append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
+    )
+
+
+def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Part rows by the topics that they name, unless all are of one."""
+    if topic is not None:
+        yield topic, rows
+        return
+    named = rows.column("topic")
+    if named.null_count:
+        raise InvalidOptionError("null topic present in the data. Use the topic option for setting a topic.")
+    topics = pc.unique(named).to_pylist()
+    for each in topics:
+        yield each, rows if len(topics) == 1 else rows.filter(pc.equal(named, each))
+
+
+def _of_record(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.select([name for name in _RECORD_COLUMNS if name in rows.schema.names])

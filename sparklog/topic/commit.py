@@ -1,0 +1,286 @@
+"""One commit over many partitions: what the tasks of a job have staged becomes visible, all of it or nothing.
+
+Under the lock of the log directory: staged files get their offsets, everything that is to happen is written down in the
+journal, which is the commit, and then it is done. A commit that died is finished by the next one, or by `recover`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sparklog.errors import CommitError, SeglogError
+from sparklog.log import files
+from sparklog.log.adoption import Adopted, SmallFiles, adopt
+from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.log.journal import Journal, Move, Rename, decide, finish, pending
+from sparklog.log.locking import hold
+from sparklog.log.recovery import recover
+from sparklog.log.staging import STAGED, Staged, job_of, made_ms
+from sparklog.storage.base import Storage
+from sparklog.storage.writing import WritableStorage
+from sparklog.topic.ledger import LEDGER, Transaction, encode_ledger, read_ledger
+
+_log = logging.getLogger("sparklog")
+
+ORPHAN_AGE_MS: Final = 7 * 24 * 3600 * 1000
+"""How old a job must be before what it has staged and never committed is taken to be nobody's."""
+
+_HELD_MARKER: Final = f"{files.CLEAN_SHUTDOWN}{STAGED}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be committed, but for the files.
+
+    Attributes
+    ----------
+    job_id : str
+        From `sparklog.log.staging.new_job`.
+    directory : str
+        The log directory.
+    config : LogConfig
+        Of the topics.
+    new_topics : mapping of str to int
+        Topics to be made, with the number of their partitions.
+    topic_id : str or None
+        Goes into ``partition.metadata`` of every partition written to.
+    is_overwrite : bool
+        Whether what the topics hold now is to be before their log start offsets.
+    overwritten_topics : collection of str
+        Topics of which that is so even where nothing is written to them.
+    transaction : Transaction or None
+        Makes the job a no-op if it, or a later one of the application, has been committed.
+    lock_timeout_seconds : float
+        How long to wait for other writers.
+    """
+
+    job_id: str
+    directory: str
+    config: LogConfig
+    new_topics: Mapping[str, int]
+    topic_id: str | None = None
+    is_overwrite: bool = False
+    overwritten_topics: Collection[str] = ()
+    transaction: Transaction | None = None
+    lock_timeout_seconds: float = 600.0
+
+
+def commit(storage: WritableStorage, job: Job, staged: Sequence[Staged], now_ms: int) -> Mapping[str, Any]:
+    """Make what was staged visible.
+
+    Parameters
+    ----------
+    storage : WritableStorage
+        Where the log directory is.
+    job : Job
+        What is written, and how.
+    staged : sequence of Staged
+        From all tasks; of each task, those of the attempt that counts.
+    now_ms : int
+        The time.
+
+    Returns
+    -------
+    mapping
+        What went where, of plain values: ``job_id``, ``is_skipped``, ``committed_ms``, and ``partitions``, a list with
+        ``topic``, ``partition``, ``first_offset``, ``last_offset``, ``records``, ``batches``, ``bytes`` and
+        ``segments`` of each that was written to.
+
+    Raises
+    ------
+    LockedError
+        A broker runs on the directory, or other writers took too long.
+    CorruptLogError
+        A log that is written to is damaged.
+    SeglogError
+        Whatever it is: nothing is visible, unless the message says that the commit was decided.
+    """
+    directory = job.directory
+    with hold(storage, directory, job.lock_timeout_seconds):
+        finish(storage, directory)
+        applications = read_ledger(storage, directory)
+        if _is_done(job.transaction, applications):
+            _log.warning("%s has been written before: writing nothing", job.transaction)
+            sweep(storage, directory, now_ms, job.job_id)
+            return _summary(job, (), now_ms, is_skipped=True)
+        journal = _planned(storage, job, staged, applications, now_ms)
+        decide(storage, directory, journal)
+        try:
+            finish(storage, directory)
+        except SeglogError as error:
+            raise CommitError(
+                f"the commit was decided and could not be finished: {error}. It is not visible yet; the next write to "
+                f"{directory}, or 'sparklog recover', finishes it. Do not repeat the write"
+            ) from error
+        sweep(storage, directory, now_ms, job.job_id)
+    return journal.summary
+
+
+def abort(storage: WritableStorage, job: Job, now_ms: int) -> None:
+    """Remove what a job has staged, unless its commit was decided."""
+    journal = pending(storage, job.directory)
+    if journal is not None and journal.commit_id == job.job_id:
+        _log.warning("the commit of %s was decided; 'sparklog recover' finishes it", job.directory)
+        return
+    sweep(storage, job.directory, now_ms, job.job_id)
+    for folder in _folders_of(job.new_topics):
+        storage.remove_folder(f"{job.directory}/{folder}")
+
+
+def sweep(
+    storage: WritableStorage,
+    directory: str,
+    now_ms: int,
+    job_id: str | None = None,
+    orphan_age_ms: int = ORPHAN_AGE_MS,
+    *,
+    dry_run: bool = False,
+) -> list[str]:
+    """Remove the staged files of one job, and of all jobs that were made so long ago that they must be dead.
+
+    Returns
+    -------
+    list of str
+        What was removed, relative to the directory; with ``dry_run``, what would be.
+    """
+    found = [name for name in _staged_names(storage, directory) if _is_orphan(name, job_id, now_ms - orphan_age_ms)]
+    if not dry_run:
+        for name in found:
+            storage.remove(f"{directory}/{name}")
+    return found
+
+
+def _is_orphan(name: str, job_id: str | None, made_before_ms: int) -> bool:
+    job = job_of(name.rpartition("/")[2])
+    return job is not None and (job == job_id or made_ms(job) <= made_before_ms)
+
+
+def _staged_names(storage: Storage, directory: str) -> Iterable[str]:
+    """List the staged files in a log directory and its partitions' folders."""
+    for entry in storage.entries(directory):
+        if not entry.is_folder:
+            yield entry.name
+        elif parse_partition_folder(entry.name) is not None:
+            yield from (f"{entry.name}/{each.name}" for each in storage.entries(f"{directory}/{entry.name}"))
+
+
+def _is_done(transaction: Transaction | None, applications: Mapping[str, int]) -> bool:
+    return transaction is not None and applications.get(transaction.application, -1) >= transaction.version
+
+
+def _planned(
+    storage: WritableStorage, job: Job, staged: Sequence[Staged], applications: Mapping[str, int], now_ms: int
+) -> Journal:
+    """Stamp what was staged, and plan all that is to happen; nothing that anybody sees is changed."""
+    directory = job.directory
+    by_folder = _by_folder(storage, job, staged)
+    own_name = f"seglog-{job.job_id}-commit{STAGED}"
+    adopted: dict[str, Adopted] = {}
+    with storage.open_for_append(f"{directory}/{own_name}") as own:
+        small = SmallFiles(own, own_name)
+        for folder, files_of_it in by_folder.items():
+            path = f"{directory}/{folder}"
+            storage.make_folder(path)
+            found = recover(storage, path, job.config, now_ms)
+            adopted[folder] = adopt(
+                storage, directory, folder, found, files_of_it, job.config, small, now_ms, topic_id=job.topic_id
+            )
+        own.sync()
+    moves = [move for each in adopted.values() for move in each.moves]
+    moves += _of_directory(storage, job, adopted, applications)
+    for folder in by_folder:
+        storage.sync_folder(f"{directory}/{folder}")
+    storage.sync_folder(directory)
+    return Journal(
+        commit_id=job.job_id,
+        partitions={folder: each.before for folder, each in adopted.items()},
+        moves=tuple(_unclean_meanwhile(storage, directory, moves)),
+        summary=_summary(job, [(adopted[folder], files) for folder, files in by_folder.items() if files], now_ms),
+    )
+
+
+def _by_folder(storage: Storage, job: Job, staged: Sequence[Staged]) -> dict[str, list[Staged]]:
+    """Return what each log gets, in the order of tasks; also of logs that are to be made or emptied."""
+    there = [entry.name for entry in storage.entries(job.directory) if entry.is_folder]
+    touched = {each.folder for each in staged} | _folders_of(job.new_topics)
+    if job.is_overwrite:
+        topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)}
+        touched |= {name for name in there if (named := parse_partition_folder(name)) and named.topic in topics}
+    ordered = sorted(staged, key=lambda each: (each.task, each.number))
+    return {folder: [each for each in ordered if each.folder == folder] for folder in sorted(touched, key=_named)}
+
+
+def _folders_of(topics: Mapping[str, int]) -> set[str]:
+    return {str(TopicPartition(topic, n)) for topic, count in topics.items() for n in range(count)}
+
+
+def _named(folder: str) -> TopicPartition:
+    found = parse_partition_folder(folder)
+    if found is None:
+        raise CommitError(f"not the folder of a partition: {folder}")
+    return found
+
+
+def _of_directory(
+    storage: WritableStorage, job: Job, adopted: Mapping[str, Adopted], applications: Mapping[str, int]
+) -> list[Move]:
+    """Return the moves that replace files of the log directory: they come after those that they speak of."""
+    moves: list[Move] = []
+    if job.is_overwrite:
+        path = f"{job.directory}/{files.LOG_START_CHECKPOINT}"
+        starts = parse_offset_checkpoint(storage.read_small(path) or b"", path)
+        starts.update({_named(folder): each.before.end_offset for folder, each in adopted.items()})
+        moves.append(_replacing(storage, job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
+    if job.transaction is not None:
+        done = {**applications, job.transaction.application: job.transaction.version}
+        moves.append(_replacing(storage, job, LEDGER, encode_ledger(done)))
+    return moves
+
+
+def _replacing(storage: WritableStorage, job: Job, name: str, data: bytes) -> Rename:
+    """Stage a file of the log directory that takes the place of the one that is there."""
+    staged_name = f"seglog-{job.job_id}-{name}{STAGED}"
+    with storage.open_for_append(f"{job.directory}/{staged_name}") as file:
+        file.append(data)
+        file.sync()
+    return Rename(staged_name, name)
+
+
+def _unclean_meanwhile(storage: Storage, directory: str, moves: list[Move]) -> list[Move]:
+    """Hide the marker of a broker's clean shutdown while the moves are made.
+
+    A broker that is started although they were not finished then looks for torn ends of logs, and cuts them.
+    """
+    if not any(entry.name == files.CLEAN_SHUTDOWN for entry in storage.entries(directory)):
+        return moves
+    return [Rename(files.CLEAN_SHUTDOWN, _HELD_MARKER), *moves, Rename(_HELD_MARKER, files.CLEAN_SHUTDOWN)]
+
+
+def _summary(
+    job: Job, written: Sequence[tuple[Adopted, Sequence[Staged]]], now_ms: int, *, is_skipped: bool = False
+) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "is_skipped": is_skipped,
+        "committed_ms": now_ms,
+        "partitions": [_account(adopted, staged) for adopted, staged in written],
+    }
+
+
+def _account(adopted: Adopted, staged: Sequence[Staged]) -> dict[str, Any]:
+    at = _named(staged[0].folder)
+    return {
+        "topic": at.topic,
+        "partition": at.partition,
+        "first_offset": adopted.before.end_offset,
+        "last_offset": adopted.end_offset - 1,
+        "records": sum(each.records for each in staged),
+        "batches": sum(each.batches for each in staged),
+        "bytes": sum(each.size_bytes for each in staged),
+        "segments": list(adopted.segments),
+    }

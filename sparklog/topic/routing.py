@@ -1,0 +1,38 @@
+"""Rows sorted by the partition that they go to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Part rows by partition, those of each in the order in which they were.
+
+    Parameters
+    ----------
+    rows : pyarrow.RecordBatch
+        Copied once, unless all go to one partition.
+    partitions : int32 array, shape (n_rows,)
+        Where each goes.
+
+    Yields
+    ------
+    (int, pyarrow.RecordBatch)
+        Partitions ascending; none without rows.
+    """
+    if not len(partitions):
+        return
+    if (partitions == partitions[0]).all():
+        yield int(partitions[0]), rows
+        return
+    order = np.argsort(partitions, kind="stable")
+    arranged = rows.take(pa.array(order))
+    ends = np.flatnonzero(np.diff(partitions[order], append=-1)) + 1
+    start = 0
+    for end in ends.tolist():
+        yield int(partitions[order[start]]), arranged.slice(start, end - start)
+        start = end
