@@ -1,6 +1,7 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark; `register` gives a Spark session the format ``seglog``.
+`open_log` reads a partition without Spark, and `PartitionLog` writes one; `register` gives a Spark session the format
+``seglog``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,22 @@ from typing import TYPE_CHECKING, Any
 from sparklog import errors
 
 if TYPE_CHECKING:
+    from sparklog.log.config import LogConfig
+    from sparklog.log.partition import PartitionLog
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.source import register
 
 __version__ = "0.1.0"
-__all__ = ["LogReader", "errors", "open_log", "register"]
+__all__ = ["LogConfig", "LogReader", "PartitionLog", "errors", "open_log", "register"]
 
 # Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
-_HOMES = {"LogReader": "sparklog.log.reader", "open_log": "sparklog.log.reader", "register": "sparklog.spark.source"}
+_HOMES = {
+    "LogConfig": "sparklog.log.config",
+    "LogReader": "sparklog.log.reader",
+    "PartitionLog": "sparklog.log.partition",
+    "open_log": "sparklog.log.reader",
+    "register": "sparklog.spark.source",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -52,6 +52,8 @@ class BatchSettings:
         Of an idempotent producer; -1 none.
     is_transactional : bool
         Whether the batches belong to a transaction of that producer.
+    leader_epoch : int
+        Of the log.
     """
 
     codec: str = "lz4"
@@ -63,6 +65,7 @@ class BatchSettings:
     producer_epoch: int = -1
     base_sequence: int = -1
     is_transactional: bool = False
+    leader_epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ def _batch(
     )
     crc = crc32c(body, crc32c(covered[0]))
     size = v2.HEADER_BYTES - 12 + len(body)
-    return b"".join((v2.LEAD.pack(base_offset, size, 0, 2, crc), *covered))
+    return b"".join((v2.LEAD.pack(base_offset, size, settings.leader_epoch, 2, crc), *covered))
 
 
 def _fields(columns: pa.RecordBatch) -> _Fields:

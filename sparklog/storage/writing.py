@@ -43,6 +43,9 @@ class WritableFile(Protocol):
     def truncate(self, size_bytes: int) -> None:
         """Cut the file, or grow it by zeros."""
 
+    def preallocate(self, size_bytes: int) -> None:
+        """Give the file that size, by zeros, if it is smaller; its end, for `append`, stays where it is."""
+
     def sync(self) -> None:
         """Return when what was written is on the disk."""
 
@@ -143,6 +146,12 @@ class LocalWritableFile:
         try:
             os.ftruncate(self._descriptor, size_bytes)
             self._end = size_bytes
+        except OSError as error:
+            raise written(error, self.path) from error
+
+    def preallocate(self, size_bytes: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, max(size_bytes, self._end))
         except OSError as error:
             raise written(error, self.path) from error
 

@@ -1,0 +1,429 @@
+"""The single writer of one partition's folder.
+
+It holds the lock of the log directory while it is open, recovers the log when it opens it, and leaves it as a broker
+that was shut down does: indexes complete, producers written down, everything synced.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+import pyarrow as pa
+
+from sparklog.errors import InvalidOptionError, LockedError, StorageError
+from sparklog.log import files
+from sparklog.log.admission import refuse_inadmissible, with_timestamps
+from sparklog.log.adoption import metadata_to_write
+from sparklog.log.checkpoints import encode_leader_epochs
+from sparklog.log.config import LogConfig
+from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file, parse_partition_folder
+from sparklog.log.journal import finish
+from sparklog.log.locking import hold
+from sparklog.log.policy import roll_jitter_ms, should_flush
+from sparklog.log.producer_state import ProducerBatch, Producers, batch_of, plus
+from sparklog.log.recovery import recover
+from sparklog.log.tail import BatchRun, Tail, grown, new_segment, rows_before_roll, sealed
+from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
+from sparklog.storage.base import locate
+from sparklog.storage.writing import LocalWritableStorage, WritableFile, WritableStorage, write_atomically
+
+_RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+_HIDDEN_MARKER: Final = f"{files.CLEAN_SHUTDOWN}.held"
+_DRAWS: Final = 1 << 31
+_BROKEN: Final = "{} could not be put right after an error: close it and open it again"
+
+# Locks are a process's; these are the folders that are open in this one.
+_open_folders: set[str] = set()
+_opening = threading.RLock()
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _draw() -> int:
+    return random.randrange(_DRAWS)
+
+
+@dataclass
+class _Active:
+    """The open files of the active segment."""
+
+    log: WritableFile
+    offset_index: WritableFile
+    time_index: WritableFile
+
+    def all(self) -> tuple[WritableFile, ...]:
+        return self.log, self.offset_index, self.time_index
+
+    def cut(self, tail: Tail) -> None:
+        """Cut the files to what is known to be in them."""
+        for file, size_bytes in zip(
+            self.all(), (tail.segment.size_bytes, tail.offset_index_bytes, tail.time_index_bytes), strict=True
+        ):
+            file.truncate(size_bytes)
+
+    def sync(self) -> None:
+        for file in self.all():
+            file.sync()
+
+    def close(self) -> None:
+        for file in self.all():
+            file.close()
+
+
+class PartitionLog:
+    """A partition's log, open to be appended to. Made by `open`, and used with ``with``."""
+
+    def __init__(
+        self,
+        folder: str,
+        config: LogConfig,
+        storage: WritableStorage,
+        clock: Callable[[], int],
+        draw: Callable[[], int],
+    ) -> None:
+        self._folder, self._config, self._storage = folder, config, storage
+        self._directory = folder.rpartition("/")[0]
+        self._clock, self._draw = clock, draw
+        self._resources = ExitStack()
+        self._is_open = self._is_broken = False
+        self._unflushed = 0
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        config: LogConfig | None = None,
+        *,
+        topic_id: str | None = None,
+        lock_timeout_seconds: float = 60.0,
+        storage: WritableStorage | None = None,
+        clock: Callable[[], int] = _wall_clock_ms,
+        draw: Callable[[], int] = _draw,
+    ) -> Self:
+        """Open a partition's folder to append to it; it is made where it is not there.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder, ``<topic>-<partition>``.
+        config : LogConfig, optional
+            Kafka's topic properties; by default Kafka's defaults.
+        topic_id : str, optional
+            For ``partition.metadata``, without which a broker sets the folder aside.
+        lock_timeout_seconds : float
+            How long to wait for other writers of the log directory; a running broker is not waited for.
+        storage, clock, draw
+            Where the folder is, the time in ms, and random numbers for ``segment.jitter.ms``.
+
+        Raises
+        ------
+        InvalidOptionError
+            The folder's name is not that of a partition, or it is of another topic id.
+        LockedError
+            A broker runs on the log directory, or another writer has the folder.
+        CorruptLogError
+            The log is damaged, and to cut it there would lose whole batches.
+        """
+        folder = locate(str(path)).path.rstrip("/")
+        if parse_partition_folder(folder.rpartition("/")[2]) is None:
+            raise InvalidOptionError(f"a partition's folder is named <topic>-<partition>, and not {folder!r}")
+        made = cls(folder, config or LogConfig(), storage or LocalWritableStorage(), clock, draw)
+        try:
+            made._open(topic_id, lock_timeout_seconds)
+        except BaseException:
+            made._resources.close()
+            raise
+        return made
+
+    def _open(self, topic_id: str | None, lock_timeout_seconds: float) -> None:
+        storage, folder, directory = self._storage, self._folder, self._directory
+        storage.make_folder(directory)
+        self._resources.enter_context(hold(storage, directory, lock_timeout_seconds, is_shared=True))
+        with _opening:
+            self._resources.callback(_claimed(folder))
+            finish(storage, directory)
+            storage.make_folder(folder)
+            storage.sync_folder(directory)
+            found = recover(storage, folder, self._config, self._clock())
+            _hide_marker(storage, directory)
+        metadata = metadata_to_write(storage, folder, topic_id)
+        if metadata is not None:
+            write_atomically(storage, f"{folder}/{files.PARTITION_METADATA}", metadata)
+        self._start_offset, self._producers = found.start_offset, found.producers
+        self._epochs = found.leader_epochs
+        self._tail = replace(found.tail, segment=replace(found.tail.segment, roll_jitter_ms=self._jitter_ms()))
+        self._active = self._opened(self._tail)
+        self._flushed_ms = self._clock()
+        self._is_open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self._folder!r}, offsets [{self.start_offset}, {self.end_offset}))"
+
+    @property
+    def start_offset(self) -> int:
+        """The log start offset: the first that may be read."""
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The log end offset, exclusive: that of the next record."""
+        return self._tail.end_offset
+
+    def append(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+    ) -> tuple[int, int]:
+        """Append records, all or none of them.
+
+        Parameters
+        ----------
+        table : pyarrow.Table or pyarrow.RecordBatch
+            ``value``, and where wanted ``key``, ``headers`` and ``timestamp``; others are ignored. Records without a
+            timestamp get the time of the append.
+        producer_id, producer_epoch, base_sequence : int
+            Of an idempotent producer, and the sequence number of the first record. What was appended before, of the
+            producer's last five batches, is not appended again.
+
+        Returns
+        -------
+        (int, int)
+            The offsets of the first and the last record; for no record, the log end offset and the one before it.
+
+        Raises
+        ------
+        InvalidOptionError
+            A column is missing or of a wrong type, or a broker would refuse a record.
+        RecordTooLargeError
+            A record that can never fit.
+        OutOfOrderSequenceError, InvalidProducerEpochError
+            As for a producer of Kafka.
+        StorageError
+            The disk is full, or another error of it; the log is as before.
+        """
+        self._refuse_closed()
+        rows, now_ms = _one_batch(table), self._clock()
+        if not rows.num_rows:
+            return self.end_offset, self.end_offset - 1
+        rows = with_timestamps(rows, now_ms)
+        refuse_inadmissible(rows, self._config, now_ms)
+        settings = self._settings(now_ms, producer_id, producer_epoch, base_sequence)
+        encoded = encode_batches(rows, settings, self.end_offset)
+        if producer_id >= 0:
+            repeated = self._repeated([batch_of(header) for header in encoded.headers.table])
+            if repeated:
+                count = sum(batch.last_offset - batch.base_offset + 1 for batch in repeated)
+                _, last_offset = self.append(
+                    rows.slice(count),
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    base_sequence=plus(base_sequence, count),
+                )
+                return repeated[0].base_offset, last_offset if count < rows.num_rows else repeated[-1].last_offset
+        first_offset = self.end_offset
+        self._append(encoded, now_ms)
+        return first_offset, self.end_offset - 1
+
+    def _settings(self, now_ms: int, producer_id: int, producer_epoch: int, base_sequence: int) -> BatchSettings:
+        config = self._config
+        return BatchSettings(
+            codec=config.codec,
+            level=config.compression_level,
+            batch_bytes=config.batch_size,
+            batch_bytes_max=config.batch_bytes_max,
+            append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            leader_epoch=self._epochs[-1][0] if self._epochs else 0,
+        )
+
+    def _repeated(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+        """Return the first batches as they were appended before; raise unless the next one may be appended."""
+        repeated: list[ProducerBatch] = []
+        for batch in batches:
+            old = self._producers.duplicate_of(batch)
+            if old is None:
+                if not repeated:
+                    self._producers.check(batch)
+                break
+            repeated.append(old)
+        return repeated
+
+    def _append(self, encoded: EncodedBatches, now_ms: int) -> None:
+        before, producers = self._tail, Producers(dict(self._producers.entries))
+        try:
+            if not self._epochs:
+                self._epochs = ((0, self.end_offset),)
+                path = f"{self._folder}/{files.LEADER_EPOCH_CHECKPOINT}"
+                write_atomically(self._storage, path, encode_leader_epochs(self._epochs))
+            self._write(encoded, now_ms)
+        except BaseException:
+            self._is_broken = True
+            self._undo(before)
+            self._producers, self._is_broken = producers, False
+            raise
+        self._unflushed += self.end_offset - before.end_offset
+        if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
+            self.flush()
+
+    def _write(self, encoded: EncodedBatches, now_ms: int) -> None:
+        headers, data = encoded.headers, memoryview(encoded.data)
+        while len(headers):
+            run = BatchRun.from_headers(headers)
+            rows = rows_before_roll(self._tail, run, self._config, now_ms)
+            if rows:
+                start = int(headers.column("position")[0])
+                tail, offset_entries, time_entries = grown(self._tail, run[:rows], self._config)
+                self._active.log.append(data[start : start + run[:rows].size_bytes])
+                self._active.offset_index.append(offset_entries)
+                self._active.time_index.append(time_entries)
+                self._tail = tail
+            if rows < len(headers):
+                self._roll(now_ms)
+            for header in headers.table[:rows]:
+                if header["producer_id"] >= 0:
+                    self._producers.fold_batch(batch_of(header))
+            headers = headers[rows:]
+
+    def _roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin another; empty ones give way to it."""
+        self._seal()
+        self._active.close()
+        if not self._tail.segment.size_bytes:
+            self._remove_segment(self._tail.segment.base_offset)
+        self._tail = new_segment(self.end_offset, now_ms, self._jitter_ms())
+        self._active = self._opened(self._tail)
+        self._storage.sync_folder(self._folder)
+
+    def _seal(self) -> None:
+        """Complete the active segment, sync it, and write down the producers as of its end."""
+        self._active.cut(self._tail)
+        self._active.time_index.append(sealed(self._tail))
+        self._active.sync()
+        snapshot = f"{self._folder}/{offset_file_name(self.end_offset, files.SNAPSHOT)}"
+        write_atomically(self._storage, snapshot, self._producers.encode())
+
+    def _undo(self, before: Tail) -> None:
+        """Make the log what it was before an append that failed."""
+        self._active.close()
+        for entry in self._storage.entries(self._folder):
+            found = parse_offset_file(entry.name)
+            if found is not None and _is_behind(found, before):
+                self._storage.remove(f"{self._folder}/{entry.name}")
+        self._tail, self._active = before, self._opened(before)
+
+    def _opened(self, tail: Tail) -> _Active:
+        """Open the files of a segment, cut to what is known to be in them."""
+        base = f"{self._folder}/{offset_file_name(tail.segment.base_offset, '')}"
+        suffixes = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
+        active = _Active(*(self._storage.open_for_append(f"{base}{suffix}") for suffix in suffixes))
+        active.cut(tail)
+        if self._config.preallocate:
+            active.log.preallocate(self._config.segment_bytes)
+        return active
+
+    def _remove_segment(self, base_offset: int) -> None:
+        for suffix in (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX):
+            self._storage.remove(f"{self._folder}/{offset_file_name(base_offset, suffix)}")
+
+    def flush(self) -> None:
+        """Return when all that was appended is on the disk."""
+        self._refuse_closed()
+        self._active.sync()
+        self._unflushed, self._flushed_ms = 0, self._clock()
+
+    def close(self) -> None:
+        """Sync, complete the indexes, write down the producers, and let go of the folder. Closing twice is once."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        with self._resources:
+            try:
+                if self._is_broken:
+                    raise StorageError(_BROKEN.format(self._folder))
+                self._seal()
+                self._storage.sync_folder(self._folder)
+            except BaseException:
+                _forget_marker(self._storage, self._directory)
+                raise
+            finally:
+                self._active.close()
+            _show_marker(self._storage, self._directory)
+
+    def _refuse_closed(self) -> None:
+        if not self._is_open:
+            raise StorageError(f"{self._folder} is closed")
+        if self._is_broken:
+            raise StorageError(_BROKEN.format(self._folder))
+
+    def _jitter_ms(self) -> int:
+        return roll_jitter_ms(self._config, self._draw())
+
+
+def _one_batch(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+    if isinstance(table, pa.Table):
+        batches = table.combine_chunks().to_batches()
+        table = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+    return table.select([name for name in _RECORD_COLUMNS if name in table.schema.names])
+
+
+def _is_behind(file: OffsetFile, tail: Tail) -> bool:
+    """Tell whether a file is of a segment that was begun after the log had a given end, or of the end of one."""
+    if file.suffix == files.SNAPSHOT:
+        return file.offset > tail.end_offset
+    return file.offset > tail.segment.base_offset and file.offset >= tail.end_offset
+
+
+def _claimed(folder: str) -> Callable[[], None]:
+    """Keep others of this process out of a folder; what lets them in again."""
+    if folder in _open_folders:
+        raise LockedError(f"{folder} is open in this process already")
+    _open_folders.add(folder)
+    return lambda: _open_folders.discard(folder)
+
+
+def _is_last_of(directory: str) -> bool:
+    """Tell whether no more than one folder of a log directory is open in this process."""
+    return sum(folder.rpartition("/")[0] == directory for folder in _open_folders) <= 1
+
+
+def _hide_marker(storage: WritableStorage, directory: str) -> None:
+    """Hide the marker of a broker's clean shutdown: should we die, the logs are not clean."""
+    names = {entry.name for entry in storage.entries(directory)}
+    if files.CLEAN_SHUTDOWN in names:
+        storage.rename(f"{directory}/{files.CLEAN_SHUTDOWN}", f"{directory}/{_HIDDEN_MARKER}")
+    elif _is_last_of(directory):
+        # Of a writer that died.
+        _forget_marker(storage, directory)
+
+
+def _show_marker(storage: WritableStorage, directory: str) -> None:
+    """Put the marker back, unless others still write."""
+    with _opening:
+        names = {entry.name for entry in storage.entries(directory)}
+        if _HIDDEN_MARKER in names and _is_last_of(directory):
+            storage.rename(f"{directory}/{_HIDDEN_MARKER}", f"{directory}/{files.CLEAN_SHUTDOWN}")
+            storage.sync_folder(directory)
+
+
+def _forget_marker(storage: WritableStorage, directory: str) -> None:
+    storage.remove(f"{directory}/{_HIDDEN_MARKER}")

@@ -1,0 +1,212 @@
+"""Storage that stops: after so many calls nothing happens any more, and what was not synced may be gone.
+
+for crash in crashes(prepare, run, tmp_path):     # prepare(folder), run(storage, folder)
+    check(crash.folder)                           # the folder as it is found after the crash
+
+What a crash leaves is one of these:
+
+- kept: the process died; all that it has written is there.
+- torn: the same, and of the last write only half is there.
+- lost: the power went; what was not synced is gone, names by the sync of their folder, contents by that of their file.
+- zeros: the same, but files have the sizes that they had, with zeros where bytes were not synced.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from sparklog.storage.writing import HeldLock, LocalWritableFile, LocalWritableStorage
+
+Loss = Literal["kept", "torn", "lost", "zeros"]
+LOSSES: Final[tuple[Loss, ...]] = ("kept", "torn", "lost", "zeros")
+
+
+class Stopped(BaseException):
+    """The process is dead."""
+
+
+@dataclass
+class Disk:
+    """What would survive a power cut: contents by inode, and names by folder."""
+
+    root: Path
+    contents: dict[int, bytes] = field(default_factory=dict)
+    names: dict[Path, dict[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for folder in [self.root, *(path for path in self.root.rglob("*") if path.is_dir())]:
+            self.sync_folder(folder)
+            for path in folder.iterdir():
+                if path.is_file():
+                    self.sync(path)
+
+    def sync(self, path: Path) -> None:
+        self.contents[path.stat().st_ino] = path.read_bytes()
+
+    def sync_folder(self, folder: Path) -> None:
+        self.names[folder] = {path.name: path.stat().st_ino for path in folder.iterdir()}
+
+    def lose(self, *, keep_sizes: bool) -> None:
+        """Make the folder what is there when the power is back."""
+        sizes = {path.stat().st_ino: path.stat().st_size for path in self.root.rglob("*") if path.is_file()}
+        survivors = list(self._survivors(self.root))
+        shutil.rmtree(self.root)
+        for path, inode in survivors:
+            if inode is None:
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            content = self.contents.get(inode, b"")
+            if keep_sizes and inode in sizes:
+                content = content[: sizes[inode]].ljust(sizes[inode], b"\0")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def _survivors(self, folder: Path) -> Iterator[tuple[Path, int | None]]:
+        yield folder, None
+        for name, inode in self.names.get(folder, {}).items():
+            if folder / name in self.names:
+                yield from self._survivors(folder / name)
+            elif not (folder / name).is_dir():
+                yield folder / name, inode
+
+
+class CrashingStorage(LocalWritableStorage):
+    """Storage of this machine that stops at its n-th change."""
+
+    def __init__(self, root: Path, stop_at: int | None = None, *, is_torn: bool = False) -> None:
+        self.disk = Disk(root)
+        self.calls: list[str] = []
+        self.is_torn = is_torn
+        self._stop_at = stop_at
+
+    def step(self, name: str, path: str) -> None:
+        """Count a call; do not return from the one at which to stop, nor from any after it."""
+        if self._stop_at is not None and len(self.calls) >= self._stop_at:
+            raise Stopped
+        self.calls.append(f"{name} {Path(path).relative_to(self.disk.root)}")
+        if len(self.calls) == self._stop_at:
+            raise Stopped
+
+    def open_for_append(self, path: str) -> CrashingFile:
+        if not Path(path).exists():
+            self.step("make", path)
+            file = CrashingFile(path, self)
+            # The inode may have been another file's.
+            self.disk.contents.pop(Path(path).stat().st_ino, None)
+            return file
+        return CrashingFile(path, self)
+
+    def rename(self, path: str, new_path: str) -> None:
+        self.step("rename", path)
+        super().rename(path, new_path)
+
+    def remove(self, path: str) -> None:
+        self.step("remove", path)
+        super().remove(path)
+
+    def make_folder(self, path: str) -> None:
+        self.step("make_folder", path)
+        super().make_folder(path)
+
+    def remove_folder(self, path: str) -> None:
+        self.step("remove_folder", path)
+        super().remove_folder(path)
+
+    def sync_folder(self, path: str) -> None:
+        self.step("sync_folder", path)
+        super().sync_folder(path)
+        self.disk.sync_folder(Path(path))
+
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
+        self.step("lock", path)
+        return super().lock(path, timeout_seconds, is_shared=is_shared)
+
+
+class CrashingFile(LocalWritableFile):
+    """An open file of a `CrashingStorage`."""
+
+    def __init__(self, path: str, storage: CrashingStorage) -> None:
+        super().__init__(path)
+        self._storage = storage
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            self._storage.step("append", self.path)
+        except Stopped:
+            if self._storage.is_torn:
+                super().append(memoryview(data)[: len(data) // 2])
+                self._storage.is_torn = False
+            raise
+        super().append(data)
+
+    def append_from(self, path: str, position: int, length_bytes: int) -> None:
+        try:
+            self._storage.step("append_from", self.path)
+        except Stopped:
+            if self._storage.is_torn:
+                super().append_from(path, position, length_bytes // 2)
+                self._storage.is_torn = False
+            raise
+        super().append_from(path, position, length_bytes)
+
+    def write_at(self, position: int, data: bytes) -> None:
+        self._storage.step("write_at", self.path)
+        super().write_at(position, data)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._storage.step("truncate", self.path)
+        super().truncate(size_bytes)
+
+    def preallocate(self, size_bytes: int) -> None:
+        self._storage.step("preallocate", self.path)
+        super().preallocate(size_bytes)
+
+    def sync(self) -> None:
+        self._storage.step("sync", self.path)
+        super().sync()
+        self._storage.disk.sync(Path(self.path))
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What a crash left, and where it was."""
+
+    folder: Path
+    call: str
+    loss: Loss
+
+    def __str__(self) -> str:
+        return f"{self.loss} at {self.call}"
+
+
+def crashes(
+    prepare: Callable[[Path], None],
+    run: Callable[[CrashingStorage, Path], None],
+    tmp_path: Path,
+    losses: tuple[Loss, ...] = LOSSES,
+) -> Iterator[Crash]:
+    """Run something until each of its changes in turn, and lose what each kind of crash loses; then once to its end."""
+    original = tmp_path / "original"
+    original.mkdir()
+    prepare(original)
+    for loss in losses:
+        stop_at = 1
+        while True:
+            folder = tmp_path / f"{loss}-{stop_at}"
+            shutil.copytree(original, folder)
+            storage = CrashingStorage(folder, stop_at, is_torn=loss == "torn")
+            try:
+                run(storage, folder)
+            except Stopped:
+                if loss in ("lost", "zeros"):
+                    storage.disk.lose(keep_sizes=loss == "zeros")
+                yield Crash(folder, storage.calls[-1], loss)
+                shutil.rmtree(folder)
+            else:
+                yield Crash(folder, "the end", loss)
+                break
+            stop_at += 1
