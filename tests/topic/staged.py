@@ -1,0 +1,74 @@
+"""Jobs without Spark, for tests: rows are staged as tasks do it, and committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sparklog.log.config import LogConfig
+from sparklog.log.reader import open_log
+from sparklog.log.staging import Staged, new_job
+from sparklog.log.verify import Finding, Severity, verify_directory
+from sparklog.storage.writing import LocalWritableStorage, WritableStorage
+from sparklog.topic.accumulator import RecordAccumulator, Task
+from sparklog.topic.commit import Job, commit
+from sparklog.topic.target import find_target
+
+NOW_MS = 1_700_000_000_000
+CONFIG = LogConfig(compression_type="uncompressed", index_interval_bytes=100, batch_size=400)
+
+
+def rows(values: Sequence[str], **columns: Sequence[Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": [each.encode() for each in values], **columns})
+
+
+def stage(
+    directory: Path,
+    tasks: Sequence[pa.RecordBatch],
+    *,
+    topic: str = "events",
+    partitions: int = 2,
+    config: LogConfig = CONFIG,
+    storage: WritableStorage | None = None,
+    attempt: int = 0,
+    **fields: Any,
+) -> tuple[Job, list[Staged]]:
+    """Stage what each task writes, explicitly partitioned or not; the job, and what was staged."""
+    storage = storage or LocalWritableStorage()
+    target = find_target(storage, str(directory), topic, partitions, has_topic_column=False)
+    job_id = fields.pop("job_id", None) or new_job(NOW_MS)
+    staged: list[Staged] = []
+    for number, batch in enumerate(tasks):
+        prefix = f"seglog-{job_id}-{number}-{attempt}"
+        task = Task(target, config, "default", prefix, number, NOW_MS)
+        accumulator = RecordAccumulator(storage, task, clock=lambda: NOW_MS)
+        accumulator.append(batch)
+        staged += accumulator.finish()
+    new = {topic: partitions} if target.is_new(topic) else {}
+    return Job(job_id, str(directory), config, new, lock_timeout_seconds=5.0, **fields), staged
+
+
+def write(directory: Path, tasks: Sequence[pa.RecordBatch], **options: Any) -> Mapping[str, Any]:
+    """Stage and commit."""
+    job, staged = stage(directory, tasks, **options)
+    return commit(options.get("storage") or LocalWritableStorage(), job, staged, NOW_MS)
+
+
+def values(directory: Path) -> dict[str, list[str]]:
+    """Return the values of every partition, offsets checked to be dense."""
+    found: dict[str, list[str]] = {}
+    for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
+        with open_log(str(folder)) as log:
+            table = log.read(columns=["offset", "value"])
+            assert table["offset"].to_pylist() == list(range(log.start_offset, log.end_offset))
+        found[folder.name] = [value.decode() for value in table["value"].to_pylist()]
+    return found
+
+
+def findings(directory: Path) -> list[str]:
+    """Return what a verification finds wrong."""
+    events = verify_directory(str(directory))
+    return [str(each) for each in events if isinstance(each, Finding) and each.severity != Severity.NOTE]

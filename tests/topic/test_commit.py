@@ -1,0 +1,225 @@
+"""One commit over many partitions: all of it or nothing, whatever happens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparklog.errors import BrokerRunningError, CommitError, CorruptBatchError, InvalidOptionError, LockedError
+from sparklog.log import journal
+from sparklog.log.config import LogConfig
+from sparklog.log.layout import read_layout
+from sparklog.log.locking import hold
+from sparklog.log.partition import PartitionLog
+from sparklog.log.staging import Staged
+from sparklog.storage.writing import LocalWritableStorage
+from sparklog.topic.commit import ORPHAN_AGE_MS, Job, abort, commit, sweep
+from sparklog.topic.ledger import Transaction, read_ledger
+from tests.storage.crash import CrashingStorage, crashes
+from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
+
+STORAGE = LocalWritableStorage()
+OLD = [rows(["old 0", "old 1", "old 2", "old 3"], partition=[0, 0, 0, 1])]
+NEW = [
+    rows([f"first {n}" for n in range(30)], partition=[n % 2 for n in range(30)]),
+    rows([f"second {n}" for n in range(8)], partition=[1] * 8),
+]
+OLD_VALUES = {"events-0": ["old 0", "old 1", "old 2"], "events-1": ["old 3"]}
+NEW_VALUES = {
+    "events-0": [f"first {n}" for n in range(0, 30, 2)],
+    "events-1": [f"first {n}" for n in range(1, 30, 2)] + [f"second {n}" for n in range(8)],
+}
+BOTH = {name: OLD_VALUES[name] + NEW_VALUES[name] for name in OLD_VALUES}
+
+
+def staged_files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*.staged"))
+
+
+def test_rows_follow_what_was_there_in_the_order_of_tasks(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
+    summary = write(tmp_path, NEW)
+    assert values(tmp_path) == BOTH
+    assert [(each["topic"], each["partition"]) for each in summary["partitions"]] == [("events", 0), ("events", 1)]
+    assert [(each["first_offset"], each["last_offset"]) for each in summary["partitions"]] == [(3, 17), (1, 23)]
+    assert staged_files(tmp_path) == []
+    assert findings(tmp_path) == []
+
+
+def test_large_file_becomes_a_segment_and_a_small_one_is_appended(tmp_path: Path) -> None:
+    config = LogConfig(compression_type="uncompressed", segment_bytes=1 << 20, batch_size=4000)
+    large, small = (rows(["x" * 1000] * count, partition=[0] * count) for count in (200, 20))
+    for batch in (small, large, small):
+        write(tmp_path, [batch], config=config, partitions=1)
+    assert [segment.base_offset for segment in read_layout(str(tmp_path / "events-0")).segments] == [0, 20]
+    assert len(values(tmp_path)["events-0"]) == 240
+    assert findings(tmp_path) == []
+
+
+def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Every call, and every loss: what readers see, and what the next commit makes of it."""
+
+    def prepare(folder: Path) -> None:
+        write(folder, OLD)
+        job, staged = stage(folder, NEW)
+        prepared.append((job, staged))
+        (folder / ".kafka_cleanshutdown").write_text("{}")
+        with PartitionLog.open(folder / "events-0", CONFIG):
+            pass
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        job, staged = prepared[0]
+        commit(storage, replace(job, directory=str(folder)), staged, NOW_MS)
+
+    prepared: list[tuple[Job, list[Staged]]] = []
+    outcomes = set()
+    for crash in crashes(prepare, run, tmp_path):
+        seen = values(crash.folder)
+        assert seen in (OLD_VALUES, BOTH), str(crash)
+        was_decided = (crash.folder / journal.JOURNAL).exists()
+        write(crash.folder, [rows(["next"], partition=[1])])
+        after = values(crash.folder)
+        before = BOTH if was_decided or seen == BOTH else OLD_VALUES
+        assert after == {**before, "events-1": [*before["events-1"], "next"]}, str(crash)
+        assert findings(crash.folder) == [], str(crash)
+        outcomes.add((seen == BOTH, was_decided))
+    assert outcomes >= {(False, False), (False, True), (True, False)}
+
+
+def test_no_log_is_touched_before_the_commit_is_decided(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
+    storage = CrashingStorage(tmp_path)
+    job, staged = stage(tmp_path, NEW)
+    commit(storage, job, staged, NOW_MS)
+    decided = storage.calls.index(f"rename {journal.JOURNAL}.tmp")
+    touched = [n for n, call in enumerate(storage.calls) if ".log" in call and not call.endswith(".staged")]
+    assert min(touched) > decided
+
+
+def test_repeated_transaction_writes_nothing(tmp_path: Path) -> None:
+    batch = Transaction("loader", 7)
+    write(tmp_path, OLD, transaction=batch)
+    for again in (batch, Transaction("loader", 6)):
+        assert write(tmp_path, NEW, transaction=again)["is_skipped"]
+    assert values(tmp_path) == OLD_VALUES
+    assert staged_files(tmp_path) == []
+    write(tmp_path, NEW, transaction=Transaction("loader", 8))
+    write(tmp_path, [rows(["other"], partition=[0])], transaction=Transaction("another", 1))
+    assert values(tmp_path)["events-0"] == [*BOTH["events-0"], "other"]
+    assert read_ledger(STORAGE, str(tmp_path)) == {"loader": 8, "another": 1}
+
+
+def test_overwrite_raises_the_log_start_and_uses_no_offset_twice(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
+    write(tmp_path, [rows(["new"], partition=[0])], is_overwrite=True, overwritten_topics=("events",))
+    assert values(tmp_path) == {"events-0": ["new"], "events-1": []}
+    layout = read_layout(str(tmp_path / "events-0"))
+    assert (layout.start_offset, layout.end_offset) == (3, 4)
+    assert findings(tmp_path) == []
+
+
+def test_overwrite_that_is_not_done_shows_what_was_before(tmp_path: Path) -> None:
+    def prepare(folder: Path) -> None:
+        write(folder, OLD)
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        job, staged = stage(folder, NEW, is_overwrite=True, overwritten_topics=("events",))
+        commit(storage, job, staged, NOW_MS)
+
+    for crash in crashes(prepare, run, tmp_path, ("kept", "lost")):
+        assert values(crash.folder) in (OLD_VALUES, NEW_VALUES), str(crash)
+
+
+def test_files_of_dead_attempts_and_dead_jobs_are_swept(tmp_path: Path) -> None:
+    job, staged = stage(tmp_path, NEW)
+    stage(tmp_path, NEW[:1], attempt=1, job_id=job.job_id)
+    old = f"{NOW_MS - ORPHAN_AGE_MS:012x}00"
+    young = f"{NOW_MS - ORPHAN_AGE_MS + 1:012x}00"
+    for name in (old, young):
+        (tmp_path / "events-0" / f"seglog-{name}-0-0-0.log.staged").write_bytes(b"")
+    commit(STORAGE, job, staged, NOW_MS)
+    assert staged_files(tmp_path) == [f"seglog-{young}-0-0-0.log.staged"]
+    assert values(tmp_path) == NEW_VALUES
+
+
+def test_abort_leaves_nothing_of_the_job(tmp_path: Path) -> None:
+    job, _ = stage(tmp_path, NEW)
+    abort(STORAGE, job, NOW_MS)
+    assert [path.name for path in tmp_path.rglob("*")] == []
+
+
+def test_abort_after_the_commit_removes_nothing_of_it(tmp_path: Path) -> None:
+    job, staged = stage(tmp_path, NEW)
+    commit(STORAGE, job, staged, NOW_MS)
+    abort(STORAGE, job, NOW_MS)
+    assert values(tmp_path) == NEW_VALUES
+
+
+def test_sweep_says_what_it_would_remove(tmp_path: Path) -> None:
+    stage(tmp_path, NEW)
+    found = sweep(STORAGE, str(tmp_path), NOW_MS, orphan_age_ms=0, dry_run=True)
+    assert len(found) == len(staged_files(tmp_path)) == 6
+    assert sweep(STORAGE, str(tmp_path), NOW_MS, orphan_age_ms=0) == found
+    assert staged_files(tmp_path) == []
+
+
+def test_directory_of_a_running_broker_is_refused_and_not_changed(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / "meta.properties").touch()
+    holding = "import fcntl, sys, time; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True)"
+    command = [sys.executable, "-c", f"{holding}; time.sleep(60)", str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()
+        with pytest.raises(BrokerRunningError, match="a broker runs on"), hold(STORAGE, str(tmp_path), 1.0):
+            pass
+        broker.kill()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "meta.properties"]
+
+
+def test_writers_wait_for_each_other_up_to_a_timeout(tmp_path: Path) -> None:
+    job, staged = stage(tmp_path, OLD)
+    with hold(STORAGE, str(tmp_path), 1.0):
+        waiting = threading.Thread(target=commit, args=(STORAGE, job, staged, NOW_MS))
+        waiting.start()
+        with pytest.raises(LockedError, match=r"did not finish in 0\.1 s"), hold(STORAGE, str(tmp_path), 0.1):
+            pass
+    waiting.join()
+    assert values(tmp_path) == OLD_VALUES
+
+
+def test_staged_file_that_is_gone_fails_the_commit_and_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
+    job, staged = stage(tmp_path, NEW)
+    (tmp_path / staged[-1].batches_name).unlink()
+    with pytest.raises(CommitError, match="nothing of this write is visible"):
+        commit(STORAGE, job, staged, NOW_MS)
+    assert values(tmp_path) == OLD_VALUES
+    assert not (tmp_path / journal.JOURNAL).exists()
+
+
+def test_damaged_log_is_not_written_to(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
+    write(tmp_path, NEW)
+    log = tmp_path / "events-1" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[-200] ^= 1
+    log.write_bytes(content)
+    (tmp_path / "events-1" / "00000000000000000024.snapshot").unlink()
+    before = log.read_bytes()
+    with pytest.raises(CorruptBatchError, match="CRC-32C"):
+        write(tmp_path, OLD)
+    assert log.read_bytes() == before
+
+
+def test_topic_id_of_another_topic_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, OLD, topic_id="Q2TYVrXaSDWPZ5lUZtm3Jg")
+    assert (tmp_path / "events-1" / "partition.metadata").read_text() == "version: 0\ntopic_id: Q2TYVrXaSDWPZ5lUZtm3Jg"
+    with pytest.raises(InvalidOptionError, match="topicId is"):
+        write(tmp_path, OLD, topic_id="Q2TYVrXaSDWPZ5lUZtm3Jh")
+    assert values(tmp_path) == OLD_VALUES
