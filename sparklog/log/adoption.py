@@ -188,7 +188,8 @@ class _Adoption:
     def _seal(self) -> None:
         """Write the active segment's indexes, with the last entry that a segment gets when it is rolled or closed."""
         base_offset, entries = self.tail.segment.base_offset, self._open
-        entries.time_entries += sealed(self.tail)
+        self.tail, last_entry = sealed(self.tail)
+        entries.time_entries += last_entry
         for suffix, data, position in (
             (files.OFFSET_INDEX, entries.offset_entries, entries.offset_position),
             (files.TIME_INDEX, entries.time_entries, entries.time_position),

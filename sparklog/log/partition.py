@@ -317,7 +317,8 @@ class PartitionLog:
     def _seal(self) -> None:
         """Complete the active segment, sync it, and write down the producers as of its end."""
         self._active.cut(self._tail)
-        self._active.time_index.append(sealed(self._tail))
+        self._tail, last_entry = sealed(self._tail)
+        self._active.time_index.append(last_entry)
         self._active.sync()
         snapshot = f"{self._folder}/{offset_file_name(self.end_offset, files.SNAPSHOT)}"
         write_atomically(self._storage, snapshot, self._producers.encode())

@@ -292,10 +292,12 @@ def _leader_epochs(hands: _Hands, layout: PartitionLayout) -> LeaderEpochs:
         there = tuple(parse_leader_epochs(data, path)) if data else ()
     except CorruptCheckpointError:
         there = ()
-    right = tuple((epoch, offset) for epoch, offset in there if offset < layout.end_offset)
+    right = tuple((epoch, offset) for epoch, offset in there if offset <= layout.end_offset)
     if not right and layout.end_offset > layout.start_offset:
         right = _epochs_of_batches(layout)
-    if right != there:
+    if data and not right:
+        hands.remove(files.LEADER_EPOCH_CHECKPOINT, "since it says nothing of this log")
+    elif right != there:
         hands.make(files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(right), "to say what the batches do")
     return right
 
@@ -314,7 +316,7 @@ def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
 
 def _remove_snapshots(hands: _Hands, layout: PartitionLayout) -> None:
     """Remove snapshots that speak of offsets that there are not, and those that nobody asks for."""
-    bases = {segment.base_offset for segment in layout.segments}
+    bases = {segment.base_offset for segment in list_segments(hands.storage, hands.folder)}
     offsets = [offset for offset, _ in snapshots_of(hands.storage, hands.folder)]
     latest = max((offset for offset in offsets if offset <= layout.end_offset), default=_NONE)
     for offset in offsets:
@@ -331,7 +333,7 @@ def _tail(hands: _Hands, layout: PartitionLayout, config: LogConfig, now_ms: int
         return new_segment(layout.start_offset, now_ms)
     active = replace(layout.segments[-1], size_bytes=layout.end.position)
     offsets, times = _entries(hands, active, files.OFFSET_INDEX), _entries(hands, active, files.TIME_INDEX)
-    if offsets is None or times is None or not _are_right(active, offsets, times):
+    if offsets is None or times is None or not _are_right(active, layout.end_offset, offsets, times):
         return _rebuilt(hands, layout, len(layout.segments) - 1, config, now_ms)
     for suffix, entries in ((files.OFFSET_INDEX, offsets), (files.TIME_INDEX, times)):
         _trim(hands, active, suffix, entries)
@@ -367,13 +369,15 @@ def _entries(hands: _Hands, segment: Segment, suffix: str) -> Entries | None:
         return read_entries(index, OFFSET_ENTRY if suffix == files.OFFSET_INDEX else TIME_ENTRY)
 
 
-def _are_right(segment: Segment, offsets: Entries, times: Entries) -> bool:
+def _are_right(segment: Segment, end_offset: int, offsets: Entries, times: Entries) -> bool:
     """Tell, cheaply, whether indexes may be of a segment: their order, their ends, and the batch they end with."""
     for entries in (offsets, times):
         for name in entries.dtype.names or ():
             if (np.diff(entries[name].astype(np.int64)) <= 0).any():
                 return False
-    if len(times) and segment.base_offset + int(times[-1]["relative_offset"]) >= segment.upper_offset:
+    if any(
+        len(each) and segment.base_offset + int(each[-1]["relative_offset"]) >= end_offset for each in (times, offsets)
+    ):
         return False
     if not len(offsets):
         return True
@@ -382,9 +386,9 @@ def _are_right(segment: Segment, offsets: Entries, times: Entries) -> bool:
         return False
     with segment.open() as log:
         header = log.header_at(int(last["position"]))
-    return header is not None and int(header.column("last_offset")[0]) >= segment.base_offset + int(
-        last["relative_offset"]
-    )
+    # Older brokers wrote an entry an append: the batch there is then the first of several.
+    last_offset = segment.base_offset + int(last["relative_offset"])
+    return header is not None and int(header.column("base_offset")[0]) <= last_offset
 
 
 def _trim(hands: _Hands, segment: Segment, suffix: str, entries: Entries) -> None:
@@ -420,8 +424,8 @@ def _rebuilt(hands: _Hands, layout: PartitionLayout, row: int, config: LogConfig
             offsets += offset_entries
             times += time_entries
             aborted += producers.fold(window)
-    if not is_active:
-        times += sealed(tail)
+    tail, last_entry = sealed(tail)
+    times += last_entry
     for suffix, data in (
         (files.OFFSET_INDEX, bytes(offsets)),
         (files.TIME_INDEX, bytes(times)),

@@ -131,12 +131,19 @@ def grown(tail: Tail, run: BatchRun, config: LogConfig) -> tuple[Tail, bytes, by
     return after, np.array(offset_entries, OFFSET_ENTRY).tobytes(), np.array(time_entries, TIME_ENTRY).tobytes()
 
 
-def sealed(tail: Tail) -> bytes:
-    """Return the last time index entry, which a segment gets when it is rolled or closed; nothing where it has that."""
+def sealed(tail: Tail) -> tuple[Tail, bytes]:
+    """Give the active segment the last time index entry that it gets when it is rolled, closed or recovered.
+
+    Returns
+    -------
+    (Tail, bytes)
+        The end of the log then, and the entry; nothing where it has it.
+    """
     if tail.max_timestamp <= tail.last_time_entry:
-        return b""
+        return tail, b""
     entry = (tail.max_timestamp, tail.max_timestamp_offset - tail.segment.base_offset)
-    return np.array([entry], TIME_ENTRY).tobytes()
+    segment = replace(tail.segment, time_index_entries=tail.segment.time_index_entries + 1)
+    return replace(tail, segment=segment, last_time_entry=tail.max_timestamp), np.array([entry], TIME_ENTRY).tobytes()
 
 
 def fits(tail: Tail, run: BatchRun, config: LogConfig, now_ms: int) -> bool:

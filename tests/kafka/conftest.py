@@ -1,0 +1,5 @@
+"""Spark beside the brokers."""
+
+from tests.spark.conftest import spark
+
+__all__ = ["spark"]
