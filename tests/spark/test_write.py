@@ -1,0 +1,218 @@
+"""df.write: rows of a DataFrame into partition logs, through Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+import sparklog
+from tests.topic.staged import findings
+
+MS = 1_700_000_000_000
+
+
+def save(frame: DataFrame, path: Path, mode: str = "append", **options: Any) -> None:
+    frame.write.format("seglog").mode(mode).options(**options).save(str(path))
+
+
+def load(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
+    return spark.read.format("seglog").options(**options).load(str(path))
+
+
+def rows(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
+    text = F.col("id").cast("string")
+    return spark.range(0, count, numPartitions=partitions).select(
+        text.alias("key"), F.concat(F.lit("value "), text).alias("value")
+    )
+
+
+def test_what_is_written_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "logs"
+    save(rows(spark, 1000), path, topic="events", numPartitions=3)
+    found = load(spark, path)
+    assert found.selectExpr("string(key)", "string(value)").exceptAll(rows(spark, 1000)).isEmpty()
+    assert found.count() == 1000
+    assert [row.topic for row in found.select("topic").distinct().collect()] == ["events"]
+    assert findings(path) == []
+
+
+def test_every_column_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql(
+        f"""select * from values
+        (binary('k'), binary('v'), array(named_struct('key', 'h', 'value', binary('1')),
+            named_struct('key', 'h', 'value', cast(null as binary))), timestamp_millis({MS}), 0),
+        (null, null, null, timestamp_millis({MS + 1}), 1),
+        (binary(''), binary(''), null, timestamp_millis({MS + 2}), 1)
+        as (key, value, headers, timestamp, partition)"""
+    )
+    save(frame, tmp_path / "events", numPartitions=2, includeHeaders="true")
+    found = load(spark, tmp_path / "events", includeHeaders="true")
+    assert sorted(map(str, found.select(*frame.columns).collect())) == sorted(map(str, frame.collect()))
+
+
+def test_topic_column_parts_rows_and_the_option_overrides_it(spark: SparkSession, tmp_path: Path) -> None:
+    frame = rows(spark, 20).withColumn("topic", F.concat(F.lit("t"), (F.col("key").cast("int") % 3).cast("string")))
+    save(frame, tmp_path, numPartitions=2)
+    counts = {row.topic: row["count"] for row in load(spark, tmp_path).groupBy("topic").count().collect()}
+    assert counts == {"t0": 7, "t1": 7, "t2": 6}
+    assert sorted(each.name for each in tmp_path.iterdir() if each.is_dir()) == [
+        f"t{t}-{n}" for t in range(3) for n in range(2)
+    ]
+    save(frame, tmp_path, topic="one", numPartitions=1)
+    assert load(spark, tmp_path / "one").count() == 20
+
+
+def test_explicit_partition_is_where_the_row_goes(spark: SparkSession, tmp_path: Path) -> None:
+    frame = rows(spark, 30).withColumn("partition", (F.col("key").cast("int") % 5).cast("int"))
+    save(frame, tmp_path, topic="events", numPartitions=5)
+    wrong = load(spark, tmp_path).where("int(string(key)) % 5 != partition")
+    assert wrong.count() == 0
+    with pytest.raises(PySparkException, match="the topic's partitions are 0 to 4"):
+        save(frame.withColumn("partition", F.lit(5)), tmp_path, topic="events")
+    assert load(spark, tmp_path).count() == 30
+
+
+def test_keys_go_where_kafkas_producer_sends_them(spark: SparkSession, tmp_path: Path) -> None:
+    """murmur2 of "foobar" is -790332482."""
+    save(spark.createDataFrame([("foobar", "v")], "key string, value string"), tmp_path, topic="t", numPartitions=10)
+    assert load(spark, tmp_path).first().partition == (-790332482 & 0x7FFFFFFF) % 10  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "none", "gzip", "snappy", "lz4", "zstd"])
+def test_codec_is_the_one_asked_for(spark: SparkSession, tmp_path: Path, codec: str) -> None:
+    save(rows(spark, 100), tmp_path, topic="t", numPartitions=1, **{"compression.type": codec, "batch.size": "500"})
+    found = load(spark, tmp_path, columns="compression,base_offset").distinct().collect()
+    assert {row.compression for row in found} == {"none" if codec == "uncompressed" else codec}
+    assert len(found) > 3
+
+
+def test_options_of_the_kafka_sink_mean_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    kafka = {
+        "kafka.bootstrap.servers": "nowhere:9092",
+        "kafka.compression.type": "zstd",
+        "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+    }
+    save(rows(spark, 10, 1), tmp_path, topic="t", numPartitions=5, **kafka)
+    counts = load(spark, tmp_path, columns="compression,partition").groupBy("compression", "partition").count()
+    assert {(row.compression, row["count"]) for row in counts.collect()} == {("zstd", 2)}
+
+
+def test_report_says_what_went_where(spark: SparkSession, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    for first in (0, 10):
+        save(rows(spark, 10), tmp_path / "logs", topic="t", numPartitions=1, reportPath=str(report))
+        (line,) = [json.loads(text) for text in report.read_text().splitlines()]
+        assert (line["topic"], line["partition"], line["first_offset"], line["last_offset"]) == (
+            "t",
+            0,
+            first,
+            first + 9,
+        )
+        assert (line["records"], line["segments"]) == (10, [0])
+    assert spark.read.json(str(report)).first().records == 10  # type: ignore[union-attr]
+
+
+def test_rerun_of_a_transaction_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    for version, total in ((1, 10), (1, 10), (2, 20), (1, 20)):
+        save(rows(spark, 10), tmp_path, topic="t", numPartitions=2, txnAppId="loader", txnVersion=version)
+        assert load(spark, tmp_path).count() == total
+
+
+def test_overwrite_shows_the_new_rows_behind_the_old_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    save(rows(spark, 10), tmp_path, topic="t", numPartitions=1)
+    save(rows(spark, 3), tmp_path, "overwrite", topic="t")
+    assert [row.offset for row in load(spark, tmp_path).select("offset").collect()] == [10, 11, 12]
+    save(rows(spark, 0), tmp_path, "overwrite", topic="t")
+    assert load(spark, tmp_path).count() == 0
+
+
+def test_empty_dataframe_makes_the_topic(spark: SparkSession, tmp_path: Path) -> None:
+    save(rows(spark, 0), tmp_path, topic="t", numPartitions=2)
+    assert load(spark, tmp_path).count() == 0
+    assert sorted(each.name for each in tmp_path.iterdir() if each.is_dir()) == ["t-0", "t-1"]
+    with sparklog.PartitionLog.open(tmp_path / "t-1") as log:
+        assert log.end_offset == 0
+
+
+def test_path_of_a_partition_takes_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+    save(rows(spark, 0), tmp_path, topic="t", numPartitions=3)
+    save(rows(spark, 7), tmp_path / "t-2")
+    assert {row.partition for row in load(spark, tmp_path).collect()} == {2}
+
+
+def test_failed_job_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
+    frame = rows(spark, 100).withColumn("value", F.expr("if(key = '99', repeat('x', 2000), value)"))
+    options = {"max.message.bytes": "1000", "compression.type": "uncompressed"}
+    with pytest.raises(PySparkException, match=r"a record for t-\d is too large.*max\.message\.bytes is 1000"):
+        save(frame, tmp_path / "logs", topic="t", numPartitions=2, **options)
+    assert [path for path in (tmp_path / "logs").rglob("*") if path.is_file()] == []
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "topic option required when no 'topic' attribute is present"),
+        ({"topic": "t"}, "no topic 't' in .*numPartitions"),
+        ({"topic": "a/b", "numPartitions": 1}, "not a topic's name: 'a/b'"),
+        ({"topic": "t", "numPartitions": 0}, "numPartitions must be positive"),
+        ({"topic": "t", "numPartitions": 1, "compression.typ": "lz4"}, "did you mean 'compression.type'"),
+        ({"topic": "t", "numPartitions": 1, "compression.type": "brotli"}, "compression.type must be one of"),
+        ({"topic": "t", "numPartitions": 1, "txnAppId": "a"}, "txnAppId and txnVersion go together"),
+        ({"topic": "t", "numPartitions": 1, "topicId": "short"}, "topicId must be as kafka-topics"),
+        ({"topic": "t", "numPartitions": 1, "partitioner": "rundRobin"}, "did you mean 'roundRobin'"),
+        ({"topic": "there", "numPartitions": 5}, "there in .* has 2 partitions"),
+        ({"topic": "ther"}, "did you mean 'there'"),
+    ],
+    ids=str,
+)
+def test_wrong_option_is_named(spark: SparkSession, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    save(rows(spark, 1), tmp_path, topic="there", numPartitions=2)
+    with pytest.raises(PySparkException, match=message):
+        save(rows(spark, 1), tmp_path, **options)
+    assert sorted(each.name for each in tmp_path.iterdir() if each.is_dir()) == ["there-0", "there-1"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("key", "Required attribute 'value' not found"),
+        ("1 as value", "value attribute unsupported type int. value must be a\\(n\\) string or binary"),
+        ("value, 1L as partition", "partition attribute unsupported type bigint"),
+        ("value, 'x' as timestamp", "timestamp attribute unsupported type string"),
+        ("value, map('a', 'b') as headers", "headers attribute unsupported type map<string,string>"),
+    ],
+)
+def test_wrong_column_is_named(spark: SparkSession, tmp_path: Path, columns: str, message: str) -> None:
+    with pytest.raises(PySparkException, match=message):
+        save(rows(spark, 1).selectExpr(*columns.split(", ", 1)), tmp_path, topic="t", numPartitions=1)
+
+
+def test_columns_that_mean_nothing_are_passed_over(spark: SparkSession, tmp_path: Path) -> None:
+    save(
+        rows(spark, 5).withColumn("offset", F.lit(7)).withColumn("color", F.lit("red")), tmp_path / "t", numPartitions=1
+    )
+    assert load(spark, tmp_path / "t").count() == 5
+
+
+def test_missing_path_is_said(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="no path is given"):
+        rows(spark, 1).write.format("seglog").mode("append").option("topic", "t").save()
+
+
+def test_sql_inserts_into_a_path(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark hands a source no option of the table; those of the statement it does."""
+    spark.sql("create table written (key string, value string) using seglog")
+    try:
+        spark.sql(f"insert into written with (path='{tmp_path}/t', numPartitions='2') values ('a', 'x'), ('b', 'y')")
+        with pytest.raises(PySparkException, match="no path is given"):
+            spark.sql("insert into written values ('c', 'z')")
+    finally:
+        spark.sql("drop table written")
+    assert load(spark, tmp_path / "t").count() == 2
