@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from sparklog.log.config import LogConfig
     from sparklog.log.partition import PartitionLog
     from sparklog.log.reader import LogReader, open_log
+    from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
 
 __version__ = "0.1.0"
-__all__ = ["LogConfig", "LogReader", "PartitionLog", "errors", "open_log", "register"]
+__all__ = ["LogConfig", "LogReader", "PartitionLog", "errors", "open_log", "register", "with_partition"]
 
 # Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
 _HOMES = {
@@ -27,6 +28,7 @@ _HOMES = {
     "PartitionLog": "sparklog.log.partition",
     "open_log": "sparklog.log.reader",
     "register": "sparklog.spark.source",
+    "with_partition": "sparklog.spark.partitions",
 }
 
 

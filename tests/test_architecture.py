@@ -31,12 +31,14 @@ DEFERRED = {
     ("spark/source.py", "sparklog.spark.write_options"),  # who reads does not write
     ("spark/source.py", "sparklog.spark.writer"),
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
+    ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("log/staging.py", "sparklog.record.encode"),  # a type
     ("log/recovery.py", "sparklog.record.columns"),  # a log that was closed cleanly is not read to be opened
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/options.py", "sparklog.log.reader"),  # a type
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
     ("cli/main.py", "sparklog.cli.check"),
+    ("cli/main.py", "sparklog.cli.mend"),
 }
 
 

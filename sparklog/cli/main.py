@@ -1,6 +1,6 @@
-"""The command line: ``sparklog describe``, ``dump`` and ``verify``.
+"""The command line: ``sparklog describe``, ``dump``, ``verify`` and ``recover``.
 
-Exit status: 0 all is well; 1 something is wrong with the log (``verify``, and ``describe`` of what it cannot tell);
+Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``);
 2 the command cannot be carried out, and stderr says why in one line.
 """
 
@@ -50,7 +50,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Look into Apache Kafka's partition logs on disk, with no broker. Nothing is ever changed.",
+    help="Look into Apache Kafka's partition logs on disk, with no broker. Only recover changes anything.",
 )
 
 Paths = Annotated[
@@ -216,4 +216,35 @@ def verify(paths: Paths, as_json: Json = False) -> None:
     if not as_json:
         check.report(found, outcome)
     if outcome.has_errors:
+        raise typer.Exit(_FAILED)
+
+
+@app.command()
+def recover(
+    paths: Paths,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, and say what would be done.")] = False,
+    truncate: Annotated[
+        bool,
+        typer.Option("--truncate", help="Cut a damaged log even where whole batches follow: THIS LOSES THEM."),
+    ] = False,
+    staged_hours: Annotated[
+        float, typer.Option(min=0, help="Remove what jobs older than this have staged and never committed.")
+    ] = 168.0,
+    as_json: Json = False,
+) -> None:
+    """Put logs in order after a writer or a broker died: finish commits, cut torn ends, make missing indexes.
+
+    The directory is locked as by a broker; one that runs is refused. Exit status 1 where a log is damaged and was left
+    as it is.
+    """
+    import sparklog.cli.mend as mend
+
+    outcome = mend.Outcome()
+    rows = mend.rows([find_target(path) for path in paths], outcome, staged_hours, truncate=truncate, dry_run=dry_run)
+    if as_json:
+        render.json_lines(rows)
+    else:
+        render.table(views.ACTIONS, list(rows))
+        render.say(outcome.told(dry_run=dry_run))
+    if outcome.failures:
         raise typer.Exit(_FAILED)

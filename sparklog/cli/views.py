@@ -131,6 +131,12 @@ FINDINGS_OF_FILE: Final = (
 )
 FINDINGS: Final = (Column("FILE", lambda row: printable(row["file"])), *FINDINGS_OF_FILE)
 
+ACTIONS: Final = (
+    Column("STATUS", lambda row: row["status"]),
+    Column("FILE", lambda row: printable(row["path"])),
+    Column("WHAT", lambda row: printable(row["what"])),
+)
+
 
 def counted(columns: Sequence[Column]) -> list[Column]:
     """Put what a full walk counts in the place of the times."""

@@ -38,8 +38,11 @@ from sparklog.log.files import LOG, offset_file_name
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.writing import WritableStorage, write_atomically
 
-JOURNAL: Final = "seglog.journal"
-LAST_COMMIT: Final = "seglog.commit"
+OWN_PREFIX: Final = "seglog."
+"""What the names of our own files in a log directory begin with."""
+
+JOURNAL: Final = f"{OWN_PREFIX}journal"
+LAST_COMMIT: Final = f"{OWN_PREFIX}commit"
 
 _VERSION: Final = 1
 _PATH = re.compile(r"(?:(?!\.{1,2}/)[A-Za-z0-9._-]+/)?(?!\.{1,2}$)[A-Za-z0-9._-]+")

@@ -31,6 +31,8 @@ from sparklog.storage.writing import WritableStorage, write_atomically
 _INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _NONE: Final = -1
 
+_LOSSY: Final = "'sparklog recover --truncate' cuts the log there, which loses what follows; a replica may be whole"
+
 LeaderEpochs = tuple[tuple[int, int], ...]
 
 
@@ -231,7 +233,9 @@ def _checked_end(hands: _Hands, layout: PartitionLayout) -> PartitionLayout:
                     check_crcs(window.buffer, window.headers)
                     place = Place(window.headers.origin + window.headers.valid_bytes, place.offset)
             except CorruptBatchError as error:
-                located = error.located(path=segment.path())
+                located = CorruptBatchError(
+                    error.reason, path=segment.path(), position=error.position, offset=error.offset, hint=_LOSSY
+                )
                 place = Place(located.position or 0, located.offset or segment.base_offset)
                 if not segment.is_last or log.find_whole_batch(place) is not None:
                     raise located from error
@@ -266,7 +270,9 @@ def _cut_at(hands: _Hands, name: str, position: int) -> None:
     cut = parse_offset_file(name.removesuffix(files.SWAP))
     if cut is None:
         raise AssertionError(f"damage is in a segment, and not in {name}")
-    hands.cut(name, position, "where it is damaged, which loses what followed")
+    with hands.storage.open(f"{hands.folder}/{name}") as log:
+        lost_bytes = log.size_bytes() - position
+    hands.cut(name, position, f"where it is damaged, which loses the {lost_bytes} bytes behind that")
     for found, other in hands.names():
         if found.offset > cut.offset:
             hands.remove(other, "which follows the damage, and is lost")

@@ -20,9 +20,11 @@ from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
+from sparklog.log.journal import JOURNAL, OWN_PREFIX
 from sparklog.log.layout import list_segments
 from sparklog.log.producers import parse_snapshot
 from sparklog.log.segment import Segment
+from sparklog.log.staging import STAGED
 from sparklog.log.verify_index import Ending, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from sparklog.log.verify_segment import TORN_TAIL, Checked, Finding, Severity, Stretch, walk_segment
 from sparklog.storage.base import Entry, Storage, locate
@@ -47,6 +49,7 @@ _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _ZERO_TOPIC_ID: Final = "A" * 22
 _REMOTE_CACHE: Final = "remote-log-index-cache"
 _NAMES_SHOWN_MAX: Final = 5
+_STAGED: Final = "of a write that was not committed, or is on its way: 'sparklog recover' removes old ones"
 
 Event = Finding | Checked
 
@@ -323,7 +326,16 @@ def _foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding
         elif entry.is_folder and not _is_log(entry.name) and entry.name != _REMOTE_CACHE:
             message = "not the folder of a topic partition: a broker refuses to start with it in its log directory"
             yield Finding(Severity.ERROR, "foreign-name", path, message)
-        elif not entry.is_folder and entry.name.removesuffix(".tmp") not in _BROKER_FILES:
+        elif entry.name == JOURNAL:
+            message = "a commit that was decided is not done: the next write, or 'sparklog recover', finishes it"
+            yield Finding(Severity.WARNING, "unfinished", path, message)
+        elif entry.name.endswith(STAGED):
+            yield Finding(Severity.NOTE, "unfinished", path, _STAGED)
+        elif (
+            not entry.is_folder
+            and not entry.name.startswith((OWN_PREFIX, files.CLEAN_SHUTDOWN))
+            and entry.name.removesuffix(".tmp") not in _BROKER_FILES
+        ):
             yield Finding(Severity.NOTE, "foreign-name", path, "not a file of Kafka's")
 
 
@@ -340,6 +352,8 @@ def _of_name(entry: Entry, logs: set[str]) -> tuple[Severity, str, str] | None:
     """Say what is to be said of one name in a partition's folder."""
     name = entry.name
     found = files.parse_offset_file(name)
+    if name.endswith(STAGED):
+        return Severity.NOTE, "unfinished", _STAGED
     if entry.is_folder and found is None:
         return Severity.NOTE, "foreign-name", "a folder, which no broker makes here"
     if found is None:

@@ -14,10 +14,10 @@ from itertools import pairwise
 
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
-from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.layout import PartitionLayout
 from sparklog.log.producers import last_stable_offset
 from sparklog.spark.options import EARLIEST, LATEST, Bound, SeglogOptions
-from sparklog.topic.discovery import PartitionFolder, discover
+from sparklog.topic.discovery import PartitionFolder, discover, read_layouts
 
 _log = logging.getLogger("sparklog")
 
@@ -64,8 +64,7 @@ def plan_batch(options: SeglogOptions) -> list[ReadRange]:
         There is no such path, topic or partition; offsets are not in the log, or begin after they end.
     """
     options.check_batch()
-    folders = select(options)
-    logs = {found.topic_partition: (found, read_layout(found.folder)) for found in folders}
+    logs = read_layouts(select(options))
     _check_specified(options, logs)
     ranges = [_whole_range(options, found, layout) for found, layout in logs.values()]
     layouts = {topic_partition: layout for topic_partition, (_, layout) in logs.items()}

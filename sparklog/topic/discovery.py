@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, NoReturn
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.errors import CommitError, InvalidOptionError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.files import TopicPartition, parse_offset_file, parse_partition_folder
+from sparklog.log.journal import commit_mark
+from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.storage.base import Entry, Located, locate
 
 INTERNAL_PREFIX: Final = "__"
@@ -37,6 +39,7 @@ _BROKER_FILES: Final = frozenset(
     }
 )
 _NAMES_SHOWN_MAX: Final = 8
+_LOOKS_MAX: Final = 10
 
 
 @dataclass(frozen=True, order=True)
@@ -154,6 +157,25 @@ def discover(paths: Sequence[str]) -> Discovery:
         if found.is_named:
             by_name[found.topic_partition] = found
     return Discovery(tuple(place.path for place in located), tuple(sorted(by_name.values())))
+
+
+def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, tuple[PartitionFolder, PartitionLayout]]:
+    """Read what logs hold now, all of them as they were at one time: of a commit over many of them, all or nothing.
+
+    Raises
+    ------
+    CommitError
+        Commits were made again and again while the logs were looked at.
+    """
+    found = list(folders)
+    directories = {each.folder.rpartition("/")[0] for each in found}
+    storage = {directory: locate(directory).storage for directory in directories}
+    for _ in range(_LOOKS_MAX):
+        marks = [commit_mark(storage[directory], directory) for directory in sorted(directories)]
+        layouts = {each.topic_partition: (each, read_layout(each.folder)) for each in found}
+        if marks == [commit_mark(storage[directory], directory) for directory in sorted(directories)]:
+            return layouts
+    raise CommitError("commits are made faster than the logs can be looked at; read them again")
 
 
 def _partitions_at(place: Located) -> list[PartitionFolder]:

@@ -18,6 +18,8 @@ from typer.testing import CliRunner, Result
 
 from sparklog.cli import render
 from sparklog.cli.main import app
+from sparklog.log.journal import Append, Bound, Journal, decide
+from sparklog.storage.writing import LocalWritableStorage
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, golden_set
 
@@ -311,3 +313,54 @@ def test_times_as_text(timestamp: int | None, text: str) -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")])
 def test_sizes_as_text(count: int, text: str) -> None:
     assert render.bytes_text(count) == text
+
+
+def test_recover_mends_what_a_dead_writer_left_and_says_it(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    shutil.copytree(EXAMPLES, folder)
+    log = max((folder / "shop-events-0").glob("*.log"))
+    whole = log.read_bytes()
+    log.write_bytes(whole + b"torn")
+    staged = folder / "shop-events-0" / "seglog-00000000000000-0-0-0.log.staged"
+    staged.write_bytes(b"x")
+    would = lines("recover", folder, "--dry-run")
+    assert {row["status"] for row in would} == {"would be"}
+    assert log.read_bytes() != whole
+    assert staged.exists()
+    done = lines("recover", folder)
+    assert [(row["path"], row["what"]) for row in done] == [(row["path"], row["what"]) for row in would]
+    assert log.read_bytes() == whole
+    assert not staged.exists()
+    assert "0 things done" in run("recover", folder).stdout
+
+
+def test_recover_leaves_damage_alone_unless_told(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    first, second = v2_batch([Record(0, value=b"x" * 50)]), v2_batch([Record(0, value=b"y")], base_offset=1)
+    log = folder / f"{0:020d}.log"
+    log.write_bytes(first[:-1] + b"z" + second)
+    result = run("recover", tmp_path)
+    assert result.exit_code == 1
+    assert "damaged" in result.stdout
+    assert "recover --truncate" in result.stdout
+    assert len(log.read_bytes()) == len(first + second)
+    result = run("recover", tmp_path, "--truncate")
+    assert result.exit_code == 0
+    assert f"loses the {len(first + second)} bytes" in result.stdout
+    assert log.read_bytes() == b""
+
+
+def test_recover_of_a_commit_that_was_decided_finishes_it(tmp_path: Path) -> None:
+    log = tmp_path / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    first, second = v2_batch([Record(0, value=b"x")]), v2_batch([Record(0, value=b"y")], base_offset=1)
+    log.write_bytes(first)
+    (tmp_path / "a.staged").write_bytes(second)
+    moves = (Append("a.staged", 0, len(second), f"t-0/{log.name}", len(first)),)
+    journal = Journal("1", {"t-0": Bound(0, 1, 0, len(first))}, moves)
+    decide(LocalWritableStorage(), str(tmp_path), journal)
+    assert lines("describe", tmp_path)[0]["offsets"] == 1
+    assert any("not done" in row["message"] for row in lines("verify", tmp_path))
+    assert "a commit to 1 partition" in run("recover", tmp_path).stdout
+    assert lines("describe", tmp_path)[0]["offsets"] == 2

@@ -216,3 +216,18 @@ def test_sql_inserts_into_a_path(spark: SparkSession, tmp_path: Path) -> None:
     finally:
         spark.sql("drop table written")
     assert load(spark, tmp_path / "t").count() == 2
+
+
+def test_partition_column_is_what_the_write_would_choose(spark: SparkSession, tmp_path: Path) -> None:
+    frame = rows(spark, 200, 4)
+    save(frame, tmp_path / "t", numPartitions=5)
+    chosen = {row.key: row.partition for row in sparklog.with_partition(frame, 5).collect()}
+    assert chosen == {row.key.decode(): row.partition for row in load(spark, tmp_path / "t").collect()}
+    report = tmp_path / "report.json"
+    together = sparklog.with_partition(frame, 5).repartition(5, "partition")
+    save(together, tmp_path / "t", reportPath=str(report))
+    assert load(spark, tmp_path / "t").count() == 400
+    keyless = sparklog.with_partition(frame.select("value"), 5, "roundRobin")
+    assert {row["count"] for row in keyless.groupBy("partition").count().collect()} == {40}
+    with pytest.raises(sparklog.errors.InvalidOptionError, match="a column partition already"):
+        sparklog.with_partition(together, 5)
