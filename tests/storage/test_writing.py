@@ -105,6 +105,7 @@ def test_part_of_another_file_is_appended(tmp_path: Path) -> None:
         (errno.ENOSPC, "the disk is full"),
         (errno.EDQUOT, "the quota is used up"),
         (errno.EROFS, "read-only"),
+        (errno.EFBIG, "ulimit -f"),
         (errno.EACCES, "no permission to write"),
         (errno.EIO, "Input/output error"),
     ],
