@@ -286,7 +286,7 @@ class PartitionLog:
             self.flush()
 
     def _write(self, encoded: EncodedBatches, now_ms: int) -> None:
-        headers, data = encoded.headers, memoryview(encoded.data)
+        headers, data = encoded.headers, encoded.data
         while len(headers):
             run = BatchRun.from_headers(headers)
             rows = rows_before_roll(self._tail, run, self._config, now_ms)

@@ -144,12 +144,12 @@ class Stage:
                 log.sync()
         return self._files
 
-    def _write(self, data: bytes, headers: BatchHeaders, tail: Tail, run: BatchRun) -> None:
+    def _write(self, data: memoryview, headers: BatchHeaders, tail: Tail, run: BatchRun) -> None:
         """Append batches to the file in the making, which has room for them."""
         positions, sizes = headers.column("position"), headers.column("batch_bytes")
         start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
         with self._storage.open_for_append(f"{self._directory}/{self._folder}/{self._name}{_LOG}") as log:
-            log.append(memoryview(data)[start:end])
+            log.append(data[start:end])
         entries = np.empty(len(headers), dtype=BATCH_ENTRY)
         entries["batch_bytes"] = sizes
         entries["record_count"] = headers.column("record_count")

@@ -7,13 +7,13 @@ be stamped later.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record import kernels_encode as kernels
@@ -72,7 +72,7 @@ class BatchSettings:
 class EncodedBatches:
     """Batches, one behind the other, and their headers with positions in ``data``."""
 
-    data: bytes
+    data: memoryview
     headers: BatchHeaders
 
 
@@ -120,89 +120,110 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
     RecordTooLargeError
         A record alone makes a batch above ``batch_bytes_max``.
     """
-    fields = _fields(columns)
-    batches = list(_batches(fields, settings, base_offset, 0))
-    data = batches[0] if len(batches) == 1 else b"".join(batches)
+    bodies = list(_bodies(_fields(columns), settings))
+    table = np.empty((len(bodies), kernels.SEAL_FIELDS), dtype=np.int64)
+    sizes = np.array([v2.HEADER_BYTES + len(body.data) for body in bodies], dtype=np.int64)
+    table[:, kernels.END] = np.cumsum(sizes)
+    table[:, kernels.START] = table[:, kernels.END] - sizes
+    table[:, kernels.ROW] = [body.row for body in bodies]
+    table[:, kernels.COUNT] = [body.count for body in bodies]
+    table[:, kernels.BASE_TIMESTAMP] = [body.base_timestamp for body in bodies]
+    table[:, kernels.MAX_TIMESTAMP] = [body.max_timestamp for body in bodies]
+    out = np.empty(int(sizes.sum()), dtype=np.uint8)
+    data = memoryview(out.data)
+    for start, end, body in zip(table[:, kernels.START].tolist(), table[:, kernels.END].tolist(), bodies, strict=True):
+        data[start + v2.HEADER_BYTES : end] = body.data
+    kernels.seal_batches(
+        out,
+        table,
+        base_offset,
+        _attributes(settings),
+        settings.leader_epoch,
+        settings.producer_id,
+        settings.producer_epoch,
+        settings.base_sequence,
+    )
     return EncodedBatches(data, scan_headers(data))
 
 
-def _batches(fields: _Fields, settings: BatchSettings, base_offset: int, first_row: int) -> Iterator[bytes]:
-    """Encode rows as batches; ``first_row`` is where they begin in what the caller was given."""
-    cuts, out = _written(fields, settings.batch_bytes - v2.HEADER_BYTES)
-    compress = compressor(settings.codec, settings.level)
-    octets = memoryview(out.data)
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """The records of a batch, compressed; ``row`` is the first of them in what the caller gave."""
+
+    row: int
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+    data: bytes | memoryview
+
+
+def _bodies(fields: _Fields, settings: BatchSettings, first_row: int = 0, *, is_part: bool = False) -> Iterator[_Body]:
+    """Encode rows as the records of batches; ``first_row`` is where they begin in what the caller gave."""
+    cuts, octets = _written(fields, settings.batch_bytes - v2.HEADER_BYTES, _of_thread if not is_part else _Room())
+    # What is not compressed is copied once all batches are known, and not before.
+    compress = compressor(settings.codec, settings.level) if settings.codec != "none" else memoryview
     times = fields.records[kernels.TIMESTAMP]
-    firsts = cuts[:, kernels.FIRST_RECORD].tolist()
-    latest = np.maximum.reduceat(times, cuts[:-1, kernels.FIRST_RECORD]).tolist() if len(fields) else []
+    firsts = cuts[:, kernels.FIRST_RECORD]
+    latest = np.maximum.reduceat(times, firsts[:-1]) if len(fields) else times
+    if settings.append_time is not None:
+        latest = np.full_like(latest, settings.append_time)
+    ends = np.cumsum(cuts[:-1, kernels.RECORDS_BYTES]).tolist()
     position = 0
-    for row, records_bytes in enumerate(cuts[:-1, kernels.RECORDS_BYTES].tolist()):
-        first, end = firsts[row], firsts[row + 1]
-        body = compress(octets[position : position + records_bytes])
-        position += records_bytes
-        if v2.HEADER_BYTES + len(body) <= settings.batch_bytes_max:
-            base_timestamp = int(times[first])
-            yield _batch(
-                body, settings, base_offset + first, end - first, base_timestamp, latest[row], first_row + first
-            )
+    for first, end, base_timestamp, max_timestamp, end_position in zip(
+        firsts[:-1].tolist(), firsts[1:].tolist(), times[firsts[:-1]].tolist(), latest.tolist(), ends, strict=True
+    ):
+        data = compress(octets[position:end_position])
+        position = end_position
+        if v2.HEADER_BYTES + len(data) <= settings.batch_bytes_max:
+            yield _Body(first_row + first, end - first, base_timestamp, max_timestamp, data)
         elif end - first == 1:
             raise RecordTooLargeError(
-                f"row {first_row + first} makes a batch of {v2.HEADER_BYTES + len(body)} bytes alone, "
+                f"row {first_row + first} makes a batch of {v2.HEADER_BYTES + len(data)} bytes alone, "
                 f"and max.message.bytes is {settings.batch_bytes_max}"
             )
         else:
             half = first + (end - first) // 2
             for start, stop in ((first, half), (half, end)):
-                yield from _batches(fields.rows(start, stop), settings, base_offset + start, first_row + start)
+                yield from _bodies(fields.rows(start, stop), settings, first_row + start, is_part=True)
 
 
-def _written(fields: _Fields, room_bytes: int) -> tuple[Int64s, Octets]:
+def _attributes(settings: BatchSettings) -> int:
+    attributes = CODEC_IDS[settings.codec]
+    if settings.append_time is not None:
+        attributes |= v2.LOG_APPEND_TIME
+    if settings.is_transactional:
+        attributes |= v2.TRANSACTIONAL
+    return attributes
+
+
+class _Room(threading.local):
+    """Memory of a thread, for what is done with when a call ends: new memory costs as much as what is written to it."""
+
+    def __init__(self) -> None:
+        self._octets = np.empty(0, dtype=np.uint8)
+
+    def of(self, size_bytes: int) -> Octets:
+        if len(self._octets) < size_bytes:
+            self._octets = np.empty(size_bytes, dtype=np.uint8)
+        return self._octets[:size_bytes]
+
+
+_of_thread = _Room()
+
+
+def _written(fields: _Fields, room_bytes: int, room: _Room) -> tuple[Int64s, memoryview]:
     """Cut records into batches and write them: the table of batches, with a last row that ends it, and the bytes."""
     table = np.empty((len(fields) + 1, kernels.CUT_FIELDS), dtype=np.int64)
     bodies = np.empty(len(fields), dtype=np.int64)
     count = kernels.cut_batches(fields.records, fields.headers, room_bytes, table, bodies)
     cuts = table[: count + 1]
     cuts[count] = len(fields), 0
-    out = np.empty(int(cuts[:, kernels.RECORDS_BYTES].sum()), dtype=np.uint8)
+    out = room.of(int(cuts[:, kernels.RECORDS_BYTES].sum()))
     if not kernels.write_records(
         fields.records, fields.headers, fields.keys, fields.values, fields.names, fields.contents, cuts, bodies, out
     ):
         raise AssertionError("records were not as long as they were measured to be")
-    return cuts, out
-
-
-def _batch(
-    body: bytes | memoryview,
-    settings: BatchSettings,
-    base_offset: int,
-    count: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    row: int,
-) -> bytes:
-    attributes = CODEC_IDS[settings.codec]
-    if settings.append_time is not None:
-        attributes |= v2.LOG_APPEND_TIME
-        max_timestamp = settings.append_time
-    if settings.is_transactional:
-        attributes |= v2.TRANSACTIONAL
-    sequence = (settings.base_sequence + row) & v2.SEQUENCE_MAX if settings.base_sequence >= 0 else -1
-    # From the attributes on: what the checksum covers.
-    covered = (
-        v2.COVERED.pack(
-            attributes,
-            count - 1,
-            base_timestamp,
-            max_timestamp,
-            settings.producer_id,
-            settings.producer_epoch,
-            sequence,
-            count,
-        ),
-        body,
-    )
-    crc = crc32c(body, crc32c(covered[0]))
-    size = v2.HEADER_BYTES - 12 + len(body)
-    return b"".join((v2.LEAD.pack(base_offset, size, settings.leader_epoch, 2, crc), *covered))
+    return cuts, memoryview(out.data)
 
 
 def _fields(columns: pa.RecordBatch) -> _Fields:

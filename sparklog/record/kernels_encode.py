@@ -2,7 +2,8 @@
 
 The layout of a record is written in `sparklog.record.v2`. Fields are handed over as the place and the length of each
 in a buffer, a length of -1 being null, which is what Arrow's arrays come down to. `cut_batches` measures the records
-and says which go into one batch; `write_records` writes them, and never past the end of its output.
+and says which go into one batch; `write_records` writes them, and never past the end of its output; `seal_batches`
+puts headers before them, once they are compressed.
 """
 # Kernels are typed by the signatures that numba compiles them for.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
@@ -12,7 +13,23 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS_OUT, TABLE, TABLE_OUT, inlined, kernel, memcpy, step
+from sparklog.record import v2
+from sparklog.record.kernels import (
+    BYTES,
+    BYTES_OUT,
+    NUMBERS_OUT,
+    TABLE,
+    TABLE_OUT,
+    crc32c,
+    inlined,
+    kernel,
+    memcpy,
+    step,
+)
+
+_HEADER_BYTES = v2.HEADER_BYTES
+_CRC_COVERS_FROM = v2.CRC_COVERS_FROM
+_SEQUENCE_MAX = v2.SEQUENCE_MAX
 
 FIELDS = 7
 KEY_POSITION, KEY_LENGTH, VALUE_POSITION, VALUE_LENGTH, TIMESTAMP, FIRST_HEADER, END_HEADER = range(FIELDS)
@@ -25,6 +42,10 @@ NAME_POSITION, NAME_LENGTH, CONTENT_POSITION, CONTENT_LENGTH = range(HEADER_FIEL
 CUT_FIELDS = 2
 FIRST_RECORD, RECORDS_BYTES = range(CUT_FIELDS)
 """Columns of the table of batches: its first record, and the bytes of all its records."""
+
+SEAL_FIELDS = 6
+START, END, ROW, COUNT, BASE_TIMESTAMP, MAX_TIMESTAMP = range(SEAL_FIELDS)
+"""Columns of the table of batches that get their headers: where each begins and ends, and the first of its records."""
 
 
 @inlined
@@ -166,3 +187,51 @@ def write_records(records, headers, keys, values, names, contents, cuts, bodies,
         if position != batch_end:
             return False
     return position == out.shape[0]
+
+
+@inlined
+def _put_integer(out, position, number, size):
+    """Write the lowest ``size`` bytes of a number, big-endian; the position after it."""
+    for n in range(size):
+        out[position + n] = np.uint8(number >> np.int64(8 * (size - 1 - n)))
+    return position + size
+
+
+@kernel(types.boolean(BYTES_OUT, TABLE, types.int64, types.int64, types.int64, types.int64, types.int64, types.int64))
+def seal_batches(out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence):
+    """Write the header of every batch, whose records stand behind the room for it.
+
+    Parameters
+    ----------
+    out : uint8 array
+        Written: the first `v2.HEADER_BYTES` of each batch.
+    batches : int64 array, shape (n_batches, SEAL_FIELDS)
+    base_offset, base_sequence : int
+        Of row 0; the sequence is -1 where there is no producer.
+
+    Returns
+    -------
+    bool
+        Whether every batch was in ``out``.
+    """
+    for b in range(batches.shape[0]):
+        start, end, row, count = batches[b, START], batches[b, END], batches[b, ROW], batches[b, COUNT]
+        if start < 0 or end > out.shape[0] or end - start < _HEADER_BYTES:
+            return False
+        sequence = np.int64(-1)
+        if base_sequence >= 0:
+            sequence = (base_sequence + row) & np.int64(_SEQUENCE_MAX)
+        at = _put_integer(out, start, base_offset + row, 8)
+        at = _put_integer(out, at, end - start - 12, 4)
+        at = _put_integer(out, at, leader_epoch, 4)
+        out[at] = 2
+        at = _put_integer(out, at + 5, attributes, 2)
+        at = _put_integer(out, at, count - 1, 4)
+        at = _put_integer(out, at, batches[b, BASE_TIMESTAMP], 8)
+        at = _put_integer(out, at, batches[b, MAX_TIMESTAMP], 8)
+        at = _put_integer(out, at, producer_id, 8)
+        at = _put_integer(out, at, producer_epoch, 2)
+        at = _put_integer(out, at, sequence, 4)
+        _put_integer(out, at, count, 4)
+        _put_integer(out, start + 17, crc32c(out, start + _CRC_COVERS_FROM, end), 4)
+    return True

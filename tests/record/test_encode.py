@@ -47,7 +47,7 @@ def test_oracle_reads_back_what_was_encoded(
     rows: list[tuple[Any, ...]], codec: str, batch_bytes: int, base_offset: int
 ) -> None:
     batches = decode_log(
-        encode_batches(columns(rows), BatchSettings(codec=codec, batch_bytes=batch_bytes), base_offset).data
+        bytes(encode_batches(columns(rows), BatchSettings(codec=codec, batch_bytes=batch_bytes), base_offset).data)
     )
     found = [
         (record.key, record.value, record.timestamp, record.headers) for batch in batches for record in batch.records
@@ -75,14 +75,14 @@ def test_slice_of_a_batch_encodes_its_own_rows(rows: list[tuple[Any, ...]], star
 
 def test_log_append_time_stands_for_every_record() -> None:
     rows = [(None, b"a", 5, None), (None, b"b", 3, None)]
-    (batch,) = decode_log(encode_batches(columns(rows), BatchSettings(append_time=99)).data)
+    (batch,) = decode_log(bytes(encode_batches(columns(rows), BatchSettings(append_time=99)).data))
     assert [(record.timestamp, record.timestamp_type) for record in batch.records] == [(99, 1), (99, 1)]
 
 
 def test_batch_above_the_largest_size_is_cut_again() -> None:
     rows = [(None, bytes([n]) * 400, 0, None) for n in range(64)]
     made = encode_batches(columns(rows), BatchSettings(codec="none", batch_bytes=1 << 20, batch_bytes_max=2000))
-    batches = decode_log(made.data)
+    batches = decode_log(bytes(made.data))
     assert max(batch.size_bytes for batch in batches) <= 2000
     assert [record.value for batch in batches for record in batch.records] == [value for _, value, _, _ in rows]
 
@@ -101,7 +101,7 @@ def test_sequences_go_on_from_batch_to_batch_and_wrap() -> None:
         columns(rows),
         BatchSettings(codec="none", batch_bytes=200, producer_id=7, producer_epoch=1, base_sequence=2**31 - 3),
     )
-    sequences = [record.sequence for batch in decode_log(made.data) for record in batch.records]
+    sequences = [record.sequence for batch in decode_log(bytes(made.data)) for record in batch.records]
     assert sequences == [2**31 - 3, 2**31 - 2, 2**31 - 1, *range(7)]
 
 
@@ -110,7 +110,9 @@ def test_text_and_bytes_of_any_width_are_taken(kind: pa.DataType) -> None:
     values = [None, None] if kind == pa.null() else pa.array([b"a", None], pa.binary()).cast(kind)
     batch = pa.record_batch({"value": pa.array(values, kind)})
     found = [
-        record.value for batch in decode_log(encode_batches(batch, BatchSettings()).data) for record in batch.records
+        record.value
+        for batch in decode_log(bytes(encode_batches(batch, BatchSettings()).data))
+        for record in batch.records
     ]
     assert found == ([None, None] if kind == pa.null() else [b"a", None])
 
@@ -142,5 +144,5 @@ def test_wrong_column_is_named(batch: pa.RecordBatch, message: str) -> None:
 )
 def test_levels(codec: str, level: int) -> None:
     rows = [(None, b"some text that repeats " * 40, 0, None)] * 50
-    made = encode_batches(columns(rows), BatchSettings(codec=codec, level=level)).data
+    made = bytes(encode_batches(columns(rows), BatchSettings(codec=codec, level=level)).data)
     assert [record.value for batch in decode_log(made) for record in batch.records] == [rows[0][1]] * 50
