@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,6 +53,10 @@ _XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 << 10
 _SNAPPY_RATIO_MAX = 64
 _LZ4_RATIO_MAX = 255
+_LZ4_HEADER_BYTES = 7
+# The magic number, and the flags: version 1, independent blocks, no checksum, no content size.
+_LZ4_KAFKA_START = b"\x04\x22\x4d\x18\x60"
+_LZ4_SIZE_MASK = 0x7FFFFFFF
 _LZ4_CONTENT_SIZE, _LZ4_DICTIONARY_ID, _LZ4_BLOCK_INDEPENDENCE = 0x08, 0x01, 0x20
 
 
@@ -86,40 +90,33 @@ def _gzip(data: memoryview, limit_bytes: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
-    block = _only_block(data)
-    if block is None:
-        return _xerial(data, limit_bytes)
-    out = bytearray(_claimed(block, limit_bytes))
-    _snappy_block(block, out)
-    return out
-
-
 def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
-    block = _only_block(data)
-    if block is None:
-        return copied(_xerial(data, limit_bytes), room)
-    claimed = _claimed(block, limit_bytes)
-    if claimed > len(room):
-        return NO_ROOM
-    _snappy_block(block, room[:claimed])
-    return claimed
+    filled_bytes = 0
+    for block in _blocks(data):
+        claimed = _claimed(block, limit_bytes - filled_bytes)
+        if claimed > len(room) - filled_bytes:
+            return NO_ROOM
+        _snappy_block(block, room[filled_bytes : filled_bytes + claimed])
+        filled_bytes += claimed
+    return filled_bytes
 
 
-def _only_block(data: memoryview) -> memoryview | None:
-    """Return the one raw block that a snappy stream is, or holds; None where it holds another number of them."""
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC or len(data) < _XERIAL_HEADER_BYTES:
-        return data
-    first = _XERIAL_HEADER_BYTES + 4
-    if len(data) > first and _INT32.unpack_from(data, _XERIAL_HEADER_BYTES)[0] == len(data) - first:
-        return data[first:]
-    return None
-
-
-def _xerial(data: memoryview, limit_bytes: int) -> bytes:
-    """Undo xerial's framing of any number of blocks, and of streams one behind the other."""
+def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     pieces: list[bytearray] = []
-    position, room = 0, limit_bytes
+    room_bytes = limit_bytes
+    for block in _blocks(data):
+        pieces.append(bytearray(_claimed(block, room_bytes)))
+        _snappy_block(block, pieces[-1])
+        room_bytes -= len(pieces[-1])
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _blocks(data: memoryview) -> Iterator[memoryview]:
+    """Take a snappy stream apart: one raw block, or xerial's framing of any number, and of streams one after another."""
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC or len(data) < _XERIAL_HEADER_BYTES:
+        yield data
+        return
+    position = 0
     # Fewer bytes than a length are passed over at the end, as in xerial's reader.
     while position + 4 <= len(data):
         (block_bytes,) = _INT32.unpack_from(data, position)
@@ -131,12 +128,8 @@ def _xerial(data: memoryview, limit_bytes: int) -> bytes:
         position += 4
         if not 0 <= block_bytes <= len(data) - position:
             raise ValueError("a snappy block runs past its batch")
-        block = data[position : position + block_bytes]
-        pieces.append(bytearray(_claimed(block, room)))
-        _snappy_block(block, pieces[-1])
-        room -= len(pieces[-1])
+        yield data[position : position + block_bytes]
         position += block_bytes
-    return b"".join(pieces)
 
 
 def _claimed(block: memoryview, limit_bytes: int) -> int:
@@ -174,7 +167,31 @@ def _lz4(data: memoryview, limit_bytes: int) -> bytes:
 
 
 def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
-    return copied(_lz4(data, limit_bytes), room)
+    """Undo the blocks of a frame as Kafka's producers write it; any other is left to the library's own reader."""
+    if len(data) < _LZ4_HEADER_BYTES or data[:5] != _LZ4_KAFKA_START or len(room) > limit_bytes:
+        return copied(_lz4(data, limit_bytes), room)
+    position, filled_bytes = _LZ4_HEADER_BYTES, 0
+    while position + 4 <= len(data):
+        size = int.from_bytes(data[position : position + 4], "little")
+        position += 4
+        if not size:
+            return filled_bytes
+        block = data[position : position + (size & _LZ4_SIZE_MASK)]
+        position += size & _LZ4_SIZE_MASK
+        if position > len(data):
+            break
+        if size > _LZ4_SIZE_MASK:
+            if len(block) > len(room) - filled_bytes:
+                return NO_ROOM
+            room[filled_bytes : filled_bytes + len(block)] = block
+            filled_bytes += len(block)
+            continue
+        try:
+            filled_bytes += cramjam.lz4.decompress_block_into(block, room[filled_bytes:])
+        except cramjam.DecompressionError:
+            # There is more than the room is for, or damage; which one shows when the frame is read by its reader.
+            return NO_ROOM
+    raise ValueError("the lz4 frame is cut short")
 
 
 def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
