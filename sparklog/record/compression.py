@@ -112,7 +112,7 @@ def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
 
 
 def _blocks(data: memoryview) -> Iterator[memoryview]:
-    """Take a snappy stream apart: one raw block, or xerial's framing of any number, and of streams one after another."""
+    """Take a snappy stream apart: one raw block, or xerial's framing of any number, and of streams in a row."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC or len(data) < _XERIAL_HEADER_BYTES:
         yield data
         return

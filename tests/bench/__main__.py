@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MEASUREMENTS = ("plan", "start", "decode", "spark_read", "spark_read --memory")
+MEASUREMENTS = ("plan", "start", "decode", "encode", "spark_read", "spark_read --memory", "spark_write", "commit")
 
 for measurement in MEASUREMENTS:
     name, *options = measurement.split()
