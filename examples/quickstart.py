@@ -1,4 +1,4 @@
-"""Reads a small log directory that a real broker wrote, with Spark and no broker.
+"""Reads a small log directory that a real broker wrote, with Spark and no broker, and writes another one.
 
 Run it with ``make demo``, or with a log directory of your own: ``python examples/quickstart.py /var/lib/kafka/data``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,18 @@ def events_by_minute(loaded: DataFrame) -> DataFrame:
     return minutes.groupBy("minute").pivot("event", list(EVENTS)).count().na.fill(0).orderBy("minute")
 
 
+def rewrite(spark: SparkSession, orders: DataFrame, directory: str) -> None:
+    """Write orders to a new topic, keyed by customer, and read them back."""
+    customer = F.from_json(F.col("value").cast("string"), "customer string").customer
+    rows = orders.select(F.coalesce(customer, F.col("key").cast("string")).alias("key"), "value", "timestamp")
+    to = rows.write.format("seglog").mode("append").option("topic", "orders-by-customer").option("numPartitions", 4)
+    to.option("compression.type", "zstd").save(directory)
+    written = spark.read.format("seglog").load(directory)
+    written.groupBy("topic", "partition").agg(
+        F.count("*").alias("orders"), F.min("offset").alias("first"), F.max("offset").alias("last")
+    ).orderBy("partition").show()
+
+
 def main(path: str) -> None:
     with timed("start Spark"):
         spark = (
@@ -68,6 +81,8 @@ def main(path: str) -> None:
     with timed("orders, without those of aborted transactions"):
         orders = spark.read.format("seglog").option("isolationLevel", "read_committed").load(f"{path}/shop-orders")
         print(f"orders: {orders.count()} committed, {loaded.where(F.col('topic') == 'shop-orders').count()} in all\n")
+    with timed("write the orders into new logs, and read them"), tempfile.TemporaryDirectory() as directory:
+        rewrite(spark, orders, directory)
     print("where time went")
     for what, took in seconds.items():
         print(f"{took:8.2f} s  {what}")

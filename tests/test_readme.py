@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from sparklog.spark import options, write_options
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -23,10 +28,12 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 def test_python_snippets_run_one_after_the_other() -> None:
     snippets = [text for kind, text in BLOCKS if kind == "python" and "/var/lib/kafka" not in text]
-    assert len(snippets) >= 3
+    assert len(snippets) >= 5
+    shutil.rmtree("/tmp/sparklog-readme", ignore_errors=True)
     done = run(sys.executable, "-W", "error::DeprecationWarning:sparklog", "-c", "\n".join(snippets))
     assert done.returncode == 0, done.stderr
     assert "user-" in done.stdout
+    shutil.rmtree("/tmp/sparklog-readme")
 
 
 @pytest.mark.parametrize("line", [line for line in SHELL_LINES if line.startswith("sparklog ")])
@@ -45,17 +52,20 @@ def test_make_targets_exist_and_ci_runs_them() -> None:
         assert re.search(rf"^make {target}$", ci, re.MULTILINE)
 
 
-def test_options_table_is_that_of_the_code() -> None:
-    from sparklog.spark.options import described
-
-    rows = dict(re.findall(r"^\| `([A-Za-z.]+)` \| [^|]* \| (.*) \|$", README, re.MULTILINE))
+@pytest.mark.parametrize(
+    ("described", "heading"), [(options.described, "| option |"), (write_options.described, "| option of a write |")]
+)
+def test_options_table_is_that_of_the_code(described: Callable[[], list[tuple[str, Any, str]]], heading: str) -> None:
+    table = README[README.index(heading) :].split("\n\n")[0]
+    rows = dict(re.findall(r"^\| `([A-Za-z.]+)` \| [^|]* \| (.*) \|$", table, re.MULTILINE))
+    assert [name for name, _, _ in described() if name != "paths"] == list(rows)
     for name, _, doc in described():
         if name != "paths":
-            assert rows.get(name) == doc.replace("|", "\\|"), f"the README says of {name}: {rows.get(name)}"
+            assert rows[name] == doc.replace("|", "\\|"), f"the README says of {name}: {rows[name]}"
 
 
 def test_quickstart_prints_records_an_aggregation_and_where_time_went() -> None:
     done = run(sys.executable, "examples/quickstart.py")
     assert done.returncode == 0, done.stderr
-    for expected in ("user-", "page_view", "committed", "where time went"):
+    for expected in ("user-", "page_view", "committed", "orders-by-customer", "where time went"):
         assert expected in done.stdout

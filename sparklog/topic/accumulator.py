@@ -26,7 +26,7 @@ from sparklog.topic.partitioner import Partitioner, assign_partitions, make_part
 from sparklog.topic.routing import grouped
 from sparklog.topic.target import Target
 
-GATHERED_BYTES_MAX: Final = 1 << 26
+GATHERED_BYTES_MAX: Final = 1 << 25
 
 _RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 

@@ -29,7 +29,9 @@ def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> Iterator
     if (partitions == partitions[0]).all():
         yield int(partitions[0]), rows
         return
-    order = np.argsort(partitions, kind="stable")
+    # Numbers of 16 bits are sorted by their digits, which is many times as fast.
+    narrow = partitions.astype(np.int16) if partitions.max() <= np.iinfo(np.int16).max else partitions
+    order = np.argsort(narrow, kind="stable")
     arranged = rows.take(pa.array(order))
     ends = np.flatnonzero(np.diff(partitions[order], append=-1)) + 1
     start = 0
