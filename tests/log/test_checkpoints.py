@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptCheckpointError
-from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
+from sparklog.log.checkpoints import (
+    encode_leader_epochs,
+    encode_offset_checkpoint,
+    encode_topic_id,
+    parse_leader_epochs,
+    parse_offset_checkpoint,
+    parse_topic_id,
+)
 from sparklog.log.files import TopicPartition
 from tests.build import leader_epoch_checkpoint, offset_checkpoint
-from tests.golden import DATA
+from tests.golden import DATA, golden_sets
 
 OFFSETS = st.dictionaries(
     st.tuples(st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True), st.integers(0, 2**31 - 1)),
@@ -58,3 +65,20 @@ def test_every_golden_checkpoint_reads() -> None:
     assert len(metadata) >= 20
     for path in metadata:
         assert len(parse_topic_id(path.read_bytes(), str(path))) == 22
+
+
+def test_files_of_brokers_are_encoded_byte_by_byte() -> None:
+    compared = 0
+    for golden in golden_sets():
+        for path in golden.log_dir.rglob("*"):
+            data = path.read_bytes() if path.is_file() else b""
+            if path.name.endswith("-offset-checkpoint") and data:
+                assert encode_offset_checkpoint(parse_offset_checkpoint(data, str(path))) == data, path
+            elif path.name == "leader-epoch-checkpoint" and data:
+                assert encode_leader_epochs(parse_leader_epochs(data, str(path))) == data, path
+            elif path.name == "partition.metadata":
+                assert encode_topic_id(parse_topic_id(data, str(path))) == data, path
+            else:
+                continue
+            compared += 1
+    assert compared > 50

@@ -1,0 +1,89 @@
+"""A task's rows on their way into staged files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.config import LogConfig
+from sparklog.storage.writing import LocalWritableStorage
+from sparklog.topic.accumulator import RecordAccumulator, Task
+from sparklog.topic.commit import Job, commit
+from sparklog.topic.target import Target
+from tests.topic.staged import CONFIG, NOW_MS, findings, rows, values
+
+STORAGE = LocalWritableStorage()
+JOB = "0000000000ff00"
+
+
+def accumulator(
+    directory: Path, target: Target | None = None, gathered_bytes_max: int = 1 << 20, config: LogConfig = CONFIG
+) -> RecordAccumulator:
+    found = target or Target(str(directory), "events", None, {}, 4)
+    task = Task(found, config, "default", f"seglog-{JOB}-0-0", 0, NOW_MS)
+    return RecordAccumulator(STORAGE, task, lambda: NOW_MS, gathered_bytes_max)
+
+
+def test_what_is_gathered_is_bounded_and_order_is_kept(tmp_path: Path) -> None:
+    """However often it is written out meanwhile."""
+    given = [f"{n}" for n in range(500)]
+    for bound in (1, 300, 1 << 20):
+        directory = tmp_path / str(bound)
+        directory.mkdir()
+        taking = accumulator(directory, gathered_bytes_max=bound)
+        for start in range(0, 500, 7):
+            taking.append(rows(given[start : start + 7], partition=[int(n) % 4 for n in given[start : start + 7]]))
+        staged = taking.finish()
+        assert sum(each.records for each in staged) == 500
+        commit(STORAGE, Job(JOB, str(directory), CONFIG, {"events": 4}), staged, NOW_MS)
+        assert values(directory) == {f"events-{p}": [n for n in given if int(n) % 4 == p] for p in range(4)}
+        assert findings(directory) == []
+
+
+def test_files_are_rolled_as_segments_are(tmp_path: Path) -> None:
+    config = LogConfig(compression_type="uncompressed", segment_bytes=1 << 20, batch_size=10_000)
+    taking = accumulator(tmp_path, config=config)
+    taking.append(rows(["x" * 1000] * 2500, partition=[1] * 2500))
+    staged = taking.finish()
+    assert [each.number for each in staged] == [0, 1, 2]
+    assert all(each.size_bytes <= 1 << 20 for each in staged)
+    commit(STORAGE, Job(JOB, str(tmp_path), config, {"events": 4}), staged, NOW_MS)
+    assert len(list((tmp_path / "events-1").glob("*.log"))) == 3
+    assert findings(tmp_path) == []
+
+
+def test_null_topic_is_refused(tmp_path: Path) -> None:
+    taking = accumulator(tmp_path, Target(str(tmp_path), None, None, {}, 1))
+    taking.append(rows(["a", "b"], topic=pa.array(["t", None])))
+    with pytest.raises(InvalidOptionError, match="null topic present in the data"):
+        taking.finish()
+
+
+def test_path_of_a_partition_refuses_rows_for_others(tmp_path: Path) -> None:
+    only = Target(str(tmp_path), "events", 2, {}, None)
+    taking = accumulator(tmp_path, only)
+    taking.append(rows(["a", "b"], partition=pa.array([2, None], pa.int32())))
+    assert [each.folder for each in taking.finish()] == ["events-2"]
+    taking = accumulator(tmp_path, only)
+    taking.append(rows(["a"], partition=[3]))
+    with pytest.raises(InvalidOptionError, match="the path is of partition 2, and the column partition says 3"):
+        taking.finish()
+
+
+def test_record_that_a_broker_would_refuse_names_its_rule(tmp_path: Path) -> None:
+    taking = accumulator(tmp_path, config=LogConfig(cleanup_policy=("compact",)))
+    taking.append(rows(["a"], key=pa.array([None], pa.binary())))
+    with pytest.raises(InvalidOptionError, match=r"1 of 1 records have no key, and cleanup\.policy is compact"):
+        taking.finish()
+
+
+def test_strings_of_any_arrow_type_are_written(tmp_path: Path) -> None:
+    taking = accumulator(tmp_path, Target(str(tmp_path), "events", 0, {}, None))
+    for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        taking.append(pa.record_batch({"value": pa.array([b"v"], pa.binary()).cast(kind)}))
+        commit(STORAGE, Job(JOB, str(tmp_path), CONFIG, {}), taking.finish(), NOW_MS)
+        taking = accumulator(tmp_path, Target(str(tmp_path), "events", 0, {}, None))
+    assert values(tmp_path) == {"events-0": ["v"] * 4}
