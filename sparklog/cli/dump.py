@@ -20,7 +20,7 @@ from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read_entries
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
-from sparklog.log.producers import parse_snapshot
+from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, Place, Segment, Window
 from sparklog.record import v2

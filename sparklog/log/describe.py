@@ -21,7 +21,8 @@ from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
-from sparklog.log.producers import last_stable_offset, snapshot_before
+from sparklog.log.producer_state import snapshot_before
+from sparklog.log.producers import last_stable_offset
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file, 
 from sparklog.log.journal import finish
 from sparklog.log.locking import hold
 from sparklog.log.policy import roll_jitter_ms, should_flush
-from sparklog.log.producer_state import ProducerBatch, Producers, batch_of, plus
+from sparklog.log.producer_state import ProducerBatch, Producers, plus, producer_batches
 from sparklog.log.recovery import recover
 from sparklog.log.tail import BatchRun, Tail, grown, new_segment, rows_before_roll, sealed
 from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
@@ -228,7 +228,7 @@ class PartitionLog:
         settings = self._settings(now_ms, producer_id, producer_epoch, base_sequence)
         encoded = encode_batches(rows, settings, self.end_offset)
         if producer_id >= 0:
-            repeated = self._repeated([batch_of(header) for header in encoded.headers.table])
+            repeated = self._repeated(producer_batches(encoded.headers))
             if repeated:
                 count = sum(batch.last_offset - batch.base_offset + 1 for batch in repeated)
                 _, last_offset = self.append(
@@ -256,7 +256,7 @@ class PartitionLog:
             leader_epoch=self._epochs[-1][0] if self._epochs else 0,
         )
 
-    def _repeated(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+    def _repeated(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
         """Return the first batches as they were appended before; raise unless the next one may be appended."""
         repeated: list[ProducerBatch] = []
         for batch in batches:
@@ -299,9 +299,8 @@ class PartitionLog:
                 self._tail = tail
             if rows < len(headers):
                 self._roll(now_ms)
-            for header in headers.table[:rows]:
-                if header["producer_id"] >= 0:
-                    self._producers.fold_batch(batch_of(header))
+            for batch in producer_batches(headers[:rows]):
+                self._producers.fold_batch(batch)
             headers = headers[rows:]
 
     def _roll(self, now_ms: int) -> None:

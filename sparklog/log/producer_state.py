@@ -3,14 +3,36 @@
 The state follows from the batches of the log: `Producers.fold` replays them, and refuses none, since what is in a log
 was taken once. `Producers.check` is for the batch that a producer is about to append.
 
-Source: apache/kafka, ProducerStateManager.java, ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360.
+A producer snapshot (``<offset>.snapshot``) is the state as of an offset, so that a log need not be read from its start:
+
+    byte  size  field
+    0     2     version              1
+    2     4     crc                  CRC-32C of what follows
+    6     4     count
+    10    46    for each producer:
+          8     producer_id
+          2     producer_epoch
+          4     last_sequence
+          8     last_offset          of its last batch; below 0 none
+          4     offset_delta         last - first offset of that batch
+          8     timestamp            ms, of that batch
+          4     coordinator_epoch
+          8     first_offset         of its open transaction; -1 none
+
+
+Of a producer's batches only the last is kept in it. Kafka writes the producers in the order in which a hash map of Java
+gives them, by their ids modulo a power of two, and so they are written here.
+
+Source: apache/kafka, ProducerStateManager.java, ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360;
+ProducerSnapshot.json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from crc32c import crc32c
@@ -21,18 +43,61 @@ from sparklog.errors import (
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
 )
+from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.layout import PartitionLayout
-from sparklog.log.producers import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, parse_snapshot, snapshots_of
 from sparklog.log.segment import Window
 from sparklog.log.walk import walk
 from sparklog.record import v2
+from sparklog.record.headers import BatchHeaders
+from sparklog.storage.base import Storage
+
+SNAPSHOT_ENTRY: Final = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("last_sequence", ">i4"),
+        ("last_offset", ">i8"),
+        ("offset_delta", ">i4"),
+        ("timestamp", ">i8"),
+        ("coordinator_epoch", ">i4"),
+        ("first_offset", ">i8"),
+    ]
+)
+SNAPSHOT_HEADER: Final = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
+assert SNAPSHOT_ENTRY.itemsize == 46
+assert SNAPSHOT_HEADER.itemsize == 10
+
+PRODUCER_EXPIRATION_MS: Final = 86_400_000
+"""Kafka's ``producer.id.expiration.ms``: how long a producer that writes nothing is remembered."""
 
 _NONE: Final = -1
 _BATCHES_KEPT: Final = 5
 _SNAPSHOT_VERSION: Final = 1
-PRODUCER_EXPIRATION_MS: Final = 86_400_000
-"""Kafka's ``producer.id.expiration.ms``: how long a producer that writes nothing is remembered."""
+_HASH_TABLE_MIN: Final = 16
+
+_log = logging.getLogger("sparklog")
+
+
+def parse_snapshot(data: bytes, path: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Read the entries of a producer snapshot.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The version is not 1, the checksum differs, or the file is not as long as its count says.
+    """
+    if len(data) < SNAPSHOT_HEADER.itemsize:
+        raise CorruptCheckpointError("the producer snapshot is cut short", path=path)
+    header = np.frombuffer(data, dtype=SNAPSHOT_HEADER, count=1)[0]
+    if header["version"] != 1:
+        raise CorruptCheckpointError(f"unknown version {header['version']} of a producer snapshot", path=path)
+    if crc32c(data[6:]) != header["crc"]:
+        raise CorruptCheckpointError("the checksum of the producer snapshot differs", path=path)
+    entries_bytes = len(data) - SNAPSHOT_HEADER.itemsize
+    if int(header["count"]) * SNAPSHOT_ENTRY.itemsize != entries_bytes:
+        raise CorruptCheckpointError(f"the producer snapshot is not of {header['count']} entries", path=path)
+    return np.frombuffer(data, dtype=SNAPSHOT_ENTRY, offset=SNAPSHOT_HEADER.itemsize)
 
 
 class AbortedTransaction(NamedTuple):
@@ -90,11 +155,22 @@ class ProducerEntry:
         return self if epoch == self.epoch else replace(self, epoch=epoch, batches=())
 
 
+_UNKNOWN: Final = ProducerEntry()
+
+
 @dataclass
 class Producers:
-    """The producers of a log, as of an offset; by producer id."""
+    """The producers of a log, as of an offset; by producer id, in the order in which they came."""
 
     entries: dict[int, ProducerEntry] = field(default_factory=dict)
+    _open_since: dict[int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Asked for at every abort marker, when going through all entries would not do.
+        self._open_since = {key: entry.first_offset for key, entry in self.entries.items() if entry.first_offset >= 0}
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
     @classmethod
     def parse(cls, data: bytes, path: str) -> Self:
@@ -102,8 +178,9 @@ class Producers:
         entries: dict[int, ProducerEntry] = {}
         for found in parse_snapshot(data, path).tolist():
             producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = found
+            base_sequence = _minus(last_sequence, delta) if last_sequence >= 0 else _NONE
             last = ProducerBatch(
-                producer_id, epoch, _minus(last_sequence, delta), last_sequence, first_offset >= 0,
+                producer_id, epoch, base_sequence, last_sequence, first_offset >= 0,
                 last_offset - delta, last_offset, timestamp,
             )  # fmt: skip
             batches = (last,) if last_offset >= 0 else ()
@@ -111,8 +188,8 @@ class Producers:
         return cls(entries)
 
     def encode(self) -> bytes:
-        """Return the bytes of a snapshot, producers in the order of their ids; of each its last batch."""
-        rows = [_snapshot_row(producer_id, entry) for producer_id, entry in sorted(self.entries.items())]
+        """Return the bytes of a snapshot, as of a broker that has just loaded these producers."""
+        rows = [_snapshot_row(producer_id, self.entries[producer_id]) for producer_id in _as_hashed(self.entries)]
         body = np.array(rows, dtype=SNAPSHOT_ENTRY).tobytes()
         header = np.array([(_SNAPSHOT_VERSION, 0, len(rows))], dtype=SNAPSHOT_HEADER)
         header["crc"] = crc32c(body, crc32c(header.tobytes()[6:]))
@@ -121,7 +198,7 @@ class Producers:
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of the earliest open transaction; None where none is open."""
-        return min((entry.first_offset for entry in self.entries.values() if entry.first_offset >= 0), default=None)
+        return min(self._open_since.values(), default=None)
 
     def without_expired(self, now_ms: int) -> Producers:
         """Leave out producers that have not written for so long that a broker forgets them."""
@@ -135,52 +212,56 @@ class Producers:
 
     def fold(self, window: Window) -> list[AbortedTransaction]:
         """Replay batches, control batches among them; the transactions that were aborted in them."""
-        table = window.headers.table
+        headers = window.headers.where(window.headers.column("producer_id") >= 0)
+        of_producers, is_control = Window(window.buffer, headers), headers.is_control.tolist()
         aborted: list[AbortedTransaction] = []
-        for row in np.flatnonzero((table["producer_id"] >= 0) & (table["magic"] == 2)).tolist():
-            batch = table[row]
-            if batch["attributes"] & v2.CONTROL:
-                ended = self._fold_marker(window.batch(row), batch)
+        for row, batch in enumerate(producer_batches(headers)):
+            if is_control[row]:
+                ended = self._fold_marker(batch, v2.end_marker(of_producers.batch(row)))
                 aborted += [] if ended is None else [ended]
             else:
-                self.fold_batch(batch_of(batch))
+                self.fold_batch(batch)
         return aborted
 
     def fold_batch(self, batch: ProducerBatch) -> None:
         """Note a data batch that has been appended."""
-        entry = self.entries.get(batch.producer_id, ProducerEntry()).in_epoch(batch.producer_epoch)
+        entry = self.entries.get(batch.producer_id, _UNKNOWN)
+        batches = entry.batches[1 - _BATCHES_KEPT :] if entry.epoch == batch.producer_epoch else ()
         opens = batch.is_transactional and entry.first_offset < 0
-        self.entries[batch.producer_id] = replace(
-            entry,
-            batches=(*entry.batches, batch)[-_BATCHES_KEPT:],
-            timestamp=batch.max_timestamp,
-            first_offset=batch.base_offset if opens else entry.first_offset,
+        first_offset = batch.base_offset if opens else entry.first_offset
+        self.entries[batch.producer_id] = ProducerEntry(
+            batch.producer_epoch, (*batches, batch), batch.max_timestamp, entry.coordinator_epoch, first_offset
         )
+        if opens:
+            self._open_since[batch.producer_id] = first_offset
 
-    def _fold_marker(self, data: memoryview, header: np.void) -> AbortedTransaction | None:
-        marker = v2.end_marker(data)
+    def _fold_marker(self, batch: ProducerBatch, marker: v2.EndMarker | None) -> AbortedTransaction | None:
+        entry = self.entries.setdefault(batch.producer_id, _UNKNOWN)
         if marker is None:
+            # The cleaner emptied it: it ends nothing, but a broker that loads it knows the producer from then on.
             return None
-        producer_id, offset = int(header["producer_id"]), int(header["last_offset"])
-        entry = self.entries.get(producer_id, ProducerEntry()).in_epoch(int(header["producer_epoch"]))
-        first_offset = entry.first_offset
-        self.entries[producer_id] = replace(
-            entry,
-            timestamp=int(header["max_timestamp"]),
+        self.entries[batch.producer_id] = replace(
+            entry.in_epoch(batch.producer_epoch),
+            timestamp=batch.max_timestamp,
             coordinator_epoch=marker.coordinator_epoch,
             first_offset=_NONE,
         )
-        if first_offset < 0 or not marker.is_abort:
+        self._open_since.pop(batch.producer_id, None)
+        if entry.first_offset < 0 or not marker.is_abort:
             return None
-        stable_offset = self.first_unstable_offset
+        undecided, end_offset = self.first_unstable_offset, batch.last_offset + 1
         return AbortedTransaction(
-            producer_id, first_offset, offset, offset + 1 if stable_offset is None else stable_offset
+            batch.producer_id,
+            entry.first_offset,
+            batch.last_offset,
+            end_offset if undecided is None else undecided,
         )
 
     def duplicate_of(self, batch: ProducerBatch) -> ProducerBatch | None:
         """Return the batch, of the producer's last five, that this one repeats."""
-        entry = self.entries.get(batch.producer_id, ProducerEntry())
-        if entry.epoch != batch.producer_epoch:
+        entry = self.entries.get(batch.producer_id, _UNKNOWN)
+        # Without sequence numbers, as the offsets of groups are committed, no batch can be told from another.
+        if entry.epoch != batch.producer_epoch or batch.base_sequence < 0:
             return None
         sequences = (batch.base_sequence, batch.last_sequence)
         return next((old for old in entry.batches if (old.base_sequence, old.last_sequence) == sequences), None)
@@ -217,20 +298,21 @@ class Producers:
             )
 
 
-def batch_of(header: np.void) -> ProducerBatch:
-    """Return what the rules must know of a batch, from its row in a table of headers."""
-    base_offset, last_offset = int(header["base_offset"]), int(header["last_offset"])
-    base_sequence = int(header["base_sequence"])
-    return ProducerBatch(
-        producer_id=int(header["producer_id"]),
-        producer_epoch=int(header["producer_epoch"]),
-        base_sequence=base_sequence,
-        last_sequence=plus(base_sequence, last_offset - base_offset) if base_sequence >= 0 else _NONE,
-        is_transactional=bool(header["attributes"] & v2.TRANSACTIONAL),
-        base_offset=base_offset,
-        last_offset=last_offset,
-        max_timestamp=int(header["max_timestamp"]),
+def producer_batches(headers: BatchHeaders) -> Iterator[ProducerBatch]:
+    """Yield what the rules must know of those batches that have a producer id."""
+    table = headers.table[headers.column("producer_id") >= 0]
+    base_sequences, deltas = table["base_sequence"], table["last_offset"] - table["base_offset"]
+    columns = (
+        table["producer_id"],
+        table["producer_epoch"],
+        base_sequences,
+        np.where(base_sequences >= 0, (base_sequences + deltas) & v2.SEQUENCE_MAX, _NONE),
+        table["attributes"] & v2.TRANSACTIONAL != 0,
+        table["base_offset"],
+        table["last_offset"],
+        table["max_timestamp"],
     )
+    return map(ProducerBatch, *(column.tolist() for column in columns))
 
 
 def plus(sequence: int, count: int) -> int:
@@ -251,24 +333,59 @@ def _snapshot_row(producer_id: int, entry: ProducerEntry) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def producers_at_end(layout: PartitionLayout) -> Producers:
-    """Return the state at the end of a log: that of its last sound snapshot, and what came after it."""
-    producers, start_offset = _snapshot_before(layout)
+def _as_hashed(producer_ids: Iterable[int]) -> list[int]:
+    """Order producer ids as Java's ``HashMap`` does which they were put into in this order and never taken from.
+
+    It has 16 places, and twice as many whenever three quarters of them are passed; an id's place is given by the lowest
+    bits of its hash. (Where eight ids share a place Kafka's order may be another.)
+    """
+    ids = list(producer_ids)
+    places = _HASH_TABLE_MIN
+    while len(ids) > places * 3 // 4:
+        places *= 2
+
+    def place(producer_id: int) -> int:
+        hashed = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
+        return (hashed ^ (hashed >> 16)) & (places - 1)
+
+    return sorted(ids, key=place)
+
+
+def producers_at_end(layout: PartitionLayout, now_ms: int | None = None) -> Producers:
+    """Return the state at the end of a log: that of its last sound snapshot, and what came after it.
+
+    Parameters
+    ----------
+    layout : PartitionLayout
+        Of the log.
+    now_ms : int, optional
+        The time by which producers of the snapshot have been idle too long and are forgotten, as when a broker loads
+        it; those that have written after it are kept. Without it none is forgotten.
+    """
+    producers, start_offset = snapshot_before(layout)
+    producers = producers if now_ms is None else producers.without_expired(now_ms)
     for _, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
         producers.fold(window)
     return producers
 
 
-def _snapshot_before(layout: PartitionLayout) -> tuple[Producers, int]:
+def snapshot_before(layout: PartitionLayout) -> tuple[Producers, int]:
+    """Return the state in the last sound snapshot of a log, and the offset that it is of."""
     for offset, path in snapshots_of(layout.storage, layout.path):
         data = layout.storage.read_small(path) if layout.start_offset <= offset <= layout.end_offset else None
         if data is not None:
             try:
                 return Producers.parse(data, path), offset
-            except CorruptCheckpointError:
-                # It is made anew from an earlier one.
-                continue
+            except CorruptCheckpointError as error:
+                _log.warning("%s; reading what producers have in flight from an earlier offset instead", error)
     return Producers(), layout.start_offset
+
+
+def snapshots_of(storage: Storage, folder: str) -> list[tuple[int, str]]:
+    """List the snapshots of a folder, the last first."""
+    named = [(files.parse_offset_file(entry.name), entry.name) for entry in storage.entries(folder)]
+    found = [(name.offset, f"{folder}/{text}") for name, text in named if name and name.suffix == files.SNAPSHOT]
+    return sorted(found, reverse=True)
 
 
 def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:

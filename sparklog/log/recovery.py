@@ -22,8 +22,7 @@ from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, Entries, read_entries
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
 from sparklog.log.policy import ActiveSegment
-from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, producers_at_end
-from sparklog.log.producers import snapshots_of
+from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, producers_at_end, snapshots_of
 from sparklog.log.segment import Place, Segment
 from sparklog.log.tail import BatchRun, Tail, grown, new_segment, sealed
 from sparklog.storage.writing import WritableStorage, write_atomically

@@ -22,7 +22,7 @@ from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoin
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import JOURNAL, OWN_PREFIX
 from sparklog.log.layout import list_segments
-from sparklog.log.producers import parse_snapshot
+from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.segment import Segment
 from sparklog.log.staging import STAGED
 from sparklog.log.verify_index import Ending, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
