@@ -158,7 +158,7 @@ def recover(
     _remove_snapshots(hands, layout)
     tail = _tail(hands, layout, config, now_ms)
     _mend_older_indexes(hands, layout, config)
-    producers = producers_at_end(layout).without_expired(now_ms)
+    producers = producers_at_end(layout, now_ms)
     return Recovered(tail, layout.start_offset, producers, epochs, tuple(hands.actions))
 
 
