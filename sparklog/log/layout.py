@@ -7,7 +7,9 @@ broker would load. Only names, checkpoints, and the headers at the end of the la
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError
@@ -179,13 +181,21 @@ def _from(start_offset: int, layout: PartitionLayout) -> PartitionLayout:
 
 def _log_start_checkpoint(storage: Storage, folder: str, topic_partition: TopicPartition | None) -> int:
     """Return the log start offset that the log directory's checkpoint has for a partition; 0 where it has none."""
+    if topic_partition is None:
+        return 0
     path = f"{folder.rstrip('/').rpartition('/')[0]}/{files.LOG_START_CHECKPOINT}"
     data = storage.read_small(path)
-    if data is None or topic_partition is None:
+    if data is None:
         return 0
     try:
-        return parse_offset_checkpoint(data, path).get(topic_partition, 0)
+        return _log_starts(data, path).get(topic_partition, 0)
     except CorruptCheckpointError as error:
         # As a broker does: it says so, and starts every log at its first segment.
         _log.warning("%s; every log of this directory is taken to start at its first segment", error)
         return 0
+
+
+@lru_cache(maxsize=4)
+def _log_starts(data: bytes, path: str) -> Mapping[TopicPartition, int]:
+    """Parse a checkpoint once, and not once for each of the partitions that it has a line for."""
+    return parse_offset_checkpoint(data, path)

@@ -326,8 +326,10 @@ _CRC32 = _crc_tables(0xEDB88320)
 _CRC32C = _crc_tables(0x82F63B78)
 _CRC32C_SKIP = _crc_skip(_CRC32C, _CRC_LANE_BYTES)
 
-# Where the user names a processor to numba, that one may lack the instruction.
-_HAS_CRC32C = "+sse4.2" in get_host_cpu_features() and not getattr(config, "CPU_NAME", None)
+
+def has_crc32c_instruction(named: str | None, of_host: str) -> bool:
+    """Tell whether numba compiles for the instruction: by the features that the user names to it, else the host's."""
+    return "+sse4.2" in (of_host if named is None else named).split(",")
 
 
 @step
@@ -370,7 +372,7 @@ def _skip_lane(crc):
 
 
 @step
-def _crc32c_by_instruction(buffer, position, end):
+def crc32c_by_instruction(buffer, position, end):
     """CRC-32C of ``buffer[position:end]``, in three lanes at once: the instruction takes three cycles, and overlaps."""
     crc = np.uint64(0xFFFFFFFF)
     lane = _CRC_LANE_BYTES
@@ -398,11 +400,15 @@ def crc32(buffer, position, end):
 
 
 @step
-def crc32c(buffer, position, end):
-    """CRC-32C of ``buffer[position:end]``, which the caller has checked to be there."""
-    if _HAS_CRC32C:
-        return _crc32c_by_instruction(buffer, position, end)
+def crc32c_by_tables(buffer, position, end):
+    """CRC-32C of ``buffer[position:end]``, on any processor."""
     return _crc_by_tables(_CRC32C, buffer, position, end)
+
+
+# One of the two, of ``buffer[position:end]``, which the caller has checked to be there.
+crc32c = (
+    crc32c_by_instruction if has_crc32c_instruction(_NUMBA.CPU_FEATURES, get_host_cpu_features()) else crc32c_by_tables
+)
 
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, TABLE, types.int64))

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from sparklog.log import layout as layouts
+from sparklog.log.checkpoints import parse_offset_checkpoint
+from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from tests.bench.logs import RECORDS_PER_BATCH, write_sparse_directory
-from tests.log.logs import CountingStorage
+from tests.build import offset_checkpoint, write_partition
+from tests.log.logs import CountingStorage, batches
 
 
 def test_layout_of_a_sparse_directory_reads_a_few_kilobytes_a_partition(tmp_path: Path) -> None:
@@ -17,3 +23,27 @@ def test_layout_of_a_sparse_directory_reads_a_few_kilobytes_a_partition(tmp_path
         layout = read_layout(str(tmp_path / f"events-{n}"), storage)
         assert (layout.start_offset, layout.end_offset) == (0, 1_000_000 + RECORDS_PER_BATCH)
     assert sum(storage.read_bytes.values()) < partitions * 40_000
+
+
+def test_log_start_checkpoint_is_parsed_once_a_directory_and_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions, parsed = 20, []
+
+    def counting(data: bytes, path: str) -> dict[TopicPartition, int]:
+        parsed.append(path)
+        return parse_offset_checkpoint(data, path)
+
+    def start_offsets() -> list[int]:
+        return [read_layout(str(tmp_path / f"events-{n}")).start_offset for n in range(partitions)]
+
+    monkeypatch.setattr(layouts, "parse_offset_checkpoint", counting)
+    checkpoint = tmp_path / "log-start-offset-checkpoint"
+    for n in range(partitions):
+        write_partition(tmp_path / f"events-{n}", batches(3))
+    checkpoint.write_text(offset_checkpoint({("events", n): n for n in range(partitions)}))
+    assert start_offsets() == list(range(partitions))
+    assert parsed == [str(checkpoint)]
+    checkpoint.write_text(offset_checkpoint({("events", 3): 7}))
+    assert start_offsets() == [7 if n == 3 else 0 for n in range(partitions)]
+    assert len(parsed) == 2

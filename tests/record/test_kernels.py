@@ -7,12 +7,14 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from crc32c import crc32c
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from sparklog.record import kernels
 from sparklog.record.framing import scan_headers
@@ -72,3 +74,50 @@ def test_checksum_is_that_of_the_library(data: bytes, lead: int) -> None:
     numbers = headers.numbers.copy()
     numbers[0, 4] ^= 1
     assert kernels.first_wrong_crc(buffer, numbers, 0) == (0, crc32c(batch[21 : len(batch) - lead]))
+
+
+@pytest.mark.parametrize(
+    ("named", "of_host", "has_it"),
+    [
+        (None, "+sse4.1,+sse4.2,+avx", True),
+        (None, "+sse4.1,-sse4.2", False),
+        (None, "", False),
+        ("", "+sse4.2", False),
+        ("+avx", "+sse4.2", False),
+        ("+sse4.2", "", True),
+    ],
+)
+def test_features_that_the_user_names_to_numba_count_before_those_of_the_host(
+    named: str | None, of_host: str, has_it: bool
+) -> None:
+    assert kernels.has_crc32c_instruction(named, of_host) == has_it
+
+
+@njit
+def crc32c_by_tables(buffer: Any, position: int) -> Any:
+    """Make the step one that a test can call."""
+    return kernels.crc32c_by_tables(buffer, position, buffer.shape[0])
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 9))
+def test_checksum_by_tables_is_that_of_the_library(data: bytes, position: int) -> None:
+    position = min(position, len(data))
+    assert crc32c_by_tables(np.frombuffer(data, np.uint8), position) == crc32c(data[position:])
+
+
+ON_ANY_PROCESSOR = """
+from sparklog.record import kernels
+from sparklog.record.framing import scan_headers
+from tests import build
+import numpy as np
+
+assert kernels.crc32c is kernels.crc32c_by_tables
+batch = build.v2_batch([build.Record(0, 0, None, bytes(range(256)) * 20)])
+assert kernels.first_wrong_crc(np.frombuffer(batch, np.uint8), scan_headers(batch).numbers, 0) == (1, 0)
+"""
+
+
+def test_kernels_that_are_compiled_for_any_processor_check_by_tables() -> None:
+    environment = {**os.environ, "NUMBA_CPU_NAME": "generic"}
+    subprocess.run([sys.executable, "-c", ON_ANY_PROCESSOR], check=True, env=environment, timeout=300)
