@@ -15,6 +15,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import producers_at_end
 from sparklog.log.recovery import Recovered, recover
 from sparklog.storage.writing import LocalWritableStorage
+from tests.build import write_partition
 from tests.golden import GoldenSet, golden_sets
 from tests.log.logs import batch, batches, only_log, write
 
@@ -47,6 +48,13 @@ def test_whole_log_needs_little(folder: Path) -> None:
     assert [action.path.rpartition("/")[2] for action in found.actions] == ["leader-epoch-checkpoint"]
     assert recovered(folder).actions == ()
     assert recovered(folder).tail == found.tail
+
+
+def test_producer_of_old_records_is_known_again_after_a_crash(tmp_path: Path) -> None:
+    """Else its last batch, sent again, would be appended twice; a broker forgets only what it has from a snapshot."""
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    write_partition(tmp_path / "t-0", [batch(0, base_sequence=0, **producer)], is_clean=False)
+    assert recovered(tmp_path / "t-0").producers.entries.keys() == {7}
 
 
 def test_torn_end_is_cut_at_every_byte(tmp_path: Path) -> None:
