@@ -19,7 +19,6 @@ A producer snapshot (``<offset>.snapshot``) is the state as of an offset, so tha
           4     coordinator_epoch
           8     first_offset         of its open transaction; -1 none
 
-
 Of a producer's batches only the last is kept in it. Kafka writes the producers in the order in which a hash map of Java
 gives them, by their ids modulo a power of two, and so they are written here.
 
