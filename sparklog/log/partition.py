@@ -227,6 +227,8 @@ class PartitionLog:
         refuse_inadmissible(rows, self._config, now_ms)
         settings = self._settings(now_ms, producer_id, producer_epoch, base_sequence)
         encoded = encode_batches(rows, settings, self.end_offset)
+        if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
+            raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
         if producer_id >= 0:
             repeated = self._repeated(producer_batches(encoded.headers))
             if repeated:
