@@ -30,7 +30,7 @@ from sparklog.errors import CorruptBatchError, DecompressedSizeError, InvalidOpt
 
 Decompress = Callable[[memoryview, int], bytes | bytearray]
 DecompressInto = Callable[[memoryview, memoryview, int], int]
-Compress = Callable[[memoryview], bytes]
+CompressInto = Callable[[memoryview, memoryview], int]
 
 NO_ROOM: Final = -1
 
@@ -49,7 +49,8 @@ _STREAM_STEP_BYTES = 1 << 18
 _LZ4_STEP_BYTES = 1 << 17
 _INT32 = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES = 16
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_HEADER_BYTES = len(_XERIAL_HEADER)
 _XERIAL_BLOCK_BYTES = 32 << 10
 _SNAPPY_RATIO_MAX = 64
 _LZ4_RATIO_MAX = 255
@@ -262,7 +263,7 @@ CODECS: Final = {
 CODEC_IDS: Final = {codec.name: codec.codec_id for codec in CODECS.values()}
 
 
-def compressor(name: str, level: int | None = None) -> Compress:
+def compressor(name: str, level: int | None = None) -> CompressInto:
     """Return the function that compresses the records of a v2 batch, framed as Kafka's producers frame them.
 
     Parameters
@@ -272,15 +273,41 @@ def compressor(name: str, level: int | None = None) -> Compress:
     level : int, optional
         gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22; the others have none. By default what is fast: for gzip the level
         of ISA-L that its name for fastest is; Kafka's own defaults for lz4 (9) and zstd (3).
+
+    Returns
+    -------
+    callable of (records, room)
+        It returns how many bytes of ``room`` it has filled from its beginning; `compressed_bytes_max` are enough.
     """
     if name == "none":
-        return bytes
+        return _put
+    if name == "snappy":
+        return _compress_snappy
+    compress = _library_compressor(name, level)
+    return lambda records, room: _put(compress(records), room)
+
+
+def compressed_bytes_max(records_bytes: int) -> int:
+    """Return more bytes than any codec makes of as many, however little they can be compressed.
+
+    The widest is snappy: 32 and a sixth more a block, which has its length before it, behind the stream's own header.
+    """
+    blocks = records_bytes // _XERIAL_BLOCK_BYTES + 1
+    return records_bytes + records_bytes // 6 + 36 * blocks + 256
+
+
+def _put(data: bytes | memoryview, room: memoryview) -> int:
+    size = len(data)
+    # Where there is no room, this raises.
+    room[:size] = data
+    return size
+
+
+def _library_compressor(name: str, level: int | None) -> Callable[[memoryview], bytes]:
     if name == "gzip":
         if level is None or level == -1:
             return lambda records: isal_zlib.compress(records, isal_zlib.ISAL_DEFAULT_COMPRESSION, 31)
         return lambda records: zlib.compress(records, level, 31)
-    if name == "snappy":
-        return _compress_snappy
     if name == "lz4":
         # Kafka's level 9 means the fast compressor, as liblz4's 0 does; the others are those of lz4's HC.
         lz4_level = 0 if level in (None, 9) else level
@@ -297,13 +324,15 @@ def compressor(name: str, level: int | None = None) -> Compress:
     raise InvalidOptionError(f"unknown codec {name!r}; there are {', '.join(CODEC_IDS)}")
 
 
-def _compress_snappy(records: bytes | memoryview) -> bytes:
-    view = memoryview(records)
-    pieces = [_XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
-        pieces += (struct.pack(">i", len(block)), block)
-    return b"".join(pieces)
+def _compress_snappy(records: memoryview, room: memoryview) -> int:
+    room[:_XERIAL_HEADER_BYTES] = _XERIAL_HEADER
+    filled_bytes = _XERIAL_HEADER_BYTES
+    for start in range(0, len(records), _XERIAL_BLOCK_BYTES):
+        block = records[start : start + _XERIAL_BLOCK_BYTES]
+        block_bytes = cramjam.snappy.compress_raw_into(block, room[filled_bytes + 4 :])
+        _INT32.pack_into(room, filled_bytes, block_bytes)
+        filled_bytes += 4 + block_bytes
+    return filled_bytes
 
 
 def codec_name(codec_id: int) -> str:

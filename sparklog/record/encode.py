@@ -8,8 +8,8 @@ be stamped later.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record import kernels_encode as kernels
 from sparklog.record import v2
-from sparklog.record.compression import CODEC_IDS, compressor
+from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compressor
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.schema import HEADERS_TYPE
@@ -120,21 +120,9 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
     RecordTooLargeError
         A record alone makes a batch above ``batch_bytes_max``.
     """
-    bodies = list(_bodies(_fields(columns), settings))
-    table = np.empty((len(bodies), kernels.SEAL_FIELDS), dtype=np.int64)
-    sizes = np.array([v2.HEADER_BYTES + len(body.data) for body in bodies], dtype=np.int64)
-    table[:, kernels.END] = np.cumsum(sizes)
-    table[:, kernels.START] = table[:, kernels.END] - sizes
-    table[:, kernels.ROW] = [body.row for body in bodies]
-    table[:, kernels.COUNT] = [body.count for body in bodies]
-    table[:, kernels.BASE_TIMESTAMP] = [body.base_timestamp for body in bodies]
-    table[:, kernels.MAX_TIMESTAMP] = [body.max_timestamp for body in bodies]
-    out = np.empty(int(sizes.sum()), dtype=np.uint8)
-    data = memoryview(out.data)
-    for start, end, body in zip(table[:, kernels.START].tolist(), table[:, kernels.END].tolist(), bodies, strict=True):
-        data[start + v2.HEADER_BYTES : end] = body.data
+    table, data = _compressed(_fields(columns), settings)
     kernels.seal_batches(
-        out,
+        np.frombuffer(data, dtype=np.uint8),
         table,
         base_offset,
         _attributes(settings),
@@ -146,45 +134,79 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
     return EncodedBatches(data, scan_headers(data))
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """The records of a batch, compressed; ``row`` is the first of them in what the caller gave."""
+def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) -> tuple[Int64s, memoryview]:
+    """Encode rows as batches without their headers, for which there is room.
 
-    row: int
-    count: int
-    base_timestamp: int
-    max_timestamp: int
-    data: bytes | memoryview
+    Parameters
+    ----------
+    first_row : int
+        Where the rows begin in what the caller gave.
+
+    Returns
+    -------
+    int64 array, shape (n_batches, kernels.SEAL_FIELDS)
+    memoryview
+        The batches, one behind the other.
+    """
+    cuts, octets = _written(fields, settings.batch_bytes - v2.HEADER_BYTES)
+    sizes = cuts[:-1, kernels.RECORDS_BYTES].tolist()
+    compress = compressor(settings.codec, settings.level)
+    # Room that is not filled is never touched, and so costs nothing.
+    out = memoryview(np.empty(sum(map(compressed_bytes_max, sizes)) + v2.HEADER_BYTES * len(sizes), np.uint8).data)
+    ends, end, position = [], 0, 0
+    for records_bytes in sizes:
+        start = end + v2.HEADER_BYTES
+        end = start + compress(octets[position : position + records_bytes], out[start:])
+        position += records_bytes
+        ends.append(end)
+    table = _table(fields, cuts, np.array(ends, dtype=np.int64), settings, first_row)
+    if (table[:, kernels.END] - table[:, kernels.START] <= settings.batch_bytes_max).all():
+        return table, out[:end]
+    return _halved(fields, table, out, settings, first_row)
 
 
-def _bodies(fields: _Fields, settings: BatchSettings, first_row: int = 0, *, is_part: bool = False) -> Iterator[_Body]:
-    """Encode rows as the records of batches; ``first_row`` is where they begin in what the caller gave."""
-    cuts, octets = _written(fields, settings.batch_bytes - v2.HEADER_BYTES, _of_thread if not is_part else _Room())
-    # What is not compressed is copied once all batches are known, and not before.
-    compress = compressor(settings.codec, settings.level) if settings.codec != "none" else memoryview
-    times = fields.records[kernels.TIMESTAMP]
-    firsts = cuts[:, kernels.FIRST_RECORD]
-    latest = np.maximum.reduceat(times, firsts[:-1]) if len(fields) else times
-    if settings.append_time is not None:
-        latest = np.full_like(latest, settings.append_time)
-    ends = np.cumsum(cuts[:-1, kernels.RECORDS_BYTES]).tolist()
-    position = 0
-    for first, end, base_timestamp, max_timestamp, end_position in zip(
-        firsts[:-1].tolist(), firsts[1:].tolist(), times[firsts[:-1]].tolist(), latest.tolist(), ends, strict=True
-    ):
-        data = compress(octets[position:end_position])
-        position = end_position
-        if v2.HEADER_BYTES + len(data) <= settings.batch_bytes_max:
-            yield _Body(first_row + first, end - first, base_timestamp, max_timestamp, data)
-        elif end - first == 1:
-            raise RecordTooLargeError(
-                f"row {first_row + first} makes a batch of {v2.HEADER_BYTES + len(data)} bytes alone, "
-                f"and max.message.bytes is {settings.batch_bytes_max}"
-            )
-        else:
-            half = first + (end - first) // 2
-            for start, stop in ((first, half), (half, end)):
-                yield from _bodies(fields.rows(start, stop), settings, first_row + start, is_part=True)
+def _table(fields: _Fields, cuts: Int64s, ends: Int64s, settings: BatchSettings, first_row: int) -> Int64s:
+    """Say of each batch what its header needs."""
+    table = np.zeros((len(ends), kernels.SEAL_FIELDS), dtype=np.int64)
+    if not len(ends):
+        return table
+    times, firsts = fields.records[kernels.TIMESTAMP], cuts[:-1, kernels.FIRST_RECORD]
+    table[:, kernels.END], table[1:, kernels.START] = ends, ends[:-1]
+    table[:, kernels.ROW] = firsts + first_row
+    table[:, kernels.COUNT] = np.diff(cuts[:, kernels.FIRST_RECORD])
+    table[:, kernels.BASE_TIMESTAMP] = times[firsts]
+    if settings.append_time is None:
+        table[:, kernels.MAX_TIMESTAMP] = np.maximum.reduceat(times, firsts)
+    else:
+        table[:, kernels.MAX_TIMESTAMP] = settings.append_time
+    return table
+
+
+def _halved(
+    fields: _Fields, table: Int64s, out: memoryview, settings: BatchSettings, first_row: int
+) -> tuple[Int64s, memoryview]:
+    """Encode the batches that are too long again, as two; see `_compressed`."""
+    tables, pieces, filled_bytes = [], [], 0
+    for batch in table:
+        start, end, row, count = (int(number) for number in batch[: kernels.COUNT + 1])
+        parts = [(batch[np.newaxis], out[start:end])]
+        if end - start > settings.batch_bytes_max:
+            if count == 1:
+                raise RecordTooLargeError(
+                    f"row {row} makes a batch of {end - start} bytes alone, "
+                    f"and max.message.bytes is {settings.batch_bytes_max}"
+                )
+            cuts = (row, row + count // 2, row + count)
+            parts = [
+                _compressed(fields.rows(first - first_row, last - first_row), settings, first)
+                for first, last in pairwise(cuts)
+            ]
+        for part, piece in parts:
+            part[:, : kernels.END + 1] += filled_bytes - part[0, kernels.START]
+            tables.append(part)
+            pieces.append(piece)
+            filled_bytes += len(piece)
+    return np.concatenate(tables), memoryview(bytearray().join(pieces))
 
 
 def _attributes(settings: BatchSettings) -> int:
@@ -211,14 +233,17 @@ class _Room(threading.local):
 _of_thread = _Room()
 
 
-def _written(fields: _Fields, room_bytes: int, room: _Room) -> tuple[Int64s, memoryview]:
-    """Cut records into batches and write them: the table of batches, with a last row that ends it, and the bytes."""
+def _written(fields: _Fields, room_bytes: int) -> tuple[Int64s, memoryview]:
+    """Cut records into batches and write them: the table of batches, with a last row that ends it, and the bytes.
+
+    The bytes are in memory of the thread, and there until its next call.
+    """
     table = np.empty((len(fields) + 1, kernels.CUT_FIELDS), dtype=np.int64)
     bodies = np.empty(len(fields), dtype=np.int64)
     count = kernels.cut_batches(fields.records, fields.headers, room_bytes, table, bodies)
     cuts = table[: count + 1]
     cuts[count] = len(fields), 0
-    out = room.of(int(cuts[:, kernels.RECORDS_BYTES].sum()))
+    out = _of_thread.of(int(cuts[:, kernels.RECORDS_BYTES].sum()))
     if not kernels.write_records(
         fields.records, fields.headers, fields.keys, fields.values, fields.names, fields.contents, cuts, bodies, out
     ):
@@ -277,7 +302,7 @@ def _timestamps(column: pa.Array) -> Int64s:
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     elif column.type != pa.int64():
         raise InvalidOptionError(f"timestamp attribute unsupported type {column.type}. timestamp must be a timestamp")
-    found = np.asarray(column.fill_null(NO_TIMESTAMP))
+    found = np.asarray(column.fill_null(NO_TIMESTAMP) if column.null_count else column)
     wrong = np.flatnonzero(found < NO_TIMESTAMP)
     if len(wrong):
         raise InvalidOptionError(f"timestamp of row {wrong[0]} is {found[wrong[0]]} ms: Kafka has none before 1970")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
+import random
 import struct
 import subprocess
 import sys
 import tracemalloc
 import zlib
 
+import cramjam
 import lz4.frame
 import pytest
 import zstandard
@@ -18,7 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
-from sparklog.record.compression import NO_ROOM, codec_name, decompressor, decompressor_into, explained
+from sparklog.record.compression import (
+    NO_ROOM,
+    codec_name,
+    compressed_bytes_max,
+    compressor,
+    decompressor,
+    decompressor_into,
+    explained,
+)
 from tests import build
 
 LIMIT = 1 << 20
@@ -58,6 +68,26 @@ def test_round_trip_at_any_limit(codec: str, piece: bytes, data: st.DataObject) 
     if content:
         with pytest.raises(DecompressedSizeError):
             undo(codec, stream, magic=magic, limit_bytes=len(content) - 1)
+
+
+BLOCK_BYTES = 32 << 10
+LEVELS = [("none", None), ("gzip", None), ("gzip", 1), ("gzip", 9), ("snappy", None), ("lz4", None), ("lz4", 17)]
+
+
+@pytest.mark.parametrize(("codec", "level"), [*LEVELS, ("zstd", None), ("zstd", -131072), ("zstd", 19)])
+@pytest.mark.parametrize("size", [0, 1, 17, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 5 * BLOCK_BYTES])
+def test_what_cannot_be_compressed_fits_into_the_room_for_it(codec: str, level: int | None, size: int) -> None:
+    content = random.Random(size).randbytes(size)
+    room = memoryview(bytearray(compressed_bytes_max(size)))
+    filled_bytes = compressor(codec, level)(memoryview(content), room)
+    stream = bytes(room[:filled_bytes])
+    assert (stream if codec == "none" else undo(codec, stream)) == content
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_room_that_is_too_small_is_an_error_and_no_short_stream(codec: str) -> None:
+    with pytest.raises((ValueError, cramjam.CompressionError)):
+        compressor(codec)(memoryview(random.Random(1).randbytes(500)), memoryview(bytearray(100)))
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "snappy-bare", "lz4", "zstd", "zstd-sized"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -85,6 +86,32 @@ def test_batch_above_the_largest_size_is_cut_again() -> None:
     batches = decode_log(bytes(made.data))
     assert max(batch.size_bytes for batch in batches) <= 2000
     assert [record.value for batch in batches for record in batch.records] == [value for _, value, _, _ in rows]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=60), st.integers(300, 3000), st.sampled_from(["none", "lz4"]))
+def test_batches_cut_again_keep_offsets_sequences_and_times(lengths: list[int], batch_bytes: int, codec: str) -> None:
+    # Bytes that cannot be compressed, so that only some of the batches are too long.
+    draw = random.Random(1)
+    rows = [(None, draw.randbytes(length), n, None) for n, length in enumerate(lengths)]
+    made = encode_batches(
+        columns(rows),
+        BatchSettings(codec, batch_bytes=batch_bytes, batch_bytes_max=1100, producer_id=7, base_sequence=5),
+        base_offset=40,
+    )
+    batches = decode_log(bytes(made.data))
+    records = [record for batch in batches for record in batch.records]
+    assert [(each.value, each.timestamp) for each in records] == [(value, time) for _, value, time, _ in rows]
+    assert [(each.offset, each.sequence) for each in records] == [(40 + n, 5 + n) for n in range(len(rows))]
+    assert all(batch.size_bytes <= 1100 for batch in batches)
+    assert made.headers.column("base_offset").tolist() == [batch.records[0].offset for batch in batches]
+    assert made.headers.column("max_timestamp").tolist() == [batch.records[-1].timestamp for batch in batches]
+
+
+def test_record_that_never_fits_is_named_by_its_row_however_often_its_batch_was_cut() -> None:
+    rows = [(None, bytes(2000 if n == 41 else 300), 0, None) for n in range(64)]
+    with pytest.raises(RecordTooLargeError, match="row 41 makes a batch of 20"):
+        encode_batches(columns(rows), BatchSettings(codec="none", batch_bytes=8000, batch_bytes_max=1500))
 
 
 def test_record_that_never_fits_is_named() -> None:
