@@ -130,7 +130,7 @@ frame.write.format("seglog").mode("append").option("numPartitions", {PARTITIONS}
 """
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", script, str(tmp_path / "events")]
-    subprocess.run(command, check=True, env=environment, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, env=environment, capture_output=True, timeout=300)
     assert jobs_in(tmp_path) == {0: ROWS}
     assert list(tmp_path.rglob("*.staged")) == []
 
