@@ -11,10 +11,12 @@ The layouts that these loops walk are written in `sparklog.record.v2` and `spark
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import stat
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +24,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils, config
+from numba.core.caching import FunctionCache
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
@@ -181,22 +184,56 @@ def _cache_folder() -> str:
 _CACHE_FOLDER: Final = _cache_folder()
 
 
+class _Cache(FunctionCache):
+    """numba's cache on disk, for code that is ready to run.
+
+    numba's own first sets up all that it knows of types and of calls in Python, in several times the time that it
+    takes to load our kernels, which need none of it. What compiles sets it up itself.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        return self._load_overload(sig, target_context)
+
+
+_compiling: Final = threading.Lock()
+
+
 def kernel(signature: Any) -> Any:
-    """Compile a kernel for the one signature that it is called with, once a machine.
+    """Compile a kernel for the signatures that it is called with, once a machine, when it is first called.
 
     Kernels make no arrays, so they need no counts of references to them, which cost more than the work itself.
     """
+    signatures = signature if isinstance(signature, list) else [signature]
 
-    def compiled(function: Any) -> Any:
-        options: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
-        # The setting is numba's own, and of the whole process: it is ours only while our kernels are made.
-        before, _NUMBA.CACHE_DIR = _NUMBA.CACHE_DIR, _CACHE_FOLDER
-        try:
-            return njit(signature, **options)(function)
-        finally:
-            _NUMBA.CACHE_DIR = before
+    def deferred(function: Any) -> Any:
+        compiled: list[Any] = []
 
-    return compiled
+        @functools.wraps(function)
+        def call(*arguments: Any) -> Any:
+            if not compiled:
+                with _compiling:
+                    if not compiled:
+                        compiled.append(_compiled(function, signatures))
+            return compiled[0](*arguments)
+
+        return call
+
+    return deferred
+
+
+def _compiled(function: Any, signatures: list[Any]) -> Any:
+    options: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
+    dispatcher: Any = njit(**options)(function)
+    # The setting is numba's own, and of the whole process: it is ours only while a kernel finds its place.
+    before, _NUMBA.CACHE_DIR = _NUMBA.CACHE_DIR, _CACHE_FOLDER
+    try:
+        dispatcher._cache = _Cache(function)
+    finally:
+        _NUMBA.CACHE_DIR = before
+    for each in signatures:
+        dispatcher.compile(each)
+    dispatcher.disable_compile()
+    return dispatcher
 
 
 _STEP: Final[dict[str, Any]] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}

@@ -1,6 +1,7 @@
 """What the first use of the kernels costs: compiled once a machine, and loaded by each process after that.
 
-Run it with ``python -m tests.bench.start``. The ratio is to the import of numba alone, which there is no way around.
+Run it with ``python -m tests.bench.start``. A process reads a small log, or writes one, where nothing has been compiled
+yet, and then others do so again, beside processes that only import numba and pyarrow, which there is no way around.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from pathlib import Path
 import sparklog
 
 ROUNDS = 5
-NUMBA = "import numba, pyarrow"
-OURS = "import numba, pyarrow, sparklog.record.columns"
+LOG = Path(__file__).parents[2] / "examples/data/shop-events-0"
+LIBRARIES = "import numba, pyarrow"
+USES = {
+    "read": f"import sparklog\nwith sparklog.open_log({str(LOG)!r}) as log: log.read()",
+    "append": "import pyarrow, sparklog, tempfile\nfolder = tempfile.mkdtemp(dir='.')\n"
+    "with sparklog.PartitionLog.open(folder + '/events-0') as log: log.append(pyarrow.table({'value': ['a']}))",
+}
 
 
 def seconds(code: str, folder: Path) -> float:
@@ -27,19 +33,20 @@ def seconds(code: str, folder: Path) -> float:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        # A copy of the package, in which nothing has been compiled yet.
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(Path(sparklog.__file__).parent, Path(scratch) / "sparklog", ignore=ignore)
-        first = seconds(OURS, Path(scratch))
-        pairs = [(seconds(NUMBA, Path(scratch)), seconds(OURS, Path(scratch))) for _ in range(ROUNDS)]
-    alone = statistics.median(pair[0] for pair in pairs)
-    loading = statistics.median(pair[1] - pair[0] for pair in pairs)
-    print(f"the import of numba and pyarrow: {alone:.2f} s")
-    print(
-        f"compiling the kernels, once a machine: {first - alone:.1f} s more, {(first - alone) / alone:.0f} times that"
-    )
-    print(f"loading them, each process: {loading:.2f} s more, {loading / alone:.1f} times that")
+    for name, code in USES.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            # A copy of the package, in which nothing has been compiled yet.
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(Path(sparklog.__file__).parent, Path(scratch) / "sparklog", ignore=ignore)
+            first = seconds(code, Path(scratch))
+            pairs = [(seconds(LIBRARIES, Path(scratch)), seconds(code, Path(scratch))) for _ in range(ROUNDS)]
+        alone = statistics.median(pair[0] for pair in pairs)
+        later = statistics.median(pair[1] - pair[0] for pair in pairs)
+        print(f"{name}: the import of numba and pyarrow takes {alone:.2f} s;", end=" ")
+        print(
+            f"the first, once a machine, {first - alone:.1f} s more, {(first - alone) / alone:.0f} times that;", end=" "
+        )
+        print(f"each process after it {later:.2f} s more, {later / alone:.1f} times that")
 
 
 if __name__ == "__main__":
