@@ -10,6 +10,10 @@ A task puts what it writes to a partition into the partition's folder, in files 
         4     4     record_count     offsets that the batch takes
         8     8     max_timestamp    ms; -1 none
 
+and, while the job runs, beside the folders
+
+    seglog-<job>-running.staged                           empty; a task that finds it gone is one that nobody waits for
+
 ``<job>`` begins with the time at which the job was made, ms in 12 hexadecimal digits, so that what a dead job left is
 known by its age. The entries are what a commit must know of the batches, in the byte order of the machines: they do
 not outlive the job. A file is rolled where a segment would be, so that it can become one as it is.
@@ -44,6 +48,7 @@ _STAMP: Final = struct.Struct(">qii")
 _FRAMING_BYTES: Final = 12
 _LOG: Final = f".log{STAGED}"
 _BATCHES: Final = f".batches{STAGED}"
+_RUNNING: Final = f"running{STAGED}"
 _NAME = re.compile(r"seglog-(?P<job>(?P<made>[0-9a-f]{12})[0-9a-f]+)-[A-Za-z0-9.-]+\.staged")
 
 
@@ -122,6 +127,10 @@ class Stage:
         self._tail: Tail | None = None
         self._entries: list[np.ndarray[Any, np.dtype[Any]]] = []
 
+    @property
+    def folder(self) -> str:
+        return f"{self._directory}/{self._folder}"
+
     def append(self, encoded: EncodedBatches, now_ms: int) -> None:
         """Write batches; their offsets may be any, and are stamped when the job is committed."""
         headers = encoded.headers
@@ -144,11 +153,17 @@ class Stage:
                 log.sync()
         return self._files
 
+    def discard(self) -> None:
+        """Remove what was written."""
+        for number in range(len(self._files) + 1):
+            for suffix in (_LOG, _BATCHES):
+                self._storage.remove(f"{self.folder}/{self._prefix}-{number}{suffix}")
+
     def _write(self, data: memoryview, headers: BatchHeaders, tail: Tail, run: BatchRun) -> None:
         """Append batches to the file in the making, which has room for them."""
         positions, sizes = headers.column("position"), headers.column("batch_bytes")
         start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
-        with self._storage.open_for_append(f"{self._directory}/{self._folder}/{self._name}{_LOG}") as log:
+        with self._storage.open_for_append(f"{self.folder}/{self._name}{_LOG}") as log:
             log.append(data[start:end])
         entries = np.empty(len(headers), dtype=BATCH_ENTRY)
         entries["batch_bytes"] = sizes
@@ -213,6 +228,27 @@ def stamp(
 def new_job(now_ms: int) -> str:
     """Return a name for a job that no other has."""
     return f"{now_ms:012x}{secrets.token_hex(5)}"
+
+
+def begin(storage: WritableStorage, directory: str, job: str) -> None:
+    """Say that a job runs, before its tasks do."""
+    storage.make_folder(directory)
+    with storage.open_for_append(_marker(directory, job)):
+        pass
+
+
+def is_running(storage: Storage, directory: str, job: str) -> bool:
+    """Return whether a job has begun and not ended: what its tasks stage after its end nobody commits or removes."""
+    return storage.read_small(_marker(directory, job)) is not None
+
+
+def end(storage: WritableStorage, directory: str, job: str) -> None:
+    """Say that a job does not run any more, before what it has left is removed."""
+    storage.remove(_marker(directory, job))
+
+
+def _marker(directory: str, job: str) -> str:
+    return f"{directory}/seglog-{job}-{_RUNNING}"
 
 
 def job_of(name: str) -> str | None:

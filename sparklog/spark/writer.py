@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.locking import refuse_running_broker
-from sparklog.log.staging import Staged, new_job
+from sparklog.log.staging import Staged, begin, new_job
 from sparklog.spark.schema import check_written
 from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.writing import LocalWritableStorage
@@ -64,6 +64,7 @@ class SeglogWriter(DataSourceArrowWriter):
             raise InvalidOptionError("topicId is of one topic: say which by the option topic, or by the path")
         if storage.is_folder(self._target.directory):
             refuse_running_broker(storage, self._target.directory)
+        begin(storage, self._target.directory, self._job_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
         """Stage the rows of one task."""
@@ -72,25 +73,24 @@ class SeglogWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("rows are written by Spark's tasks only")
-        number = context.partitionId()
         task = Task(
             target=self._target,
             config=self._options.config,
             partitioner=self._options.partitioner,
-            prefix=f"seglog-{self._job_id}-{number}-{context.taskAttemptId()}",
-            task=number,
+            job_id=self._job_id,
+            task=context.partitionId(),
+            attempt=context.taskAttemptId(),
             now_ms=self._now_ms,
         )
-        accumulator = RecordAccumulator(LocalWritableStorage(), task)
-        for rows in iterator:
-            accumulator.append(rows)
-        return StagedByTask(accumulator.finish())
+        with RecordAccumulator(LocalWritableStorage(), task) as accumulator:
+            for rows in iterator:
+                accumulator.append(rows)
+            return StagedByTask(accumulator.finish())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
         storage = LocalWritableStorage()
-        storage.make_folder(self._target.directory)
         summary = commit(storage, self._job(staged), staged, _now_ms())
         for line in _report(summary):
             _log.info("wrote %s", line)

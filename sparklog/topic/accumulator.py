@@ -6,20 +6,21 @@ rows of each partition one behind the other.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.errors import InvalidOptionError, RecordTooLargeError
+from sparklog.errors import CommitError, InvalidOptionError, RecordTooLargeError, SeglogError
 from sparklog.log.admission import refuse_inadmissible, with_timestamps
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
-from sparklog.log.staging import Stage, Staged
+from sparklog.log.staging import Stage, Staged, is_running
 from sparklog.record.encode import BatchSettings, encode_batches
 from sparklog.storage.writing import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
@@ -47,10 +48,12 @@ class Task:
         How.
     partitioner : str
         Its name; see `make_partitioner`.
-    prefix : str
-        What the names of its staged files begin with, of nobody else.
+    job_id : str
+        Of the job, which has begun; see `sparklog.log.staging.begin`.
     task : int
         Its number in the job.
+    attempt : int
+        Its own number, which no other attempt of the job's tasks has.
     now_ms : int
         The time of the job: of records that come without one, and of all under LogAppendTime.
     """
@@ -58,13 +61,14 @@ class Task:
     target: Target
     config: LogConfig
     partitioner: str
-    prefix: str
+    job_id: str
     task: int
+    attempt: int
     now_ms: int
 
 
 class RecordAccumulator:
-    """Takes a task's rows, and leaves staged files.
+    """Takes a task's rows, and leaves staged files; none where an error leaves its ``with`` block.
 
     Parameters
     ----------
@@ -93,6 +97,15 @@ class RecordAccumulator:
         self._rows: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
+        if kind is not None:
+            # The error that is on its way says more than one that the removal may meet.
+            with contextlib.suppress(SeglogError):
+                self._discard()
+
     def append(self, rows: pa.RecordBatch) -> None:
         """Take rows: ``value``, and where there are such ``key``, ``headers``, ``timestamp``, ``topic``, ``partition``.
 
@@ -102,6 +115,8 @@ class RecordAccumulator:
             A row has no topic, or one that may not be written to, or names a partition that there is not.
         RecordTooLargeError
             A record that can never fit into a batch.
+        CommitError
+            The job has ended, and nobody waits for this task.
         """
         self._rows.append(rows)
         self._gathered_bytes += rows.nbytes
@@ -111,7 +126,25 @@ class RecordAccumulator:
     def finish(self) -> list[Staged]:
         """Stage the rest, and sync; what was staged."""
         self._flush()
-        return [staged for stage in self._stages.values() for staged in stage.finish()]
+        staged = [each for stage in self._stages.values() for each in stage.finish()]
+        self._refuse_ended_job()
+        return staged
+
+    def _discard(self) -> None:
+        """Remove what was staged; where no other task is to come, folders too that are empty."""
+        for stage in self._stages.values():
+            stage.discard()
+        if not self._is_job_running():
+            for stage in self._stages.values():
+                self._storage.remove_folder(stage.folder)
+
+    def _is_job_running(self) -> bool:
+        return is_running(self._storage, self._task.target.directory, self._task.job_id)
+
+    def _refuse_ended_job(self) -> None:
+        """Fail if the job has ended: looked for after files were made, since its end removes those made before."""
+        if not self._is_job_running():
+            raise CommitError("the job of this task has ended: what the task has staged is removed")
 
     def _flush(self) -> None:
         rows, self._rows, self._gathered_bytes = self._rows, [], 0
@@ -123,6 +156,7 @@ class RecordAccumulator:
             refuse_inadmissible(records, self._task.config, self._clock())
             for partition, part in grouped(records, self._partitions(topic, of_topic)):
                 self._stage(TopicPartition(topic, partition), part)
+        self._refuse_ended_job()
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         target, names = self._task.target, rows.schema.names
@@ -149,19 +183,14 @@ class RecordAccumulator:
         return np.full(rows.num_rows, only, dtype=np.int32)
 
     def _stage(self, at: TopicPartition, rows: pa.RecordBatch) -> None:
-        stage = self._stages.get(at)
+        task, stage = self._task, self._stages.get(at)
         if stage is None:
-            self._storage.make_folder(f"{self._task.target.directory}/{at}")
-            stage = self._stages[at] = Stage(
-                self._storage,
-                self._task.target.directory,
-                str(at),
-                self._task.prefix,
-                self._task.task,
-                self._task.config,
-            )
+            self._storage.make_folder(f"{task.target.directory}/{at}")
+            prefix = f"seglog-{task.job_id}-{task.task}-{task.attempt}"
+            stage = Stage(self._storage, task.target.directory, str(at), prefix, task.task, task.config)
+            self._stages[at] = stage
         try:
-            stage.append(encode_batches(rows, self._settings), self._task.now_ms)
+            stage.append(encode_batches(rows, self._settings), task.now_ms)
         except RecordTooLargeError as error:
             raise RecordTooLargeError(f"a record for {at} is too large: {error.message}") from error
 

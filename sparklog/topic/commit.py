@@ -20,7 +20,7 @@ from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, decide, finish, pending
 from sparklog.log.locking import hold
 from sparklog.log.recovery import recover
-from sparklog.log.staging import STAGED, Staged, job_of, made_ms
+from sparklog.log.staging import STAGED, Staged, end, job_of, made_ms
 from sparklog.storage.base import Storage
 from sparklog.storage.writing import WritableStorage
 from sparklog.topic.ledger import LEDGER, Transaction, encode_ledger, read_ledger
@@ -106,7 +106,7 @@ def commit(storage: WritableStorage, job: Job, staged: Sequence[Staged], now_ms:
         applications = read_ledger(storage, directory)
         if _is_done(job.transaction, applications):
             _log.warning("%s has been written before: writing nothing", job.transaction)
-            sweep(storage, directory, now_ms, job.job_id)
+            _clear(storage, job, now_ms)
             return _summary(job, (), now_ms, is_skipped=True)
         journal = _planned(storage, job, staged, applications, now_ms)
         decide(storage, directory, journal)
@@ -117,7 +117,7 @@ def commit(storage: WritableStorage, job: Job, staged: Sequence[Staged], now_ms:
                 f"the commit was decided and could not be finished: {error}. It is not visible yet; the next write to "
                 f"{directory}, or 'sparklog recover', finishes it. Do not repeat the write"
             ) from error
-        sweep(storage, directory, now_ms, job.job_id)
+        _clear(storage, job, now_ms)
     return journal.summary
 
 
@@ -127,9 +127,16 @@ def abort(storage: WritableStorage, job: Job, now_ms: int) -> None:
     if journal is not None and journal.commit_id == job.job_id:
         _log.warning("the commit of %s was decided; 'sparklog recover' finishes it", job.directory)
         return
-    sweep(storage, job.directory, now_ms, job.job_id)
-    for folder in _folders_of(job.new_topics):
+    removed = _clear(storage, job, now_ms)
+    # A log has at least one file; a folder that is empty now was made for the job.
+    for folder in _folders_of(job.new_topics) | {name.rpartition("/")[0] for name in removed if "/" in name}:
         storage.remove_folder(f"{job.directory}/{folder}")
+
+
+def _clear(storage: WritableStorage, job: Job, now_ms: int) -> list[str]:
+    """Remove what a job has left: in this order, a task that still runs sees that it must remove its own."""
+    end(storage, job.directory, job.job_id)
+    return sweep(storage, job.directory, now_ms, job.job_id)
 
 
 def sweep(

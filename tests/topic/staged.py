@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
-from sparklog.log.staging import Staged, new_job
+from sparklog.log.staging import Staged, begin, new_job
 from sparklog.log.verify import Finding, Severity, verify_directory
 from sparklog.storage.writing import LocalWritableStorage, WritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
@@ -40,10 +40,10 @@ def stage(
     storage = storage or LocalWritableStorage()
     target = find_target(storage, str(directory), topic, partitions, has_topic_column=False)
     job_id = fields.pop("job_id", None) or new_job(NOW_MS)
+    begin(storage, str(directory), job_id)
     staged: list[Staged] = []
     for number, batch in enumerate(tasks):
-        prefix = f"seglog-{job_id}-{number}-{attempt}"
-        task = Task(target, config, "default", prefix, number, NOW_MS)
+        task = Task(target, config, "default", job_id, number, attempt, NOW_MS)
         accumulator = RecordAccumulator(storage, task, clock=lambda: NOW_MS)
         accumulator.append(batch)
         staged += accumulator.finish()

@@ -9,6 +9,7 @@ import pytest
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
+from sparklog.log.staging import begin
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
@@ -23,7 +24,8 @@ def accumulator(
     directory: Path, target: Target | None = None, gathered_bytes_max: int = 1 << 20, config: LogConfig = CONFIG
 ) -> RecordAccumulator:
     found = target or Target(str(directory), "events", None, {}, 4)
-    task = Task(found, config, "default", f"seglog-{JOB}-0-0", 0, NOW_MS)
+    begin(STORAGE, str(directory), JOB)
+    task = Task(found, config, "default", JOB, 0, 0, NOW_MS)
     return RecordAccumulator(STORAGE, task, lambda: NOW_MS, gathered_bytes_max)
 
 
@@ -32,7 +34,6 @@ def test_what_is_gathered_is_bounded_and_order_is_kept(tmp_path: Path) -> None:
     given = [f"{n}" for n in range(500)]
     for bound in (1, 300, 1 << 20):
         directory = tmp_path / str(bound)
-        directory.mkdir()
         taking = accumulator(directory, gathered_bytes_max=bound)
         for start in range(0, 500, 7):
             taking.append(rows(given[start : start + 7], partition=[int(n) % 4 for n in given[start : start + 7]]))

@@ -18,8 +18,10 @@ from sparklog.log.locking import hold
 from sparklog.log.partition import PartitionLog
 from sparklog.log.staging import Staged
 from sparklog.storage.writing import LocalWritableStorage
+from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import ORPHAN_AGE_MS, Job, abort, commit, sweep
 from sparklog.topic.ledger import Transaction, read_ledger
+from sparklog.topic.target import find_target
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
 
@@ -153,6 +155,62 @@ def test_abort_leaves_nothing_of_the_job(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == []
 
 
+def task_of(job: Job, attempt: int) -> Task:
+    target = find_target(STORAGE, job.directory, "events", 2, has_topic_column=False)
+    return Task(target, CONFIG, "default", job.job_id, 0, attempt, NOW_MS)
+
+
+def test_task_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
+    """It has staged some when the job is aborted, and then goes on."""
+    write(tmp_path, OLD)
+    job, _ = stage(tmp_path, [])
+
+    def run() -> None:
+        with RecordAccumulator(STORAGE, task_of(job, 0), gathered_bytes_max=1) as taking:
+            taking.append(NEW[0])
+            assert len(staged_files(tmp_path)) == 3
+            abort(STORAGE, job, NOW_MS)
+            assert staged_files(tmp_path) == []
+            taking.append(NEW[0])
+
+    with pytest.raises(CommitError, match="has ended"):
+        run()
+    assert staged_files(tmp_path) == []
+    assert values(tmp_path) == OLD_VALUES
+
+
+def test_task_that_begins_after_its_job_leaves_nothing(tmp_path: Path) -> None:
+    job, _ = stage(tmp_path, [])
+    abort(STORAGE, job, NOW_MS)
+
+    def run() -> None:
+        with RecordAccumulator(STORAGE, task_of(job, 0)) as taking:
+            taking.append(NEW[0])
+            taking.finish()
+
+    with pytest.raises(CommitError, match="has ended"):
+        run()
+    assert [path.name for path in tmp_path.rglob("*")] == []
+
+
+def test_task_that_fails_leaves_nothing_and_its_next_attempt_is_committed(tmp_path: Path) -> None:
+    job, staged = stage(tmp_path, NEW)
+    before = staged_files(tmp_path)
+
+    def run() -> None:
+        with RecordAccumulator(STORAGE, task_of(job, 7), gathered_bytes_max=1) as taking:
+            taking.append(NEW[0])
+            assert len(staged_files(tmp_path)) > len(before)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run()
+    assert staged_files(tmp_path) == before
+    commit(STORAGE, job, staged, NOW_MS)
+    assert values(tmp_path) == NEW_VALUES
+    assert staged_files(tmp_path) == []
+
+
 def test_abort_after_the_commit_removes_nothing_of_it(tmp_path: Path) -> None:
     job, staged = stage(tmp_path, NEW)
     commit(STORAGE, job, staged, NOW_MS)
@@ -163,7 +221,7 @@ def test_abort_after_the_commit_removes_nothing_of_it(tmp_path: Path) -> None:
 def test_sweep_says_what_it_would_remove(tmp_path: Path) -> None:
     stage(tmp_path, NEW)
     found = sweep(STORAGE, str(tmp_path), NOW_MS, orphan_age_ms=0, dry_run=True)
-    assert len(found) == len(staged_files(tmp_path)) == 6
+    assert len(found) == len(staged_files(tmp_path)) == 7
     assert sweep(STORAGE, str(tmp_path), NOW_MS, orphan_age_ms=0) == found
     assert staged_files(tmp_path) == []
 
