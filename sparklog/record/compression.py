@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,15 +48,19 @@ _of_thread = _OfThread()
 _STREAM_STEP_BYTES = 1 << 18
 _LZ4_STEP_BYTES = 1 << 17
 _INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct("<I")
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_HEADER_BYTES = len(_XERIAL_HEADER)
+# The magic number, the version of the library, and the oldest version that reads what it writes.
+_XERIAL_START = struct.Struct(">8sii")
+_XERIAL_HEADER = _XERIAL_START.pack(_XERIAL_MAGIC, 1, 1)
 _XERIAL_BLOCK_BYTES = 32 << 10
 _SNAPPY_RATIO_MAX = 64
 _LZ4_RATIO_MAX = 255
-_LZ4_HEADER_BYTES = 7
-# The magic number, and the flags: version 1, independent blocks, no checksum, no content size.
-_LZ4_KAFKA_START = b"\x04\x22\x4d\x18\x60"
+# The magic number, flags, the size class of blocks, a checksum of those, and the size of the first block.
+_LZ4_START = struct.Struct("<IBBBI")
+_LZ4_MAGIC = 0x184D2204
+# Version 1, independent blocks, no checksum, no content size.
+_LZ4_KAFKA_FLAGS = 0x60
 _LZ4_SIZE_MASK = 0x7FFFFFFF
 _LZ4_CONTENT_SIZE, _LZ4_DICTIONARY_ID, _LZ4_BLOCK_INDEPENDENCE = 0x08, 0x01, 0x20
 
@@ -95,42 +99,46 @@ def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
     filled_bytes = 0
     for block in _blocks(data):
         claimed = _claimed(block, limit_bytes - filled_bytes)
-        if claimed > len(room) - filled_bytes:
+        end = filled_bytes + claimed
+        if end > len(room):
             return NO_ROOM
-        _snappy_block(block, room[filled_bytes : filled_bytes + claimed])
-        filled_bytes += claimed
+        # python-snappy is this library; its own function copies what it has decompressed once more.
+        if cramjam.snappy.decompress_raw_into(block, room[filled_bytes:end]) != claimed:
+            raise ValueError("a snappy block ends early")
+        filled_bytes = end
     return filled_bytes
 
 
 def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
-    pieces: list[bytearray] = []
-    room_bytes = limit_bytes
+    claimed = 0
     for block in _blocks(data):
-        pieces.append(bytearray(_claimed(block, room_bytes)))
-        _snappy_block(block, pieces[-1])
-        room_bytes -= len(pieces[-1])
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        claimed += _claimed(block, limit_bytes - claimed)
+    records = bytearray(claimed)
+    _snappy_into(data, memoryview(records), limit_bytes)
+    return records
 
 
-def _blocks(data: memoryview) -> Iterator[memoryview]:
+def _blocks(data: memoryview) -> list[memoryview]:
     """Take a snappy stream apart: one raw block, or xerial's framing of any number, and of streams in a row."""
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC or len(data) < _XERIAL_HEADER_BYTES:
-        yield data
-        return
-    position = 0
+    end = len(data)
+    if end < _XERIAL_START.size or _XERIAL_START.unpack_from(data)[0] != _XERIAL_MAGIC:
+        return [data]
+    blocks: list[memoryview] = []
+    position = _XERIAL_START.size
     # Fewer bytes than a length are passed over at the end, as in xerial's reader.
-    while position + 4 <= len(data):
+    while position + _INT32.size <= end:
         (block_bytes,) = _INT32.unpack_from(data, position)
         if block_bytes < 0 and data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            if position + _XERIAL_HEADER_BYTES > len(data) or _INT32.unpack_from(data, position + 8)[0] < 1:
+            if position + _XERIAL_START.size > end or _XERIAL_START.unpack_from(data, position)[2] < 1:
                 raise ValueError("the header of a snappy stream is cut short or of an unknown version")
-            position += _XERIAL_HEADER_BYTES
+            position += _XERIAL_START.size
             continue
-        position += 4
-        if not 0 <= block_bytes <= len(data) - position:
+        position += _INT32.size
+        if not 0 <= block_bytes <= end - position:
             raise ValueError("a snappy block runs past its batch")
-        yield data[position : position + block_bytes]
+        blocks.append(data[position : position + block_bytes])
         position += block_bytes
+    return blocks
 
 
 def _claimed(block: memoryview, limit_bytes: int) -> int:
@@ -141,12 +149,6 @@ def _claimed(block: memoryview, limit_bytes: int) -> int:
     if claimed > len(block) * _SNAPPY_RATIO_MAX:
         raise ValueError("a snappy block claims more than it can hold")
     return claimed
-
-
-def _snappy_block(block: memoryview, out: bytearray | memoryview) -> None:
-    # python-snappy is this library; its own function copies what it has decompressed once more.
-    if cramjam.snappy.decompress_raw_into(block, out) != len(out):
-        raise ValueError("a snappy block ends early")
 
 
 def _lz4(data: memoryview, limit_bytes: int) -> bytes:
@@ -169,30 +171,31 @@ def _lz4(data: memoryview, limit_bytes: int) -> bytes:
 
 def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
     """Undo the blocks of a frame as Kafka's producers write it; any other is left to the library's own reader."""
-    if len(data) < _LZ4_HEADER_BYTES or data[:5] != _LZ4_KAFKA_START or len(room) > limit_bytes:
+    if len(data) < _LZ4_START.size or len(room) > limit_bytes:
         return copied(_lz4(data, limit_bytes), room)
-    position, filled_bytes = _LZ4_HEADER_BYTES, 0
-    while position + 4 <= len(data):
-        size = int.from_bytes(data[position : position + 4], "little")
-        position += 4
-        if not size:
-            return filled_bytes
-        block = data[position : position + (size & _LZ4_SIZE_MASK)]
-        position += size & _LZ4_SIZE_MASK
-        if position > len(data):
-            break
+    magic, flags, _, _, size = _LZ4_START.unpack_from(data)
+    if magic != _LZ4_MAGIC or flags != _LZ4_KAFKA_FLAGS:
+        return copied(_lz4(data, limit_bytes), room)
+    position, filled_bytes = _LZ4_START.size, 0
+    while size:
+        end = position + (size & _LZ4_SIZE_MASK)
+        if end + _UINT32.size > len(data):
+            raise ValueError("the lz4 frame is cut short")
+        block = data[position:end]
         if size > _LZ4_SIZE_MASK:
             if len(block) > len(room) - filled_bytes:
                 return NO_ROOM
             room[filled_bytes : filled_bytes + len(block)] = block
             filled_bytes += len(block)
-            continue
-        try:
-            filled_bytes += cramjam.lz4.decompress_block_into(block, room[filled_bytes:])
-        except cramjam.DecompressionError:
-            # There is more than the room is for, or damage; which one shows when the frame is read by its reader.
-            return NO_ROOM
-    raise ValueError("the lz4 frame is cut short")
+        else:
+            try:
+                filled_bytes += cramjam.lz4.decompress_block_into(block, room[filled_bytes:])
+            except cramjam.DecompressionError:
+                # There is more than the room is for, or damage; which one shows when the frame's own reader reads it.
+                return NO_ROOM
+        (size,) = _UINT32.unpack_from(data, end)
+        position = end + _UINT32.size
+    return filled_bytes
 
 
 def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
@@ -325,8 +328,8 @@ def _library_compressor(name: str, level: int | None) -> Callable[[memoryview], 
 
 
 def _compress_snappy(records: memoryview, room: memoryview) -> int:
-    room[:_XERIAL_HEADER_BYTES] = _XERIAL_HEADER
-    filled_bytes = _XERIAL_HEADER_BYTES
+    room[: _XERIAL_START.size] = _XERIAL_HEADER
+    filled_bytes = _XERIAL_START.size
     for start in range(0, len(records), _XERIAL_BLOCK_BYTES):
         block = records[start : start + _XERIAL_BLOCK_BYTES]
         block_bytes = cramjam.snappy.compress_raw_into(block, room[filled_bytes + 4 :])
