@@ -22,7 +22,7 @@ from sparklog.log.tail import Tail, fits, grown, new_segment, sealed
 from sparklog.storage.base import Storage
 from sparklog.storage.writing import WritableFile, WritableStorage
 
-_COPIED_SHARE_MAX: Final = 1 / 16
+_COPIED_SHARE_MAX: Final = 1 / 32
 """Of a segment's size: what is longer is worth a segment of its own, rather than a copy."""
 
 
@@ -91,7 +91,7 @@ def adopt(
     Returns
     -------
     Adopted
-        Nothing but the staged files has been changed.
+        Nothing but the staged files has been changed, and those are not synced.
     """
     adoption = _Adoption(folder, found, config, small)
     epochs = found.leader_epochs or ([(0, found.tail.end_offset)] if staged else [])

@@ -243,9 +243,7 @@ def _rename(storage: WritableStorage, directory: str, move: Rename) -> None:
 
 def _sync(storage: WritableStorage, directory: str, moves: Iterable[Move]) -> None:
     appended = {move.target for move in moves if isinstance(move, Append)}
-    for target in sorted(appended):
-        with storage.open_for_append(f"{directory}/{target}") as file:
-            file.sync()
+    storage.sync_files([f"{directory}/{target}" for target in sorted(appended)])
     for folder in sorted({f"/{move.target}".rpartition("/")[0] for move in moves}):
         storage.sync_folder(f"{directory}{folder}")
 

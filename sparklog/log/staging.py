@@ -146,11 +146,8 @@ class Stage:
             headers = headers[rows:]
 
     def finish(self) -> list[Staged]:
-        """Sync what was written; what there is of it."""
+        """Write the rest; what there is, which the caller is to sync."""
         self._close_file()
-        for staged in self._files:
-            with self._storage.open_for_append(f"{self._directory}/{staged.log_name}") as log:
-                log.sync()
         return self._files
 
     def discard(self) -> None:
@@ -165,6 +162,7 @@ class Stage:
         start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
         with self._storage.open_for_append(f"{self.folder}/{self._name}{_LOG}") as log:
             log.append(data[start:end])
+            log.begin_sync(log.size_bytes() - (end - start))
         entries = np.empty(len(headers), dtype=BATCH_ENTRY)
         entries["batch_bytes"] = sizes
         entries["record_count"] = headers.column("record_count")
@@ -193,7 +191,6 @@ class Stage:
         )
         with self._storage.open_for_append(f"{self._directory}/{staged.batches_name}") as file:
             file.append(entries.tobytes())
-            file.sync()
         self._files.append(staged)
         self._tail, self._entries = None, []
 
@@ -210,7 +207,7 @@ def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
 def stamp(
     storage: WritableStorage, directory: str, staged: Staged, run: BatchRun, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write offsets and a leader epoch into the batches of a staged file, which checksums leave out, and sync it."""
+    """Write offsets and a leader epoch into a staged file's batches, which the caller is to sync."""
     sizes, last_offsets = run.batch_bytes.tolist(), run.last_offsets.tolist()
     with storage.open_for_append(f"{directory}/{staged.log_name}") as log:
         if log.size_bytes() != staged.size_bytes:
@@ -222,7 +219,6 @@ def stamp(
         for batch_bytes, last_offset in zip(sizes, last_offsets, strict=True):
             log.write_at(position, _STAMP.pack(offset, batch_bytes - _FRAMING_BYTES, leader_epoch))
             position, offset = position + batch_bytes, last_offset + 1
-        log.sync()
 
 
 def new_job(now_ms: int) -> str:

@@ -127,6 +127,8 @@ class RecordAccumulator:
         """Stage the rest, and sync; what was staged."""
         self._flush()
         staged = [each for stage in self._stages.values() for each in stage.finish()]
+        names = [name for each in staged for name in (each.log_name, each.batches_name)]
+        self._storage.sync_files([f"{self._task.target.directory}/{name}" for name in names])
         self._refuse_ended_job()
         return staged
 

@@ -197,7 +197,7 @@ def _planned(
             adopted[folder] = adopt(
                 storage, directory, folder, found, files_of_it, job.config, small, now_ms, topic_id=job.topic_id
             )
-        own.sync()
+    storage.sync_files([f"{directory}/{name}" for name in [own_name, *(each.log_name for each in staged)]])
     moves = [move for each in adopted.values() for move in each.moves]
     moves += _of_directory(storage, job, adopted, applications)
     for folder in by_folder:

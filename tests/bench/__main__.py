@@ -5,7 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MEASUREMENTS = ("plan", "start", "decode", "encode", "spark_read", "spark_read --memory", "spark_write", "commit")
+MEASUREMENTS = (
+    "plan",
+    "start",
+    "decode",
+    "encode",
+    "spark_read",
+    "spark_read --memory",
+    "spark_write",
+    "commit",
+    "connector",
+)
 
 for measurement in MEASUREMENTS:
     name, *options = measurement.split()

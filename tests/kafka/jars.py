@@ -48,6 +48,19 @@ def jars(version: str) -> Path:
 
 
 @functools.cache
+def connector_jars() -> list[Path]:
+    """Return the jars that Spark's own Kafka connector needs beside Spark; Maven brings them."""
+    pom = HERE / "connector-pom.xml"
+    directory = JARS / f"connector-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
+    if not directory.is_dir():
+        fetched = JARS / f"connector.tmp-{os.getpid()}"
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+        _run(command, MAVEN_TIMEOUT_S)
+        _publish(fetched, directory)
+    return sorted(directory.glob("*.jar"))
+
+
+@functools.cache
 def tool_classes() -> Path:
     """Return the directory of `KafkaTool` and `Guard`, compiled against the newest clients."""
     sources = [HERE / name for name in SOURCES]

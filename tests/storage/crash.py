@@ -14,7 +14,7 @@ What a crash leaves is one of these:
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -120,6 +120,12 @@ class CrashingStorage(LocalWritableStorage):
         self.step("sync_folder", path)
         super().sync_folder(path)
         self.disk.sync_folder(Path(path))
+
+    def sync_files(self, paths: Collection[str]) -> None:
+        # One after the other, so that a count of calls says which were made.
+        for path in paths:
+            with self.open_for_append(path) as file:
+                file.sync()
 
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
         self.step("lock", path)

@@ -1,0 +1,141 @@
+"""seglog beside Spark's own Kafka connector: ``python -m tests.bench.connector [--rows N] [--rounds N]``.
+
+A real broker runs on this machine, and takes its share of it, for the connector: writing is ``df.write`` with
+``format("kafka")`` into it against ``format("seglog")`` into a directory of its own; reading is ``format("kafka")``
+from it against ``format("seglog")`` on its directory, while it runs. The same rows, lz4, warm, in turn, on
+``local[2]``; ratios are medians over rounds, and more than 1 is faster than the connector. Needs Maven Central.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.spark_read import ROOT
+from tests.kafka.broker import Broker
+from tests.kafka.jars import connector_jars
+
+PARTITIONS = 2
+TARGET = 3
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    arguments.add_argument("--rows", type=int, default=3_000_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    given = arguments.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    folder = Path(tempfile.mkdtemp(prefix="connector-"))
+    try:
+        with Broker.start(folder / "broker", properties={"log.retention.ms": -1}) as broker:
+            measure(broker, folder, given.rows, given.rounds)
+    finally:
+        shutil.rmtree(folder)
+
+
+def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
+    spark = session()
+    words = sf.array_join(sf.transform(sf.sequence(sf.lit(1), sf.lit(11)), lambda n: sf.hex(sf.hash("id", n))), " ")
+    frame = (
+        spark.range(0, rows, numPartitions=2)
+        .select(
+            sf.concat(sf.lit("user-"), sf.col("id") % 5000).cast("binary").alias("key"),
+            words.cast("binary").alias("value"),
+        )
+        .persist()
+    )
+    frame.count()
+    kafka = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.compression.type": "lz4"}
+    topics = [f"events-{turn}" for turn in range(rounds + 1)]
+    for topic in topics:
+        broker.create_topic(topic, partitions=PARTITIONS)
+    seglog_turns, kafka_turns = itertools.count(), iter(topics)
+    writing: dict[str, Callable[[], object]] = {
+        "seglog": lambda: save(frame, f"{folder}/logs-{next(seglog_turns)}/events"),
+        "kafka": lambda: frame.write.format("kafka").options(topic=next(kafka_turns), **kafka).save(),
+    }
+    writes = timed(writing, rounds)
+    from_broker = spark.read.format("kafka").options(subscribe=topics[-1], **kafka).load()
+    from_files = spark.read.format("seglog").load(f"{broker.log_dir}/{topics[-1]}")
+    there = from_files.count()
+    if from_broker.count() != there:
+        raise ValueError("the broker and its files differ")
+    table = Table(title="Beside Spark's own Kafka connector, local[2]")
+    for title in ("query", "seglog Mrows/s", "ratio", "target", "range"):
+        table.add_column(title, justify="left" if title == "query" else "right")
+    table.add_row("write", *told(writes, rows))
+    for name, query in QUERIES.items():
+        reads = timed({"seglog": partial(query, from_files), "kafka": partial(query, from_broker)}, rounds)
+        table.add_row(f"read: {name}", *told(reads, there))
+    Console(width=100).print(table)
+    spark.stop()
+
+
+QUERIES: dict[str, Callable[[DataFrame], object]] = {
+    "count": lambda frame: frame.count(),
+    "aggregate": lambda frame: (
+        frame.groupBy("partition").agg(sf.max("timestamp"), sf.sum(sf.length("value")), sf.max("offset")).collect()
+    ),
+    "noop write": lambda frame: frame.write.format("noop").mode("overwrite").save(),
+}
+
+
+def save(frame: DataFrame, path: str) -> None:
+    frame.write.format("seglog").mode("append").option("numPartitions", PARTITIONS).save(path)
+    shutil.rmtree(Path(path).parent)
+
+
+def timed(queries: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Run queries in turn, once to warm up and then to be timed: seconds of each round."""
+    seconds: dict[str, list[float]] = {name: [] for name in queries}
+    for turn in range(rounds + 1):
+        for name, query in queries.items():
+            started = time.perf_counter()
+            query()
+            if turn:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def told(seconds: dict[str, list[float]], rows: int) -> list[str]:
+    ratios = sorted(theirs / ours for ours, theirs in zip(seconds["seglog"], seconds["kafka"], strict=True))
+    return [
+        f"{rows / statistics.median(seconds['seglog']) / 1e6:.2f}",
+        f"{statistics.median(ratios):.1f}",
+        str(TARGET),
+        f"{ratios[0]:.1f} - {ratios[-1]:.1f}",
+    ]
+
+
+def session() -> SparkSession:
+    jars = ",".join(str(path) for path in connector_jars())
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.jars", jars)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+if __name__ == "__main__":
+    main()
