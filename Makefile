@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+FLOORS := .venv-floors
 
-.PHONY: demo test test-kafka bench lint clean
+.PHONY: demo test test-kafka test-floors bench lint clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/quickstart.py
@@ -15,6 +16,9 @@ test: $(READY) lint  ## The default tests; offline but for the installation.
 test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars from Maven Central. Needs Maven and a JDK.
 	$(RUN) -m pytest -m kafka
 
+test-floors: $(FLOORS)/.ready  ## The default tests with the oldest versions of all that is installed.
+	$(FLOORS)/bin/python -m pytest -m "not kafka and not bench"
+
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -24,9 +28,14 @@ bench: $(READY)  ## The measurements that the README quotes.
 	$(RUN) -m tests.bench
 
 clean:
-	rm -rf $(VENV) build sparklog.egg-info
+	rm -rf $(VENV) $(FLOORS) build sparklog.egg-info
 
 $(READY): pyproject.toml conf/constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --constraint conf/constraints.txt --editable '.[spark,test]'
 	touch $(READY)
+
+$(FLOORS)/.ready: pyproject.toml conf/floors.txt
+	$(PYTHON) -m venv $(FLOORS)
+	$(FLOORS)/bin/pip install --quiet --constraint conf/floors.txt --editable '.[spark,test]'
+	touch $@

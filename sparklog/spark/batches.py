@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from inspect import signature
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -47,7 +49,7 @@ def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -
     InvalidOptionError
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
-    arrange = _Arranger(to_arrow_schema(schema, timezone="UTC"), planned.topic_partition)
+    arrange = _Arranger(_expected(schema), planned.topic_partition)
     limit_bytes = options.decompressed_bytes_max
     limits = LIMITS if limit_bytes is None else DecodeLimits(decompressed_bytes_max=limit_bytes)
     try:
@@ -61,6 +63,13 @@ def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -
             start, end, arrange.columns, options.isolation_level, limits, options.fail_on_data_loss
         ):
             yield arrange(batch)
+
+
+def _expected(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark takes for one of its own."""
+    # The first versions with Python data sources have no such argument: UTC is all that they know.
+    given: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **given)
 
 
 def _still_there(log: LogReader, planned: ReadRange, fail_on_data_loss: bool) -> tuple[int, int]:

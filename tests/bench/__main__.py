@@ -13,6 +13,7 @@ MEASUREMENTS = (
     "spark_read",
     "spark_read --memory",
     "spark_write",
+    "spark_write --memory",
     "commit",
     "connector",
 )

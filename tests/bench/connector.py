@@ -20,12 +20,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.spark_read import ROOT
+from tests.bench.spark_read import QUERIES, ROOT, session
+from tests.bench.spark_write import generated
 from tests.kafka.broker import Broker
 from tests.kafka.jars import connector_jars
 
@@ -49,16 +49,8 @@ def main() -> None:
 
 
 def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
-    spark = session()
-    words = sf.array_join(sf.transform(sf.sequence(sf.lit(1), sf.lit(11)), lambda n: sf.hex(sf.hash("id", n))), " ")
-    frame = (
-        spark.range(0, rows, numPartitions=2)
-        .select(
-            sf.concat(sf.lit("user-"), sf.col("id") % 5000).cast("binary").alias("key"),
-            words.cast("binary").alias("value"),
-        )
-        .persist()
-    )
+    spark = session(jars=connector_jars())
+    frame = generated(spark, rows, tasks=2).drop("timestamp").persist()
     frame.count()
     kafka = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.compression.type": "lz4"}
     topics = [f"events-{turn}" for turn in range(rounds + 1)]
@@ -86,15 +78,6 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     spark.stop()
 
 
-QUERIES: dict[str, Callable[[DataFrame], object]] = {
-    "count": lambda frame: frame.count(),
-    "aggregate": lambda frame: (
-        frame.groupBy("partition").agg(sf.max("timestamp"), sf.sum(sf.length("value")), sf.max("offset")).collect()
-    ),
-    "noop write": lambda frame: frame.write.format("noop").mode("overwrite").save(),
-}
-
-
 def save(frame: DataFrame, path: str) -> None:
     frame.write.format("seglog").mode("append").option("numPartitions", PARTITIONS).save(path)
     shutil.rmtree(Path(path).parent)
@@ -120,21 +103,6 @@ def told(seconds: dict[str, list[float]], rows: int) -> list[str]:
         str(TARGET),
         f"{ratios[0]:.1f} - {ratios[-1]:.1f}",
     ]
-
-
-def session() -> SparkSession:
-    jars = ",".join(str(path) for path in connector_jars())
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.driver.memory", "2g")
-        .config("spark.jars", jars)
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +116,14 @@ def measure_memory(folder: Path) -> None:
             shutil.rmtree(log_dir)
 
 
-def session(master: str = "local[2]") -> SparkSession:
+def session(master: str = "local[2]", jars: Iterable[Path] = ()) -> SparkSession:
     spark = (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.driver.memory", "2g")
+        .config("spark.jars", ",".join(map(str, jars)))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
