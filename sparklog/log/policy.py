@@ -9,8 +9,12 @@ maxSegmentMs), AbstractIndex.java, TimeIndex.java, UnifiedLog.java, LogManager.j
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from sparklog.log.config import LogConfig
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
@@ -109,15 +113,31 @@ def should_flush(unflushed_records: int, flushed_ms: int, config: LogConfig, now
     )
 
 
-def needs_index_entry(bytes_since_entry: int, interval_bytes: int) -> bool:
-    """Tell whether a batch gets an offset index entry, and the segment a time index entry behind it.
+def index_entry_rows(
+    batch_bytes: npt.NDArray[np.int64], bytes_since_entry: int, interval_bytes: int
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Tell which batches get an offset index entry, and the segment a time index entry behind each of them.
 
     Parameters
     ----------
+    batch_bytes : int64 array, shape (n_batches,)
+        Of batches that are appended one behind the other.
     bytes_since_entry : int
-        Bytes appended since the batch that got the last entry, that batch included and the next one not: so the
-        first batch of a segment never gets one.
+        Bytes appended before them since the batch that got the last entry, that batch included: so the first batch of
+        a segment never gets one.
     interval_bytes : int
-        ``index.interval.bytes``.
+        ``index.interval.bytes``: a batch gets an entry if more than that have been appended since.
+
+    Returns
+    -------
+    (int64 array, shape (n_entries,), int)
+        The rows of those that do, and the bytes since the last entry after all of them.
     """
-    return bytes_since_entry > interval_bytes
+    before = np.concatenate(([0], np.cumsum(batch_bytes))).tolist()
+    rows: list[int] = []
+    row = bisect_right(before, interval_bytes - bytes_since_entry)
+    while row < len(batch_bytes):
+        rows.append(row)
+        row = bisect_right(before, before[row] + interval_bytes)
+    since = before[-1] - before[rows[-1]] if rows else bytes_since_entry + before[-1]
+    return np.array(rows, dtype=np.int64), since

@@ -7,6 +7,7 @@ Source: apache/kafka 4, LogSegment.java (append, onBecomeInactiveSegment).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from sparklog.log.config import LogConfig
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
-from sparklog.log.policy import ActiveSegment, NextBatch, needs_index_entry, should_roll
+from sparklog.log.policy import ActiveSegment, NextBatch, index_entry_rows, should_roll
 from sparklog.record.headers import BatchHeaders
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -100,35 +101,29 @@ def grown(tail: Tail, run: BatchRun, config: LogConfig) -> tuple[Tail, bytes, by
     """
     if not len(run):
         return tail, b"", b""
-    base_offset, position = tail.segment.base_offset, tail.segment.size_bytes
-    offset_entries: list[tuple[int, int]] = []
-    time_entries: list[tuple[int, int]] = []
-    since, latest, latest_offset, last_time = (
-        tail.bytes_since_entry,
-        tail.max_timestamp,
-        tail.max_timestamp_offset,
-        tail.last_time_entry,
-    )
-    columns = (run.batch_bytes.tolist(), run.last_offsets.tolist(), run.max_timestamps.tolist())
-    for batch_bytes, last_offset, max_timestamp in zip(*columns, strict=True):
-        if max_timestamp > latest:
-            latest, latest_offset = max_timestamp, last_offset
-        if needs_index_entry(since, config.index_interval_bytes):
-            offset_entries.append((last_offset - base_offset, position))
-            if latest > last_time:
-                time_entries.append((latest, latest_offset - base_offset))
-                last_time = latest
-            since = 0
-        position, since = position + batch_bytes, since + batch_bytes
+    rows, since = index_entry_rows(run.batch_bytes, tail.bytes_since_entry, config.index_interval_bytes)
+    ends = np.cumsum(run.batch_bytes)
+    latest = np.maximum.accumulate(np.concatenate(([tail.max_timestamp], run.max_timestamps)))
+    # The row of the first batch that has the latest timestamp so far, -1 where one before the run has it.
+    holders = np.maximum.accumulate(np.where(latest[1:] > latest[:-1], np.arange(len(run)), -1))
+    latest_offsets = np.where(holders < 0, tail.max_timestamp_offset, run.last_offsets[holders])
+    offset_entries = np.empty(len(rows), OFFSET_ENTRY)
+    offset_entries["relative_offset"] = run.last_offsets[rows] - tail.segment.base_offset
+    offset_entries["position"] = tail.segment.size_bytes + ends[rows] - run.batch_bytes[rows]
+    told = np.maximum.accumulate(np.concatenate(([tail.last_time_entry], latest[rows + 1])))
+    timed = rows[told[1:] > told[:-1]]
+    time_entries = np.empty(len(timed), TIME_ENTRY)
+    time_entries["timestamp"] = latest[timed + 1]
+    time_entries["relative_offset"] = latest_offsets[timed] - tail.segment.base_offset
     segment = replace(
         tail.segment,
-        size_bytes=position,
-        first_timestamp=tail.segment.first_timestamp if tail.segment.size_bytes else columns[2][0],
-        offset_index_entries=tail.segment.offset_index_entries + len(offset_entries),
-        time_index_entries=tail.segment.time_index_entries + len(time_entries),
+        size_bytes=tail.segment.size_bytes + int(ends[-1]),
+        first_timestamp=tail.segment.first_timestamp if tail.segment.size_bytes else int(run.max_timestamps[0]),
+        offset_index_entries=tail.segment.offset_index_entries + len(rows),
+        time_index_entries=tail.segment.time_index_entries + len(timed),
     )
-    after = Tail(segment, columns[1][-1] + 1, since, latest, latest_offset, last_time)
-    return after, np.array(offset_entries, OFFSET_ENTRY).tobytes(), np.array(time_entries, TIME_ENTRY).tobytes()
+    after = Tail(segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(told[-1]))
+    return after, offset_entries.tobytes(), time_entries.tobytes()
 
 
 def sealed(tail: Tail) -> tuple[Tail, bytes]:
@@ -172,7 +167,9 @@ def rows_before_roll(tail: Tail, run: BatchRun, config: LogConfig, now_ms: int) 
     """
     if fits(tail, run, config, now_ms):
         return len(run)
-    for row in range(len(run)):
+    sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(tail, run[:rows], config, now_ms))
+    tail, _, _ = grown(tail, run[:sure], config)
+    for row in range(sure, len(run)):
         one = run[row : row + 1]
         is_same = not tail.segment.size_bytes and tail.segment.base_offset == tail.end_offset
         batch = NextBatch(one.size_bytes, int(one.last_offsets[0]), int(one.max_timestamps[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,8 +145,12 @@ def test_log_is_left_to_the_operating_system_by_default() -> None:
 
 
 def test_index_entry_comes_after_more_than_the_interval() -> None:
-    assert not policy.needs_index_entry(0, 4096)
-    assert not policy.needs_index_entry(4096, 4096)
-    assert policy.needs_index_entry(4097, 4096)
-    assert not policy.needs_index_entry(0, 0)
-    assert policy.needs_index_entry(1, 0)
+    def rows(sizes: list[int], since: int, interval: int) -> tuple[list[int], int]:
+        found, after = policy.index_entry_rows(np.array(sizes, dtype=np.int64), since, interval)
+        return found.tolist(), after
+
+    assert rows([100], 0, 4096) == ([], 100)
+    assert rows([100], 4096, 4096) == ([], 4196)
+    assert rows([100], 4097, 4096) == ([0], 100)
+    assert rows([4096, 1, 5000, 1], 0, 4096) == ([2, 3], 1)
+    assert rows([1, 1, 1], 0, 0) == ([1, 2], 1)
