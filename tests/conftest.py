@@ -1,3 +1,6 @@
-"""What every test needs: kernels that are compiled before anything is timed or drawn."""
+"""What every test needs: examples that may take their time, since the first call of a kernel compiles it."""
 
-import sparklog.record.kernels  # noqa: F401
+from hypothesis import settings
+
+settings.register_profile("sparklog", deadline=None)
+settings.load_profile("sparklog")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import crc32c
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import build, oracle_codecs, strategies
@@ -137,14 +137,12 @@ def test_batch_of_magic_2_is_the_golden_bytes() -> None:
 # Round trips
 
 
-@settings(deadline=None)
 @given(strategies.batches())
 def test_batch_decodes_to_what_was_built(case: tuple[bytes, OracleBatch]) -> None:
     data, expected = case
     assert decode_log(data) == [expected]
 
 
-@settings(deadline=None)
 @given(strategies.logs(), st.data())
 def test_log_cut_anywhere_decodes_to_its_whole_batches(
     case: tuple[bytes, list[OracleBatch]], data: st.DataObject
@@ -158,7 +156,6 @@ def test_log_cut_anywhere_decodes_to_its_whole_batches(
     assert whole_bytes(log[:cut]) == sum(batch.size_bytes for batch in whole)
 
 
-@settings(deadline=None)
 @given(strategies.batches(), st.data())
 def test_flipped_bit_is_found_wherever_a_checksum_reaches(case: tuple[bytes, OracleBatch], data: st.DataObject) -> None:
     log, expected = case

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafka.record import memory_records as aiokafka_records
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import memory_records as kafka_records
 
@@ -41,7 +41,6 @@ def assert_same(batch: OracleBatch, peer: Any) -> None:
     assert rows == [(row.offset, row.timestamp, row.key, row.value, row.headers) for row in batch.records]
 
 
-@settings(deadline=None)
 @given(st.lists(BATCHES, max_size=3))
 def test_kafka_python_reads_the_same(cases: list[tuple[bytes, OracleBatch]]) -> None:
     log = b"".join(data for data, _ in cases)
@@ -51,7 +50,6 @@ def test_kafka_python_reads_the_same(cases: list[tuple[bytes, OracleBatch]]) -> 
 
 
 # One batch at a time: aiokafka 0.14 misreads what follows where magic 2 and an older one share a buffer.
-@settings(deadline=None)
 @given(BATCHES)
 def test_aiokafka_reads_the_same(case: tuple[bytes, OracleBatch]) -> None:
     data, _ = case

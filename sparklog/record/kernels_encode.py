@@ -14,18 +14,8 @@ import numpy as np
 from numba import types
 
 from sparklog.record import v2
-from sparklog.record.kernels import (
-    BYTES,
-    BYTES_OUT,
-    NUMBERS_OUT,
-    TABLE,
-    TABLE_OUT,
-    crc32c,
-    inlined,
-    kernel,
-    memcpy,
-    step,
-)
+from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS_OUT, TABLE, TABLE_OUT, crc32c, memcpy
+from sparklog.record.kernels_compile import inlined, kernel, step
 
 _HEADER_BYTES = v2.HEADER_BYTES
 _CRC_COVERS_FROM = v2.CRC_COVERS_FROM

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from sparklog.record.kernels import inlined, kernel
+from sparklog.record.kernels_compile import inlined, kernel
 
 _SEED = np.uint32(0x9747B28C)
 _MULTIPLIER = np.uint32(0x5BD1E995)

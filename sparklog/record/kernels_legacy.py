@@ -40,12 +40,10 @@ from sparklog.record.kernels import (
     big_endian_32,
     big_endian_64,
     crc32,
-    inlined,
-    kernel,
     put,
-    step,
     wrapped_sum,
 )
+from sparklog.record.kernels_compile import inlined, kernel, step
 from sparklog.record.legacy import SIZE_MIN
 from sparklog.record.v2 import CODEC_MASK, LOG_APPEND_TIME
 

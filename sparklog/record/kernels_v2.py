@@ -49,12 +49,10 @@ from sparklog.record.kernels import (
     VALUES,
     WRONG_CRC,
     crc32c,
-    inlined,
-    kernel,
     put,
-    step,
     wrapped_sum,
 )
+from sparklog.record.kernels_compile import inlined, kernel, step
 from sparklog.record.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, RECORD_BYTES_MIN
 
 _CRC_LEAD = HEADER_BYTES - CRC_COVERS_FROM

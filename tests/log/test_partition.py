@@ -79,7 +79,7 @@ def sparklog_headers() -> pa.DataType:
     return pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.lists(st.binary(max_size=400), max_size=12), max_size=4), min_size=1, max_size=4))
 def test_whatever_is_appended_and_reopened_is_there(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[list[bytes]]]

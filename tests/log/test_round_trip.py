@@ -70,7 +70,7 @@ def peers(records: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs=st.lists(ROWS, min_size=1, max_size=3), codec=st.sampled_from(CODECS), batch_size=st.integers(0, 3000))
 def test_whatever_is_written_is_read_by_all(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[Row]], codec: str, batch_size: int

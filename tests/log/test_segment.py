@@ -163,7 +163,7 @@ def test_index_of_an_append_of_several_batches_is_used(tmp_path: Path) -> None:
     assert storage.read_bytes[".index"] <= 64
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_random_indexes_give_no_wrong_answer(
     tmp_path_factory: pytest.TempPathFactory, one: bytes, other: bytes
