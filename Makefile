@@ -4,6 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 FLOORS := .venv-floors
+PYSPARK_LEAVES_SOCKETS_OPEN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
 .PHONY: demo test test-kafka test-floors bench lint clean
 
@@ -17,7 +18,7 @@ test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars fr
 	$(RUN) -m pytest -m kafka
 
 test-floors: $(FLOORS)/.ready  ## The default tests with the oldest versions of all that is installed.
-	$(FLOORS)/bin/python -m pytest -m "not kafka and not bench"
+	$(FLOORS)/bin/python -m pytest -m "not kafka and not bench" $(PYSPARK_LEAVES_SOCKETS_OPEN)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

@@ -67,7 +67,7 @@ def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -
 
 def _expected(schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark takes for one of its own."""
-    # The first versions with Python data sources have no such argument: UTC is all that they know.
+    # Before 4.2 there is no such argument: UTC is all that is known.
     given: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **given)
 

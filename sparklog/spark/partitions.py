@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql import functions
+from pyspark.sql.pandas.functions import arrow_udf
 
 from sparklog.errors import InvalidOptionError
 from sparklog.spark.schema import check_written
@@ -38,19 +38,12 @@ def with_partition(
     -------
     DataFrame
         With ``partition``, an int, behind the columns that it had.
-
-    Notes
-    -----
-    Needs Spark 4.1, whose functions of users take Arrow arrays.
     """
     if partitions < 1:
         raise InvalidOptionError(f"partitions must be positive, got {partitions}")
     names = [name for name in check_written(frame.schema) if name in ("key", "value")]
     if "partition" in frame.columns:
         raise InvalidOptionError("there is a column partition already: drop it, or write the rows as they are")
-    arrow_udf = getattr(functions, "arrow_udf", None)
-    if arrow_udf is None:
-        raise InvalidOptionError("with_partition needs Spark 4.1 or later")
     choose = arrow_udf(_chooser(names, partitions, partitioner, batch_size), "int")
     return frame.withColumn("partition", choose(*names))
 
