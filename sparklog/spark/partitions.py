@@ -44,7 +44,8 @@ def with_partition(
     names = [name for name in check_written(frame.schema) if name in ("key", "value")]
     if "partition" in frame.columns:
         raise InvalidOptionError("there is a column partition already: drop it, or write the rows as they are")
-    choose = arrow_udf(_chooser(names, partitions, partitioner, batch_size), "int")
+    arrow: Any = arrow_udf  # Its stubs want the kind of function, which Spark itself would rather read from the hints.
+    choose = arrow(_chooser(names, partitions, partitioner, batch_size), "int")
     return frame.withColumn("partition", choose(*names))
 
 
