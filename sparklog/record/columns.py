@@ -23,6 +23,7 @@ from sparklog.record.compression import (
     DECOMPRESSED_BYTES_MAX,
     NO_ROOM,
     DecompressInto,
+    block_decompressor_into,
     copied,
     decompressor,
     decompressor_into,
@@ -31,6 +32,7 @@ from sparklog.record.compression import (
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.rows import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
+from sparklog.record.streams import single_blocks
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Octets = np.ndarray[Any, np.dtype[np.uint8]]
@@ -219,53 +221,72 @@ def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: Decode
 
 def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
     """Decompress some batches at a time; where one cannot be, those before it are a step of their own."""
-    batches = headers[run]
-    if not len(batches):
+    if run.start == run.stop:
         return
-    starts = batches.column("position") - headers.origin
-    ends = starts + batches.column("batch_bytes")
-    if batches.column("magic")[0] == 2:
-        starts += v2.HEADER_BYTES
-    # A batch without records has none to decompress, whatever its codec.
-    codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
-    kinds = (batches.column("magic") * (v2.CODEC_MASK + 1) + codec_ids).tolist()
-    into = {kind: _undoing(kind) for kind in set(kinds)}
-    limit_bytes, chunk_bytes = limits.decompressed_bytes_max, limits.chunk_bytes
-    room, borders, first = memoryview(bytearray(chunk_bytes + _CHUNK_SLACK_BYTES)), [0], run.start
-    for row, start, end, kind in zip(range(run.start, run.stop), starts.tolist(), ends.tolist(), kinds, strict=True):
+    pieces, limit_bytes, chunk_bytes = _Pieces(buffer, headers[run]), limits.decompressed_bytes_max, limits.chunk_bytes
+    room, borders, filled, first = memoryview(bytearray(chunk_bytes + _CHUNK_SLACK_BYTES)), [0], 0, run.start
+    for row, (undo, start, end) in enumerate(pieces.undoing(), run.start):
         alone, failure = None, None
         try:
-            size = into[kind](buffer[start:end], room[borders[-1] :], limit_bytes)
+            size = undo(buffer[start:end], room[filled:], limit_bytes)
             if size == NO_ROOM:
-                alone = _records(buffer[start:end], kind, limit_bytes)
+                alone = pieces.records(row - run.start, limit_bytes)
             else:
-                borders.append(borders[-1] + size)
+                filled += size
+                borders.append(filled)
         except Exception as error:
             # Each library has errors of its own, and none of them knows where the bytes came from.
             failure = error
-        if failure or alone is not None or borders[-1] >= chunk_bytes or row + 1 == run.stop:
+        if failure or alone is not None or filled >= chunk_bytes or row + 1 == run.stop:
             if len(borders) > 1:
                 yield _step(first, room, borders)
-            borders, first = [0], row + 1
+            borders, filled, first = [0], 0, row + 1
         if failure:
-            raise _located(headers, row, explained(failure, kind & v2.CODEC_MASK)) from failure
+            raise _located(headers, row, explained(failure, int(headers.codec_ids[row]))) from failure
         if alone is not None:
             yield _step(row, memoryview(alone), [0, len(alone)])
 
 
-def _undoing(kind: int) -> DecompressInto:
-    """Return what puts the bytes that a kernel is to walk into a room: records, or messages of magic 0 and 1."""
-    magic, codec_id = divmod(kind, v2.CODEC_MASK + 1)
-    if magic == 2 and codec_id:
-        return decompressor_into(codec_id, magic)
-    return lambda data, room, limit_bytes: copied(_records(data, kind, limit_bytes), room)
+class _Pieces:
+    """Batches to be decompressed, all v2 or none: where their records are, and what undoes each.
 
+    Where batches are of v2, so are their records; of magic 0 and 1 a piece is the message, a wrapper or not.
+    """
 
-def _records(data: memoryview, kind: int, limit_bytes: int) -> bytes | bytearray | memoryview:
-    magic, codec_id = divmod(kind, v2.CODEC_MASK + 1)
-    if codec_id == 0:
-        return data
-    return decompressor(codec_id, magic)(data if magic == 2 else _wrapped(data), limit_bytes)
+    def __init__(self, buffer: memoryview, batches: BatchHeaders) -> None:
+        self._buffer, self._magics = buffer, batches.column("magic")
+        self._starts = batches.column("position") - batches.origin
+        self._ends = self._starts + batches.column("batch_bytes")
+        self._are_v2 = bool(self._magics[0] == 2)
+        if self._are_v2:
+            self._starts += v2.HEADER_BYTES
+        # A batch without records has none to decompress, whatever its codec.
+        self._codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
+
+    def undoing(self) -> Iterator[tuple[DecompressInto, int, int]]:
+        """Give what puts each piece into a room, and where in the buffer what it is given begins and ends."""
+        starts, ends, codec_ids = self._starts, self._ends, self._codec_ids
+        if not self._are_v2:
+            undo = [self._copying(row) for row in range(len(starts))]
+            return zip(undo, starts.tolist(), ends.tolist(), strict=True)
+        is_single, starts, ends = single_blocks(np.frombuffer(self._buffer, np.uint8), starts, ends, codec_ids)
+        kinds = list(zip(codec_ids.tolist(), is_single.tolist(), strict=True))
+        into = {
+            (codec_id, single): block_decompressor_into(codec_id) if single else decompressor_into(codec_id, 2)
+            for codec_id, single in set(kinds)
+        }
+        return zip([into[kind] for kind in kinds], starts.tolist(), ends.tolist(), strict=True)
+
+    def _copying(self, row: int) -> DecompressInto:
+        return lambda _, room, limit_bytes: copied(self.records(row, limit_bytes), room)
+
+    def records(self, row: int, limit_bytes: int) -> bytes | bytearray | memoryview:
+        """Return the bytes that a kernel is to walk, of one piece: records, or messages."""
+        data, codec_id = self._buffer[self._starts[row] : self._ends[row]], int(self._codec_ids[row])
+        if codec_id == 0:
+            return data
+        undo = decompressor(codec_id, int(self._magics[row]))
+        return undo(data if self._are_v2 else _wrapped(data), limit_bytes)
 
 
 def _step(first: int, octets: memoryview, borders: list[int]) -> _Step:

@@ -1,11 +1,10 @@
 """The codecs of record batches: id, name, and how each is undone within a limit.
 
-A codec id is the three lowest bits of a batch's attributes. Libraries do the work; what is here is how Kafka's
-producers frame their streams, and that no stream may make us allocate more than the limit, whatever it claims:
+A codec id is the three lowest bits of a batch's attributes. Libraries do the work; what is here is what Kafka's
+producers make of them, and that no stream may make us allocate more than the limit, whatever it claims:
 
 - gzip: a gzip stream, members may follow each other.
-- snappy: the framing of xerial's library (magic ``82 SNAPPY 00``, two int32 versions, then runs of int32 length and a
-  raw snappy block, all big-endian), or one bare raw block, as librdkafka and others write.
+- snappy: a stream of blocks, see `sparklog.record.streams`, or one bare raw block, as librdkafka and others write.
 - lz4: one LZ4 frame. In magic 0 its header checksum was computed over the wrong bytes, so there it is not looked at.
 - zstd: zstd frames, without their content size. Only in magic 2.
 
@@ -22,11 +21,23 @@ from dataclasses import dataclass
 from typing import Final
 
 import cramjam
+import lz4.block
 import lz4.frame
 import zstandard
 from isal import isal_zlib
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError, InvalidOptionError
+from sparklog.record.streams import (
+    LZ4,
+    LZ4_KAFKA_FLAGS,
+    LZ4_MAGIC,
+    LZ4_SIZE_MASK,
+    LZ4_START,
+    SNAPPY,
+    XERIAL_MAGIC,
+    XERIAL_START,
+    snappy_blocks,
+)
 
 Decompress = Callable[[memoryview, int], bytes | bytearray]
 DecompressInto = Callable[[memoryview, memoryview, int], int]
@@ -49,19 +60,11 @@ _STREAM_STEP_BYTES = 1 << 18
 _LZ4_STEP_BYTES = 1 << 17
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct("<I")
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-# The magic number, the version of the library, and the oldest version that reads what it writes.
-_XERIAL_START = struct.Struct(">8sii")
-_XERIAL_HEADER = _XERIAL_START.pack(_XERIAL_MAGIC, 1, 1)
+_XERIAL_HEADER = XERIAL_START.pack(XERIAL_MAGIC, 1, 1)
 _XERIAL_BLOCK_BYTES = 32 << 10
+_BLOCK_ERRORS = (cramjam.DecompressionError, lz4.block.LZ4BlockError)
 _SNAPPY_RATIO_MAX = 64
 _LZ4_RATIO_MAX = 255
-# The magic number, flags, the size class of blocks, a checksum of those, and the size of the first block.
-_LZ4_START = struct.Struct("<IBBBI")
-_LZ4_MAGIC = 0x184D2204
-# Version 1, independent blocks, no checksum, no content size.
-_LZ4_KAFKA_FLAGS = 0x60
-_LZ4_SIZE_MASK = 0x7FFFFFFF
 _LZ4_CONTENT_SIZE, _LZ4_DICTIONARY_ID, _LZ4_BLOCK_INDEPENDENCE = 0x08, 0x01, 0x20
 
 
@@ -97,7 +100,7 @@ def _gzip(data: memoryview, limit_bytes: int) -> bytes:
 
 def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
     filled_bytes = 0
-    for block in _blocks(data):
+    for block in snappy_blocks(data):
         claimed = _claimed(block, limit_bytes - filled_bytes)
         end = filled_bytes + claimed
         if end > len(room):
@@ -111,34 +114,11 @@ def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
 
 def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     claimed = 0
-    for block in _blocks(data):
+    for block in snappy_blocks(data):
         claimed += _claimed(block, limit_bytes - claimed)
     records = bytearray(claimed)
     _snappy_into(data, memoryview(records), limit_bytes)
     return records
-
-
-def _blocks(data: memoryview) -> list[memoryview]:
-    """Take a snappy stream apart: one raw block, or xerial's framing of any number, and of streams in a row."""
-    end = len(data)
-    if end < _XERIAL_START.size or _XERIAL_START.unpack_from(data)[0] != _XERIAL_MAGIC:
-        return [data]
-    blocks: list[memoryview] = []
-    position = _XERIAL_START.size
-    # Fewer bytes than a length are passed over at the end, as in xerial's reader.
-    while position + _INT32.size <= end:
-        (block_bytes,) = _INT32.unpack_from(data, position)
-        if block_bytes < 0 and data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            if position + _XERIAL_START.size > end or _XERIAL_START.unpack_from(data, position)[2] < 1:
-                raise ValueError("the header of a snappy stream is cut short or of an unknown version")
-            position += _XERIAL_START.size
-            continue
-        position += _INT32.size
-        if not 0 <= block_bytes <= end - position:
-            raise ValueError("a snappy block runs past its batch")
-        blocks.append(data[position : position + block_bytes])
-        position += block_bytes
-    return blocks
 
 
 def _claimed(block: memoryview, limit_bytes: int) -> int:
@@ -171,31 +151,41 @@ def _lz4(data: memoryview, limit_bytes: int) -> bytes:
 
 def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
     """Undo the blocks of a frame as Kafka's producers write it; any other is left to the library's own reader."""
-    if len(data) < _LZ4_START.size or len(room) > limit_bytes:
+    if len(data) < LZ4_START.size or len(room) > limit_bytes:
         return copied(_lz4(data, limit_bytes), room)
-    magic, flags, _, _, size = _LZ4_START.unpack_from(data)
-    if magic != _LZ4_MAGIC or flags != _LZ4_KAFKA_FLAGS:
+    magic, flags, _, _, size = LZ4_START.unpack_from(data)
+    if magic != LZ4_MAGIC or flags != LZ4_KAFKA_FLAGS:
         return copied(_lz4(data, limit_bytes), room)
-    position, filled_bytes = _LZ4_START.size, 0
+    position, filled_bytes = LZ4_START.size, 0
     while size:
-        end = position + (size & _LZ4_SIZE_MASK)
+        end = position + (size & LZ4_SIZE_MASK)
         if end + _UINT32.size > len(data):
             raise ValueError("the lz4 frame is cut short")
         block = data[position:end]
-        if size > _LZ4_SIZE_MASK:
+        if size > LZ4_SIZE_MASK:
             if len(block) > len(room) - filled_bytes:
                 return NO_ROOM
             room[filled_bytes : filled_bytes + len(block)] = block
             filled_bytes += len(block)
         else:
             try:
-                filled_bytes += cramjam.lz4.decompress_block_into(block, room[filled_bytes:])
-            except cramjam.DecompressionError:
+                filled_bytes += _undo_lz4_block(block, room[filled_bytes:])
+            except _BLOCK_ERRORS:
                 # There is more than the room is for, or damage; which one shows when the frame's own reader reads it.
                 return NO_ROOM
         (size,) = _UINT32.unpack_from(data, end)
         position = end + _UINT32.size
     return filled_bytes
+
+
+def _undo_lz4_block(block: memoryview, room: memoryview) -> int:
+    # Where a block does not fit, cramjam goes on to take its first four bytes for the size of what follows them, and
+    # what that gives is wrong. It is the faster library, and safe where those bytes say more than there is room for.
+    if int.from_bytes(block[:4], "little") > len(room):
+        size: int = cramjam.lz4.decompress_block_into(block, room, len(room))
+        return size
+    piece = lz4.block.decompress(block, uncompressed_size=len(room))
+    return _put(piece, room)
 
 
 def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
@@ -256,8 +246,8 @@ CODECS: Final = {
     for codec in (
         Codec(0, "none", _none),
         Codec(1, "gzip", _gzip),
-        Codec(2, "snappy", _snappy),
-        Codec(3, "lz4", _lz4),
+        Codec(SNAPPY, "snappy", _snappy),
+        Codec(LZ4, "lz4", _lz4),
         Codec(4, "zstd", _zstd),
     )
 }
@@ -328,8 +318,8 @@ def _library_compressor(name: str, level: int | None) -> Callable[[memoryview], 
 
 
 def _compress_snappy(records: memoryview, room: memoryview) -> int:
-    room[: _XERIAL_START.size] = _XERIAL_HEADER
-    filled_bytes = _XERIAL_START.size
+    room[: XERIAL_START.size] = _XERIAL_HEADER
+    filled_bytes = XERIAL_START.size
     for start in range(0, len(records), _XERIAL_BLOCK_BYTES):
         block = records[start : start + _XERIAL_BLOCK_BYTES]
         block_bytes = cramjam.snappy.compress_raw_into(block, room[filled_bytes + 4 :])
@@ -362,7 +352,7 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
     codec = CODECS.get(codec_id)
     if codec is None or (magic < 2 and codec_id > 3):
         return _illegal(codec_id, magic)
-    return _lz4_of_magic_0 if magic == 0 and codec_id == 3 else codec.decompress
+    return _lz4_of_magic_0 if magic == 0 and codec_id == LZ4 else codec.decompress
 
 
 def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
@@ -380,7 +370,35 @@ def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
     return lambda data, room, limit_bytes: copied(decompress(data, limit_bytes), room)
 
 
-_INTO: Final[dict[int, DecompressInto]] = {2: _snappy_into, 3: _lz4_into, 4: _zstd_into}
+_INTO: Final[dict[int, DecompressInto]] = {SNAPPY: _snappy_into, LZ4: _lz4_into, 4: _zstd_into}
+
+
+def block_decompressor_into(codec_id: int) -> DecompressInto:
+    """Return the function that undoes a block which `single_blocks` has found into room that is there.
+
+    Returns
+    -------
+    callable of (data, room, limit_bytes)
+        As of `decompressor_into`; for `NO_ROOM` it is the stream that the block is of which must be asked for.
+    """
+    undo = _UNDO_BLOCK[codec_id]
+
+    def into(block: memoryview, room: memoryview, limit_bytes: int) -> int:
+        if len(room) > limit_bytes:
+            return NO_ROOM
+        try:
+            return undo(block, room)
+        except _BLOCK_ERRORS:
+            # There is more than the room is for, or damage; which one shows when the whole stream is read.
+            return NO_ROOM
+
+    return into
+
+
+_UNDO_BLOCK: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
+    SNAPPY: cramjam.snappy.decompress_raw_into,
+    LZ4: _undo_lz4_block,
+}
 
 
 def explained(error: Exception, codec_id: int) -> CorruptBatchError:

@@ -14,6 +14,7 @@ import zlib
 
 import cramjam
 import lz4.frame
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
 from sparklog.record.compression import (
     NO_ROOM,
+    block_decompressor_into,
     codec_name,
     compressed_bytes_max,
     compressor,
@@ -29,6 +31,7 @@ from sparklog.record.compression import (
     decompressor_into,
     explained,
 )
+from sparklog.record.streams import single_blocks
 from tests import build
 
 LIMIT = 1 << 20
@@ -42,7 +45,7 @@ GOLDEN = {
 
 
 def undo(codec: str, data: bytes, *, magic: int = 2, limit_bytes: int = LIMIT) -> bytes:
-    """Decompress both ways, which must agree."""
+    """Decompress in all ways that there are, which must agree."""
     codec_id, room = build.CODEC_IDS[codec], memoryview(bytearray(LIMIT))
     try:
         whole = bytes(decompressor(codec_id, magic)(memoryview(data), limit_bytes))
@@ -50,7 +53,17 @@ def undo(codec: str, data: bytes, *, magic: int = 2, limit_bytes: int = LIMIT) -
     except Exception as error:
         raise explained(error, codec_id) from error
     assert size == NO_ROOM or room[:size] == whole
+    size = size_of_single_block(data, codec_id, magic, room, limit_bytes)
+    assert size == NO_ROOM or room[:size] == whole
     return whole
+
+
+def size_of_single_block(data: bytes, codec_id: int, magic: int, room: memoryview, limit_bytes: int) -> int:
+    octets, limits = np.frombuffer(data, np.uint8), (np.array([0]), np.array([len(data)]))
+    (found,), (start,), (end,) = single_blocks(octets, *limits, np.array([codec_id]))
+    if not found or magic < 2:
+        return NO_ROOM
+    return block_decompressor_into(codec_id)(memoryview(data)[start:end], room, limit_bytes)
 
 
 @pytest.mark.parametrize("codec", GOLDEN)
@@ -114,6 +127,16 @@ def test_lz4_checksum_of_magic_0_is_forgiven_there_only() -> None:
 def test_streams_one_after_another_are_read_to_the_end() -> None:
     for codec in ("gzip", "zstd", "zstd-sized", "snappy"):
         assert undo(codec, build.compress(codec, b"a" * 10) + build.compress(codec, b"b" * 10)) == b"a" * 10 + b"b" * 10
+
+
+@pytest.mark.parametrize("room_bytes", [14, 15, 100, 1 << 17, 1 << 20])
+@pytest.mark.parametrize("content", [bytes(14), bytes(20), b"\x10\0\0\0ab" * 3, b"ab" * 40])
+def test_lz4_block_that_begins_as_if_with_its_size_is_right_or_has_no_room(content: bytes, room_bytes: int) -> None:
+    stream, room = build.compress("lz4", content), memoryview(bytearray(room_bytes))
+    block = memoryview(stream)[11:-4]
+    for into, data in ((block_decompressor_into(3), block), (decompressor_into(3, 2), memoryview(stream))):
+        size = into(data, room, LIMIT)
+        assert room[:size] == content if room_bytes >= len(content) else size == NO_ROOM
 
 
 def test_snappy_bytes_that_are_no_length_are_passed_over_at_the_end() -> None:

@@ -1,0 +1,135 @@
+"""How Kafka's producers frame what snappy and lz4 compress: as streams of blocks.
+
+A snappy stream is as xerial's library writes it, big-endian:
+
+    byte  size  field
+    0     8     magic               82 "SNAPPY" 00
+    8     4     version
+    12    4     compatible_version  the oldest that reads it; 1 or more
+    16    4     block_bytes         then as many bytes, a raw snappy block; this again for each further block
+
+An lz4 stream is an LZ4 frame of independent blocks, without checksums and sizes of content, little-endian:
+
+    0     4     magic               0x184D2204
+    4     1     flags               0x60
+    5     1     block_size_class
+    6     1     header_checksum
+    7     4     block_bytes         then as many bytes, an LZ4 block; this again for each further block. The highest bit
+                                    says that the block is stored as it is; 0 ends the frame.
+
+Source: apache/kafka, common/compress; xerial/snappy-java, SnappyOutputStream.java; the LZ4 frame format 1.5.1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Octets = np.ndarray[Any, np.dtype[np.uint8]]
+
+SNAPPY: Final = 2
+LZ4: Final = 3
+
+XERIAL_MAGIC: Final[bytes] = b"\x82SNAPPY\x00"
+XERIAL_START: Final = struct.Struct(">8sii")
+LZ4_MAGIC: Final = 0x184D2204
+LZ4_KAFKA_FLAGS: Final = 0x60
+LZ4_START: Final = struct.Struct("<IBBBI")
+LZ4_SIZE_MASK: Final = 0x7FFFFFFF
+
+_BLOCK_BYTES = struct.Struct(">i")
+# A stream's beginning up to its first block, as above.
+_SNAPPY_LEAD = np.dtype([("magic", "S8"), ("version", ">i4"), ("compatible_version", ">i4"), ("block_bytes", ">i4")])
+_LZ4_LEAD = np.dtype(
+    [
+        ("magic", "<u4"),
+        ("flags", "u1"),
+        ("block_size_class", "u1"),
+        ("header_checksum", "u1"),
+        ("block_bytes", "<u4"),
+    ]
+)
+_LZ4_END = np.dtype("<u4")
+assert _SNAPPY_LEAD.itemsize == XERIAL_START.size + _BLOCK_BYTES.size
+assert _LZ4_LEAD.itemsize == LZ4_START.size
+
+
+def snappy_blocks(data: memoryview) -> list[memoryview]:
+    """Take a snappy stream apart: one raw block, or xerial's framing of any number, and of streams in a row."""
+    end = len(data)
+    if end < XERIAL_START.size or XERIAL_START.unpack_from(data)[0] != XERIAL_MAGIC:
+        return [data]
+    blocks: list[memoryview] = []
+    position = XERIAL_START.size
+    # Fewer bytes than a length are passed over at the end, as in xerial's reader.
+    while position + _BLOCK_BYTES.size <= end:
+        (block_bytes,) = _BLOCK_BYTES.unpack_from(data, position)
+        if block_bytes < 0 and data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
+            if position + XERIAL_START.size > end or XERIAL_START.unpack_from(data, position)[2] < 1:
+                raise ValueError("the header of a snappy stream is cut short or of an unknown version")
+            position += XERIAL_START.size
+            continue
+        position += _BLOCK_BYTES.size
+        if not 0 <= block_bytes <= end - position:
+            raise ValueError("a snappy block runs past its batch")
+        blocks.append(data[position : position + block_bytes])
+        position += block_bytes
+    return blocks
+
+
+def single_blocks(
+    octets: Octets, starts: Int64s, ends: Int64s, codec_ids: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], Int64s, Int64s]:
+    """Find, of many streams at once, those that are a single compressed block, as those of most batches are.
+
+    Parameters
+    ----------
+    octets : uint8 array
+    starts, ends : int64 array, shape (n_streams,)
+        Where in it each stream begins and ends; the caller has checked that it is there.
+    codec_ids : integer array, shape (n_streams,)
+        A stream of another codec than snappy or lz4 has no blocks.
+
+    Returns
+    -------
+    is_single : bool array, shape (n_streams,)
+    starts, ends : int64 array, shape (n_streams,)
+        Where the block of each of those begins and ends; of the others, the stream.
+    """
+    is_single, starts, ends = np.zeros(len(starts), dtype=np.bool_), starts.copy(), ends.copy()
+    for codec_id, (lead, tail_bytes, told_single) in _SINGLE.items():
+        rows = np.flatnonzero((codec_ids == codec_id) & (ends - starts > lead.itemsize + tail_bytes))
+        if not len(rows):
+            continue
+        first, last = starts[rows] + lead.itemsize, ends[rows] - tail_bytes
+        found = told_single(octets, _gathered(octets, starts[rows], lead), first, last)
+        rows = rows[found]
+        is_single[rows], starts[rows], ends[rows] = True, first[found], last[found]
+    return is_single, starts, ends
+
+
+def _gathered(octets: Octets, positions: Int64s, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Read a structure at each position."""
+    pieces: np.ndarray[Any, Any] = octets[positions[:, None] + np.arange(kind.itemsize)]
+    return pieces.view(kind)[:, 0]
+
+
+def _is_single_snappy(octets: Octets, leads: np.ndarray[Any, Any], starts: Int64s, ends: Int64s) -> Any:  # noqa: ARG001
+    # numpy compares strings without the zeros at their ends.
+    return (leads["magic"] == XERIAL_MAGIC.rstrip(b"\0")) & (leads["block_bytes"] == ends - starts)
+
+
+def _is_single_lz4(octets: Octets, leads: np.ndarray[Any, Any], starts: Int64s, ends: Int64s) -> Any:
+    is_whole = (leads["block_bytes"] == ends - starts) & (_gathered(octets, ends, _LZ4_END) == 0)
+    return is_whole & (leads["magic"] == LZ4_MAGIC) & (leads["flags"] == LZ4_KAFKA_FLAGS)
+
+
+_IsSingle = Callable[[Octets, np.ndarray[Any, Any], Int64s, Int64s], Any]
+_SINGLE: Final[dict[int, tuple[np.dtype[Any], int, _IsSingle]]] = {
+    SNAPPY: (_SNAPPY_LEAD, 0, _is_single_snappy),
+    LZ4: (_LZ4_LEAD, _LZ4_END.itemsize, _is_single_lz4),
+}
