@@ -2,7 +2,7 @@
 
 A task puts what it writes to a partition into the partition's folder, in files of which a broker knows nothing:
 
-    seglog-<job>-<task>-<attempt>-<number>.log.staged     v2 batches, offsets counted from 0 in each file
+    seglog-<job>-<task>-<attempt>-<number>.log.staged     v2 batches, offsets counted from the task's first
     seglog-<job>-<task>-<attempt>-<number>.batches.staged one entry a batch:
 
         byte  size  field
@@ -64,6 +64,8 @@ class Staged:
         Number of the task; files are committed in the order of their tasks, and then of their ``number``.
     records, batches, size_bytes : int
         What is in it.
+    base_offset : int
+        Of its first record, as its batches have it: how many the task has put into the partition before.
     max_timestamp : int
         ms; -1 none.
     """
@@ -72,6 +74,7 @@ class Staged:
     name: str
     task: int
     number: int
+    base_offset: int
     records: int
     batches: int
     size_bytes: int
@@ -124,6 +127,7 @@ class Stage:
         self._storage, self._directory, self._folder = storage, directory, folder
         self._prefix, self._task, self._config = prefix, task, config
         self._files: list[Staged] = []
+        self._base_offset = 0
         self._tail: Tail | None = None
         self._entries: list[np.ndarray[Any, np.dtype[Any]]] = []
 
@@ -131,9 +135,20 @@ class Stage:
     def folder(self) -> str:
         return f"{self._directory}/{self._folder}"
 
+    @property
+    def end_offset(self) -> int:
+        """How many records there are, and so the offset that the next batch is to begin with."""
+        return self._base_offset + (0 if self._tail is None else self._tail.end_offset)
+
     def append(self, encoded: EncodedBatches, now_ms: int) -> None:
-        """Write batches; their offsets may be any, and are stamped when the job is committed."""
+        """Write batches that begin at the end offset and have the leader epoch 0, as those of an empty log do.
+
+        So nothing need be changed in them where the log turns out to be one; else they are stamped when the job is
+        committed.
+        """
         headers = encoded.headers
+        if len(headers) and headers.column("base_offset")[0] != self.end_offset:
+            raise ValueError(f"the batches begin at {headers.column('base_offset')[0]} and not at {self.end_offset}")
         while len(headers):
             end_offset = 0 if self._tail is None else self._tail.end_offset
             run = _run(headers, end_offset)
@@ -184,6 +199,7 @@ class Stage:
             name=self._name,
             task=self._task,
             number=len(self._files),
+            base_offset=self._base_offset,
             records=int(entries["record_count"].sum()),
             batches=len(entries),
             size_bytes=int(entries["batch_bytes"].sum()),
@@ -192,6 +208,7 @@ class Stage:
         with self._storage.open_for_append(f"{self._directory}/{staged.batches_name}") as file:
             file.append(entries.tobytes())
         self._files.append(staged)
+        self._base_offset = self.end_offset
         self._tail, self._entries = None, []
 
 
@@ -207,7 +224,7 @@ def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
 def stamp(
     storage: WritableStorage, directory: str, staged: Staged, run: BatchRun, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write offsets and a leader epoch into a staged file's batches, which the caller is to sync."""
+    """Write offsets and a leader epoch into a staged file's batches, if others are there; the caller is to sync it."""
     sizes, last_offsets = run.batch_bytes.tolist(), run.last_offsets.tolist()
     with storage.open_for_append(f"{directory}/{staged.log_name}") as log:
         if log.size_bytes() != staged.size_bytes:
@@ -215,6 +232,8 @@ def stamp(
                 f"the staged file {log.path} has {log.size_bytes()} bytes and not {staged.size_bytes}: "
                 f"nothing of this write is visible, repeat it"
             )
+        if (base_offset, leader_epoch) == (staged.base_offset, 0):
+            return
         position, offset = 0, base_offset
         for batch_bytes, last_offset in zip(sizes, last_offsets, strict=True):
             log.write_at(position, _STAMP.pack(offset, batch_bytes - _FRAMING_BYTES, leader_epoch))

@@ -33,6 +33,7 @@ from sparklog.record.streams import (
     LZ4_MAGIC,
     LZ4_SIZE_MASK,
     LZ4_START,
+    LZ4_STORED,
     SNAPPY,
     XERIAL_MAGIC,
     XERIAL_START,
@@ -62,6 +63,9 @@ _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct("<I")
 _XERIAL_HEADER = XERIAL_START.pack(XERIAL_MAGIC, 1, 1)
 _XERIAL_BLOCK_BYTES = 32 << 10
+# The beginning of a frame of blocks of this size, the checksum of which is right.
+_LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK_BYTES = 64 << 10
 _BLOCK_ERRORS = (cramjam.DecompressionError, lz4.block.LZ4BlockError)
 _SNAPPY_RATIO_MAX = 64
 _LZ4_RATIO_MAX = 255
@@ -276,6 +280,9 @@ def compressor(name: str, level: int | None = None) -> CompressInto:
         return _put
     if name == "snappy":
         return _compress_snappy
+    # Kafka's level 9 means the fast compressor; the others are those of lz4's HC.
+    if name == "lz4" and level in (None, 9):
+        return _compress_lz4
     compress = _library_compressor(name, level)
     return lambda records, room: _put(compress(records), room)
 
@@ -302,11 +309,9 @@ def _library_compressor(name: str, level: int | None) -> Callable[[memoryview], 
             return lambda records: isal_zlib.compress(records, isal_zlib.ISAL_DEFAULT_COMPRESSION, 31)
         return lambda records: zlib.compress(records, level, 31)
     if name == "lz4":
-        # Kafka's level 9 means the fast compressor, as liblz4's 0 does; the others are those of lz4's HC.
-        lz4_level = 0 if level in (None, 9) else level
         return lambda records: lz4.frame.compress(
             records,
-            compression_level=lz4_level,
+            compression_level=level,
             block_size=lz4.frame.BLOCKSIZE_MAX64KB,
             block_linked=False,
             store_size=False,
@@ -326,6 +331,23 @@ def _compress_snappy(records: memoryview, room: memoryview) -> int:
         _INT32.pack_into(room, filled_bytes, block_bytes)
         filled_bytes += 4 + block_bytes
     return filled_bytes
+
+
+def _compress_lz4(records: memoryview, room: memoryview) -> int:
+    room[: len(_LZ4_HEADER)] = _LZ4_HEADER
+    filled_bytes = len(_LZ4_HEADER)
+    for start in range(0, len(records), _LZ4_BLOCK_BYTES):
+        block, size_at = records[start : start + _LZ4_BLOCK_BYTES], filled_bytes
+        filled_bytes += _UINT32.size
+        block_bytes = cramjam.lz4.compress_block_into(block, room[filled_bytes:], store_size=False)
+        size = block_bytes
+        if block_bytes >= len(block):
+            block_bytes = _put(block, room[filled_bytes : filled_bytes + len(block)])
+            size = block_bytes | LZ4_STORED
+        _UINT32.pack_into(room, size_at, size)
+        filled_bytes += block_bytes
+    _UINT32.pack_into(room, filled_bytes, 0)
+    return filled_bytes + _UINT32.size
 
 
 def codec_name(codec_id: int) -> str:

@@ -39,7 +39,8 @@ XERIAL_START: Final = struct.Struct(">8sii")
 LZ4_MAGIC: Final = 0x184D2204
 LZ4_KAFKA_FLAGS: Final = 0x60
 LZ4_START: Final = struct.Struct("<IBBBI")
-LZ4_SIZE_MASK: Final = 0x7FFFFFFF
+LZ4_STORED: Final = 0x80000000
+LZ4_SIZE_MASK: Final = LZ4_STORED - 1
 
 _BLOCK_BYTES = struct.Struct(">i")
 # A stream's beginning up to its first block, as above.

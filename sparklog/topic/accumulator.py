@@ -192,7 +192,7 @@ class RecordAccumulator:
             stage = Stage(self._storage, task.target.directory, str(at), prefix, task.task, task.config)
             self._stages[at] = stage
         try:
-            stage.append(encode_batches(rows, self._settings), task.now_ms)
+            stage.append(encode_batches(rows, self._settings, stage.end_offset), task.now_ms)
         except RecordTooLargeError as error:
             raise RecordTooLargeError(f"a record for {at} is too large: {error.message}") from error
 

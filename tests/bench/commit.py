@@ -40,7 +40,7 @@ def main() -> None:
 def measure(directory: Path) -> None:
     storage, config = LocalWritableStorage(), LogConfig(compression_type="uncompressed")
     rows = pa.record_batch({"value": [b"x" * 100] * RUN_ROWS, "timestamp": pa.array([NOW_MS] * RUN_ROWS)})
-    encoded = encode_batches(rows, BatchSettings(codec="none"))
+    settings = BatchSettings(codec="none")
     (directory / "events-0").mkdir()
     table = Table(title="A commit, by what is already in the log")
     for title in ("in the log", "committed", "s a GiB", "ms a 1,000 batches", "of syncing as much"):
@@ -49,7 +49,7 @@ def measure(directory: Path) -> None:
         job_id = new_job(NOW_MS)
         stage = Stage(storage, str(directory), "events-0", f"seglog-{job_id}-0-0", 0, config)
         for _ in range(RUNS):
-            stage.append(encoded, NOW_MS)
+            stage.append(encode_batches(rows, settings, stage.end_offset), NOW_MS)
         staged = stage.finish()
         size_bytes, batches = sum(each.size_bytes for each in staged), sum(each.batches for each in staged)
         plain = synced(directory.parent / f"{directory.name}.plain", size_bytes)

@@ -56,12 +56,14 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     topics = [f"events-{turn}" for turn in range(rounds + 1)]
     for topic in topics:
         broker.create_topic(topic, partitions=PARTITIONS)
-    seglog_turns, kafka_turns = itertools.count(), iter(topics)
+    paths, kafka_turns = (f"{folder}/logs-{turn}" for turn in itertools.count()), iter(topics)
     writing: dict[str, Callable[[], object]] = {
-        "seglog": lambda: save(frame, f"{folder}/logs-{next(seglog_turns)}/events"),
+        "seglog": lambda: save(frame, next(paths)),
         "kafka": lambda: frame.write.format("kafka").options(topic=next(kafka_turns), **kafka).save(),
     }
     writes = timed(writing, rounds)
+    for path in folder.glob("logs-*"):
+        shutil.rmtree(path)
     from_broker = spark.read.format("kafka").options(subscribe=topics[-1], **kafka).load()
     from_files = spark.read.format("seglog").load(f"{broker.log_dir}/{topics[-1]}")
     there = from_files.count()
@@ -78,9 +80,8 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     spark.stop()
 
 
-def save(frame: DataFrame, path: str) -> None:
-    frame.write.format("seglog").mode("append").option("numPartitions", PARTITIONS).save(path)
-    shutil.rmtree(Path(path).parent)
+def save(frame: DataFrame, log_dir: str) -> None:
+    frame.write.format("seglog").mode("append").option("numPartitions", PARTITIONS).save(f"{log_dir}/events")
 
 
 def timed(queries: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:

@@ -103,6 +103,22 @@ def test_no_log_is_touched_before_the_commit_is_decided(tmp_path: Path) -> None:
     assert min(touched) > decided
 
 
+def test_batches_that_begin_an_empty_log_are_not_written_again(tmp_path: Path) -> None:
+    small = LogConfig(compression_type="uncompressed", batch_size=200, segment_bytes=1500)
+    of_task_0, of_task_1 = (rows([f"{task}: {n}" for n in range(200)], partition=[0] * 200) for task in range(2))
+    for directory, is_first in ((tmp_path / "new", True), (tmp_path / "again", False)):
+        directory.mkdir()
+        if not is_first:
+            write(directory, [rows(["old"], partition=[0])], partitions=1)
+        storage = CrashingStorage(directory)
+        job, staged = stage(directory, [of_task_0, of_task_1], config=small, partitions=1)
+        commit(storage, job, staged, NOW_MS)
+        stamped = {name for name in (each.log_name for each in staged) if f"write_at {name}" in storage.calls}
+        assert len([each for each in staged if each.task == 0]) > 2
+        assert stamped == {each.log_name for each in staged if each.task or not is_first}
+        assert findings(directory) == []
+
+
 def test_repeated_transaction_writes_nothing(tmp_path: Path) -> None:
     batch = Transaction("loader", 7)
     write(tmp_path, OLD, transaction=batch)
