@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.spark_read import QUERIES, ROOT, session
+from tests.bench.spark_read import QUERIES, session
 from tests.bench.spark_write import generated
 from tests.kafka.broker import Broker
 from tests.kafka.jars import connector_jars
@@ -38,8 +36,6 @@ def main() -> None:
     arguments.add_argument("--rows", type=int, default=3_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
     given = arguments.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     folder = Path(tempfile.mkdtemp(prefix="connector-"))
     try:
         with Broker.start(folder / "broker", properties={"log.retention.ms": -1}) as broker:

@@ -54,8 +54,6 @@ def main() -> None:
     arguments.add_argument("--codec", choices=CODECS, action="append")
     arguments.add_argument("--memory", action="store_true")
     given = arguments.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     folder = Path(tempfile.mkdtemp(prefix="spark-read-"))
     try:
         if given.memory:
@@ -117,6 +115,9 @@ def measure_memory(folder: Path) -> None:
 
 
 def session(master: str = "local[2]", jars: Iterable[Path] = ()) -> SparkSession:
+    """Start Spark, whose workers run this Python with this package."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     spark = (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")

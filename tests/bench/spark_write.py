@@ -10,10 +10,8 @@ With ``--memory`` it measures how much a task's Python worker grows above an idl
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from pyspark.sql import functions as sf
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.spark_read import ROOT, peak_bytes_of_workers, session
+from tests.bench.spark_read import peak_bytes_of_workers, session
 
 CODECS = {"snappy": "snappy", "lz4": "lz4_raw", "zstd": "zstd"}
 PARTITIONS = 4
@@ -37,8 +35,6 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--memory", action="store_true")
     given = arguments.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     folder = Path(tempfile.mkdtemp(prefix="spark-write-"))
     try:
         if given.memory:
