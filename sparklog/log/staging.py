@@ -225,7 +225,6 @@ def stamp(
     storage: WritableStorage, directory: str, staged: Staged, run: BatchRun, base_offset: int, leader_epoch: int
 ) -> None:
     """Write offsets and a leader epoch into a staged file's batches, if others are there; the caller is to sync it."""
-    sizes, last_offsets = run.batch_bytes.tolist(), run.last_offsets.tolist()
     with storage.open_for_append(f"{directory}/{staged.log_name}") as log:
         if log.size_bytes() != staged.size_bytes:
             raise CommitError(
@@ -234,6 +233,7 @@ def stamp(
             )
         if (base_offset, leader_epoch) == (staged.base_offset, 0):
             return
+        sizes, last_offsets = run.batch_bytes.tolist(), run.last_offsets.tolist()
         position, offset = 0, base_offset
         for batch_bytes, last_offset in zip(sizes, last_offsets, strict=True):
             log.write_at(position, _STAMP.pack(offset, batch_bytes - _FRAMING_BYTES, leader_epoch))

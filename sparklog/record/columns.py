@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,7 @@ from sparklog.record.compression import (
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.rows import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
-from sparklog.record.streams import single_blocks
-
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
-Octets = np.ndarray[Any, np.dtype[np.uint8]]
+from sparklog.record.streams import Int64s, Octets, single_blocks
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
 _CHUNK_SLACK_BYTES: Final = 1 << 18

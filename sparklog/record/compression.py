@@ -85,6 +85,10 @@ def _none(data: memoryview, limit_bytes: int) -> bytes:  # noqa: ARG001
     return bytes(data)
 
 
+def _none_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:  # noqa: ARG001
+    return copied(data, room)
+
+
 def _gzip(data: memoryview, limit_bytes: int) -> bytes:
     pieces: list[bytes] = []
     room = limit_bytes
@@ -392,7 +396,7 @@ def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
     return lambda data, room, limit_bytes: copied(decompress(data, limit_bytes), room)
 
 
-_INTO: Final[dict[int, DecompressInto]] = {SNAPPY: _snappy_into, LZ4: _lz4_into, 4: _zstd_into}
+_INTO: Final[dict[int, DecompressInto]] = {0: _none_into, SNAPPY: _snappy_into, LZ4: _lz4_into, 4: _zstd_into}
 
 
 def block_decompressor_into(codec_id: int) -> DecompressInto:
