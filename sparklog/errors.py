@@ -7,20 +7,49 @@ others) and the bytes' (`CorruptLogError` and its kinds, which carry the file, t
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Self
+
+NOTHING_VISIBLE: Final = "Nothing of this write is visible: repeat it once the cause is gone"
+ALL_VISIBLE: Final = "All of this write is visible: do not repeat it"
+WILL_BE_VISIBLE: Final = (
+    "This write was decided, and all of it will be visible once the next write to the directory, or "
+    "'sparklog recover', has finished it: do not repeat it"
+)
+"""What an error of a write says of what readers see: always one of these three, and never two."""
 
 
 class SeglogError(Exception):
-    """Base of every error of sparklog. The message begins with a stable code in brackets."""
+    """Base of every error of sparklog. The message begins with a stable code in brackets.
+
+    Attributes
+    ----------
+    message : str
+        What is wrong, where, and what to do.
+    outcome : str
+        Of a write: what readers see of it, one of `NOTHING_VISIBLE`, `ALL_VISIBLE` and `WILL_BE_VISIBLE`; else empty.
+    """
 
     code = "SEGLOG_ERROR"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+        self.outcome = ""
 
     def __str__(self) -> str:
-        return f"[{self.code}] {self.message}"
+        return f"[{self.code}] {self.message}" + (f". {self.outcome}" if self.outcome else "")
+
+
+@contextmanager
+def outcome(sentence: str) -> Iterator[None]:
+    """Let every error of ours that leaves the ``with`` block say what readers see of a write, if none within has."""
+    try:
+        yield
+    except SeglogError as error:
+        error.outcome = error.outcome or sentence
+        raise
 
 
 class InvalidOptionError(SeglogError, ValueError):
@@ -143,8 +172,13 @@ class CorruptLogError(SeglogError):
             hint=self.hint,
         )
 
+    def hinted(self, hint: str) -> Self:
+        """Return the same error with another sentence on what to do."""
+        return type(self)(self.reason, path=self.path, position=self.position, offset=self.offset, hint=hint)
+
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.reason, self.path, self.position, self.offset, self.hint)
+        fields = type(self), self.reason, self.path, self.position, self.offset, self.hint
+        return _rebuild, fields, {"outcome": self.outcome}
 
 
 def _rebuild(

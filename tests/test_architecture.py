@@ -34,6 +34,8 @@ DEFERRED = {
     ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("log/staging.py", "sparklog.record.encode"),  # a type
     ("log/recovery.py", "sparklog.record.columns"),  # a log that was closed cleanly is not read to be opened
+    ("log/walk.py", "sparklog.record.columns"),  # a plan without transactions checks nothing
+    ("log/damage.py", "sparklog.record.kernels_search"),  # most logs are not damaged
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/options.py", "sparklog.log.reader"),  # a type
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba

@@ -225,7 +225,11 @@ def recover(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, and say what would be done.")] = False,
     truncate: Annotated[
         bool,
-        typer.Option("--truncate", help="Cut a damaged log even where whole batches follow: THIS LOSES THEM."),
+        typer.Option("--truncate", help="Cut a damaged log even where no crash can have torn it: THIS LOSES THE REST."),
+    ] = False,
+    drop_cut: Annotated[
+        bool,
+        typer.Option("--drop-cut", help="Remove the .cut files too, which keep what was cut off damaged or torn logs."),
     ] = False,
     staged_hours: Annotated[
         float, typer.Option(min=0, help="Remove what jobs older than this have staged and never committed.")
@@ -234,17 +238,20 @@ def recover(
 ) -> None:
     """Put logs in order after a writer or a broker died: finish commits, cut torn ends, make missing indexes.
 
-    The directory is locked as by a broker; one that runs is refused. Exit status 1 where a log is damaged and was left
-    as it is.
+    Every batch is checked. What is cut is kept beside the log in a .cut file. The directory is locked as by a broker;
+    one that runs is refused. Exit status 1 where a log is damaged and was left as it is, 2 where one cannot be read.
     """
     import sparklog.cli.mend as mend
 
     outcome = mend.Outcome()
-    rows = mend.rows([find_target(path) for path in paths], outcome, staged_hours, truncate=truncate, dry_run=dry_run)
+    targets = [find_target(path) for path in paths]
+    rows = mend.rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run)
     if as_json:
         render.json_lines(rows)
     else:
         render.table(views.ACTIONS, list(rows))
         render.say(outcome.told(dry_run=dry_run))
-    if outcome.failures:
+    if outcome.failed:
+        raise typer.Exit(_CANNOT)
+    if outcome.damaged:
         raise typer.Exit(_FAILED)

@@ -16,6 +16,7 @@ from sparklog.log.checkpoints import encode_leader_epochs, encode_topic_id, pars
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.journal import Append, Bound, Move, Rename
+from sparklog.log.producer_state import snapshots_of
 from sparklog.log.recovery import Recovered
 from sparklog.log.staging import Staged, stamp
 from sparklog.log.tail import Tail, fits, grown, new_segment, sealed
@@ -93,7 +94,8 @@ def adopt(
     Adopted
         Nothing but the staged files has been changed, and those are not synced.
     """
-    adoption = _Adoption(folder, found, config, small)
+    snapshots = frozenset(offset for offset, _ in snapshots_of(storage, f"{directory}/{folder}"))
+    adoption = _Adoption(folder, found, config, small, snapshots)
     epochs = found.leader_epochs or ([(0, found.tail.end_offset)] if staged else [])
     for each in staged:
         base_offset = adoption.tail.end_offset
@@ -137,8 +139,10 @@ def metadata_to_write(storage: Storage, folder: str, topic_id: str | None) -> by
 class _Adoption:
     """The moves for one log in the making, and the end of the log as it will be after them."""
 
-    def __init__(self, folder: str, found: Recovered, config: LogConfig, small: SmallFiles) -> None:
-        self.tail = found.tail
+    def __init__(
+        self, folder: str, found: Recovered, config: LogConfig, small: SmallFiles, snapshots: frozenset[int]
+    ) -> None:
+        self.tail, self._snapshots = found.tail, snapshots
         self._folder, self._found, self._config, self._small = folder, found, config, small
         self._moves: list[Move] = []
         self._segments: list[int] = []
@@ -197,7 +201,13 @@ class _Adoption:
             self._moves.append(self._small.append(bytes(data), self._path(base_offset, suffix), position))
 
     def _put_snapshot(self) -> None:
-        """Write down the producers as of the log end offset; what is committed has none."""
+        """Write down the producers as of the log end offset; what is committed has none.
+
+        A snapshot that is there is left as it is: recovery has found it sound, and it may hold producers that have been
+        idle for so long that they are not among those found.
+        """
+        if self.tail.end_offset in self._snapshots:
+            return
         self.put(self._found.producers.encode(), offset_file_name(self.tail.end_offset, files.SNAPSHOT))
 
     def _path(self, offset: int, suffix: str) -> str:

@@ -3,7 +3,11 @@
 A log directory holds a folder a topic-partition, ``<topic>-<partition>``, and the checkpoints of all of them. A folder
 being deleted, moved between disks or not known to the cluster is ``<topic>-<partition>.<uuid>-delete``, ``-future`` or
 ``-stray``. In a partition's folder, the files of a segment have its base offset in 20 digits for a name; the suffixes
-``.deleted``, ``.cleaned`` and ``.swap`` come behind the others while segments are removed or replaced.
+``.deleted``, ``.cleaned`` and ``.swap`` come behind the others while segments are removed or replaced. Regular files
+with these names are a log's, and nothing else is.
+
+Bytes that recovery cuts off a segment are kept beside it, under a name of ours that a broker passes over: the base
+offset and the position of the cut, ``00000000000000004000.819200.cut``.
 
 Source: apache/kafka, LogFileUtils.java, LocalLog.scala, LogLoader.java.
 """
@@ -11,7 +15,10 @@ Source: apache/kafka, LogFileUtils.java, LocalLog.scala, LogLoader.java.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
+
+from sparklog.storage.base import Entry
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -21,6 +28,7 @@ SNAPSHOT: Final = ".snapshot"
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
+CUT: Final = ".cut"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -33,8 +41,11 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _PASSING_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
-_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{1,20})(?P<suffix>(\.[a-z]+){1,2})")
-_OFFSET_MAX = (1 << 63) - 1
+_SEGMENT_FILE = re.compile(
+    r"(?P<offset>[0-9]{20})(?P<suffix>\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?)"
+)
+_CUT_FILE = re.compile(r"[0-9]{20}\.[0-9]+(\.[0-9]+)?\.cut")
+OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class TopicPartition(NamedTuple):
@@ -70,9 +81,28 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
 def parse_offset_file(name: str) -> OffsetFile | None:
     """Return the offset and the suffix that a file is named for; None for every other file."""
     found = _SEGMENT_FILE.fullmatch(name)
-    if found is None or int(found["offset"]) > _OFFSET_MAX:
+    if found is None or int(found["offset"]) > OFFSET_MAX:
         return None
     return OffsetFile(int(found["offset"]), found["suffix"])
+
+
+def offset_files(entries: Iterable[Entry]) -> Iterator[tuple[OffsetFile, Entry]]:
+    """Yield the regular files of a folder that are named for an offset, in the order of their names."""
+    for entry in entries:
+        found = parse_offset_file(entry.name) if entry.is_file else None
+        if found is not None:
+            yield found, entry
+
+
+def is_cut_file(name: str) -> bool:
+    """Tell whether a file is named as one that holds bytes which recovery cut off a segment."""
+    return bool(_CUT_FILE.fullmatch(name))
+
+
+def cut_file_name(base_offset: int, position: int, number: int = 0) -> str:
+    """Return the name of the file that keeps what was cut off a segment; ``number`` tells those of one place apart."""
+    again = f".{number}" if number else ""
+    return f"{base_offset:020d}.{position}{again}{CUT}"
 
 
 def offset_file_name(offset: int, suffix: str) -> str:

@@ -185,12 +185,20 @@ def commit_mark(storage: Storage, directory: str) -> tuple[bytes | None, bytes |
 
 
 def decide(storage: WritableStorage, directory: str, journal: Journal) -> None:
-    """Write the journal down. This is the commit; sources must be on the disk by now."""
+    """Write the journal down. This is the commit; sources must be on the disk by now.
+
+    The caller has asked `refuse_foreign_changes` whether it can be carried out as the files are.
+    """
     write_atomically(storage, f"{directory}/{JOURNAL}", journal.to_json())
 
 
-def finish(storage: WritableStorage, directory: str) -> Journal | None:
+def finish(storage: WritableStorage, directory: str, *, is_checked: bool = False) -> Journal | None:
     """Do what a journal says, and put it away; the caller holds the lock of the directory.
+
+    Parameters
+    ----------
+    is_checked : bool
+        The caller has just decided the journal, and held the lock since, so that nobody else has written.
 
     Returns
     -------
@@ -205,7 +213,8 @@ def finish(storage: WritableStorage, directory: str) -> Journal | None:
     journal = pending(storage, directory)
     if journal is None:
         return None
-    refuse_foreign_changes(storage, directory, journal)
+    if not is_checked:
+        refuse_foreign_changes(storage, directory, journal)
     unsynced: list[Move] = []
     for move in journal.moves:
         if isinstance(move, Append):

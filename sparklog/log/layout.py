@@ -7,7 +7,8 @@ broker would load. Only names, checkpoints, and the headers at the end of the la
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -17,7 +18,7 @@ from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import OffsetFile, TopicPartition
 from sparklog.log.journal import Bound, bound_of, commit_mark
-from sparklog.log.segment import RELATIVE_OFFSET_MAX, Place, Segment
+from sparklog.log.segment import Place, Segment
 from sparklog.storage.base import Entry, Storage, locate
 
 _log = logging.getLogger("sparklog")
@@ -42,6 +43,8 @@ class PartitionLayout:
         Log start offset: what is before it has been deleted, also where its bytes are still there.
     end : Place
         Log end offset, exclusive, and the position in the last segment where it ends.
+    is_tail_zero : bool
+        Whether what stands behind the end in the last segment are zeros and nothing else.
     """
 
     storage: Storage
@@ -50,6 +53,7 @@ class PartitionLayout:
     segments: tuple[Segment, ...]
     start_offset: int
     end: Place
+    is_tail_zero: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -57,8 +61,7 @@ class PartitionLayout:
 
     def segment_of(self, offset: int) -> int:
         """Return the row of the segment that holds an offset, or would."""
-        rows = [row for row, segment in enumerate(self.segments) if segment.base_offset <= offset]
-        return rows[-1] if rows else 0
+        return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
 def read_layout(path: str, storage: Storage | None = None) -> PartitionLayout:
@@ -97,7 +100,9 @@ def read_layout(path: str, storage: Storage | None = None) -> PartitionLayout:
 
 def list_segments(storage: Storage, folder: str) -> tuple[Segment, ...]:
     """List the segments that a broker would load from a folder."""
-    named = [(found, entry) for entry in storage.entries(folder) if (found := files.parse_offset_file(entry.name))]
+    entries = storage.entries(folder)
+    _warn_of_links(folder, entries)
+    named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)
     kept = {found.offset: (entry, "") for found, entry in named if found.suffix == files.LOG}
     for offset, entry in sorted(swapped.items()):
@@ -108,13 +113,21 @@ def list_segments(storage: Storage, folder: str) -> tuple[Segment, ...]:
             storage=storage,
             folder=folder,
             base_offset=base,
-            upper_offset=min([*bases[row + 1 : row + 2], base + RELATIVE_OFFSET_MAX + 1]),
+            upper_offset=bases[row + 1] if row + 1 < len(bases) else files.OFFSET_MAX,
             size_bytes=kept[base][0].size_bytes,
             is_last=row + 1 == len(bases),
             swap=kept[base][1],
         )
         for row, base in enumerate(bases)
     )
+
+
+def _warn_of_links(folder: str, entries: Iterable[Entry]) -> None:
+    """Say which names of segments are none: a broken link would else hide records in silence."""
+    for entry in entries:
+        found = None if entry.is_file else files.parse_offset_file(entry.name)
+        if found is not None and found.suffix == files.LOG:
+            _warn_once(f"{folder}/{entry.name} is not a regular file, and a link to none: it is passed over")
 
 
 def _finished_swaps(named: list[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
@@ -132,7 +145,7 @@ def _replaced(
     storage: Storage, folder: str, kept: dict[int, tuple[Entry, str]], offset: int, entry: Entry
 ) -> dict[int, tuple[Entry, str]]:
     """Put a finished swap in the place of the segments that it was made from."""
-    swap = Segment(storage, folder, offset, offset + RELATIVE_OFFSET_MAX + 1, entry.size_bytes, True, files.SWAP)
+    swap = Segment(storage, folder, offset, files.OFFSET_MAX, entry.size_bytes, True, files.SWAP)
     with swap.open() as log:
         end_offset = log.end().offset
     outside = {base: found for base, found in kept.items() if found[1] or not offset <= base < end_offset}
@@ -152,6 +165,8 @@ def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> Pa
     start_offset = max(checkpoint, segments[0].base_offset)
     with segments[-1].open() as log:
         end = log.end()
+        layout = replace(layout, is_tail_zero=log.is_tail_zero)
+    _warn_of_damaged_tail(layout, segments[-1], end)
     if end.offset < start_offset:
         _log.warning(
             "%s ends at offset %d, before the log start offset %d of its checkpoint: a broker would delete it all",
@@ -161,6 +176,44 @@ def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> Pa
         )
         return replace(layout, segments=())
     return _from(start_offset, replace(layout, end=end))
+
+
+def synced_offset(storage: Storage, folder: str) -> int:
+    """Return the offset below which all of a log was on the disk when its writer last said so.
+
+    A write that a crash tore is at or above it: what is not whole below it is damage. After a clean shutdown that is
+    all of the log, else what is below the recovery point that the log directory's checkpoint has; 0 where it has none.
+    """
+    directory, _, name = folder.rstrip("/").rpartition("/")
+    if storage.read_small(f"{directory}/{files.CLEAN_SHUTDOWN}") is not None:
+        return files.OFFSET_MAX
+    path = f"{directory}/{files.RECOVERY_POINT_CHECKPOINT}"
+    topic_partition = files.parse_partition_folder(name)
+    data = storage.read_small(path)
+    if topic_partition is None or data is None:
+        return 0
+    try:
+        return _offsets_of(data, path).get(topic_partition, 0)
+    except CorruptCheckpointError as error:
+        _warn_once(f"{error}; every log of this directory is taken to have no recovery point")
+        return 0
+
+
+def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: Place) -> None:
+    """Say that a log ends in the midst of a batch although it was written whole: no crash does that."""
+    lost_bytes = last.size_bytes - end.position
+    if lost_bytes > 0 and end.offset < synced_offset(layout.storage, layout.path):
+        _warn_once(
+            f"{last.path()} ends with {lost_bytes} bytes at position {end.position}, offset {end.offset}, that are no "
+            f"whole batch, although all of it was on the disk when its writer last said so: it is damaged, and records "
+            f"may be lost. It is read up to there; see 'sparklog verify'"
+        )
+
+
+@lru_cache(maxsize=1024)
+def _warn_once(message: str) -> None:
+    """Warn, and not again of the same: a layout is read many times."""
+    _log.warning("%s", message)
 
 
 def _as_before(layout: PartitionLayout, bound: Bound) -> PartitionLayout:
@@ -188,7 +241,7 @@ def _log_start_checkpoint(storage: Storage, folder: str, topic_partition: TopicP
     if data is None:
         return 0
     try:
-        return _log_starts(data, path).get(topic_partition, 0)
+        return _offsets_of(data, path).get(topic_partition, 0)
     except CorruptCheckpointError as error:
         # As a broker does: it says so, and starts every log at its first segment.
         _log.warning("%s; every log of this directory is taken to start at its first segment", error)
@@ -196,6 +249,6 @@ def _log_start_checkpoint(storage: Storage, folder: str, topic_partition: TopicP
 
 
 @lru_cache(maxsize=4)
-def _log_starts(data: bytes, path: str) -> Mapping[TopicPartition, int]:
+def _offsets_of(data: bytes, path: str) -> Mapping[TopicPartition, int]:
     """Parse a checkpoint once, and not once for each of the partitions that it has a line for."""
     return parse_offset_checkpoint(data, path)

@@ -360,10 +360,15 @@ def producers_at_end(layout: PartitionLayout, now_ms: int | None = None) -> Prod
     now_ms : int, optional
         The time by which producers of the snapshot have been idle too long and are forgotten, as when a broker loads
         it; those that have written after it are kept. Without it none is forgotten.
+
+    Raises
+    ------
+    CorruptBatchError
+        The checksum of a batch behind the snapshot differs.
     """
     producers, start_offset = snapshot_before(layout)
     producers = producers if now_ms is None else producers.without_expired(now_ms)
-    for _, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
+    for _, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
         producers.fold(window)
     return producers
 
@@ -382,8 +387,8 @@ def snapshot_before(layout: PartitionLayout) -> tuple[Producers, int]:
 
 def snapshots_of(storage: Storage, folder: str) -> list[tuple[int, str]]:
     """List the snapshots of a folder, the last first."""
-    named = [(files.parse_offset_file(entry.name), entry.name) for entry in storage.entries(folder)]
-    found = [(name.offset, f"{folder}/{text}") for name, text in named if name and name.suffix == files.SNAPSHOT]
+    named = files.offset_files(storage.entries(folder))
+    found = [(name.offset, f"{folder}/{entry.name}") for name, entry in named if name.suffix == files.SNAPSHOT]
     return sorted(found, reverse=True)
 
 

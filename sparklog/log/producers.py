@@ -17,7 +17,7 @@ import numpy as np
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.producer_state import snapshot_before
 from sparklog.log.segment import Window
-from sparklog.log.walk import walk
+from sparklog.log.walk import refuse_damaged, walk
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
 
@@ -27,13 +27,28 @@ def last_stable_offset(layout: PartitionLayout) -> int:
 
     It is the first offset of the earliest open transaction, or the log end offset. The high watermark is not asked: it
     says what was replicated when a broker last wrote it down, not what the log holds.
+
+    Checksums are looked at of every marker, and where a transaction is open of all that is thereby left out, since a
+    marker whose header is wrong may be among it. What is before the last stable offset is checked when it is read.
+
+    Raises
+    ------
+    CorruptBatchError
+        A checksum differs.
     """
     producers, start_offset = snapshot_before(layout)
-    for _, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
+    for segment, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
         # Batches of no transaction, which may be nearly all, have no say in this.
-        producers.fold(Window(window.buffer, window.headers.where(_is_in_transaction(window.headers))))
+        chosen = Window(window.buffer, window.headers.where(_is_in_transaction(window.headers)))
+        refuse_damaged(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
+        producers.fold(chosen)
     first_unstable = producers.first_unstable_offset
-    return max(layout.end_offset if first_unstable is None else first_unstable, layout.start_offset)
+    if first_unstable is None:
+        return layout.end_offset
+    stable_offset = max(first_unstable, layout.start_offset)
+    for _ in walk(layout, stable_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+        pass
+    return stable_offset
 
 
 class TransactionMarkers:
@@ -48,8 +63,9 @@ class TransactionMarkers:
     """
 
     def __init__(self, layout: PartitionLayout, start_offset: int) -> None:
-        # What is gone by then is not asked for either: whoever reads it finds it missing.
-        self._windows = walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False)
+        # What is gone by then is not asked for either: whoever reads it finds it missing. All batches are checked,
+        # since a marker whose header is wrong looks like any other.
+        self._windows = walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
         self._markers: defaultdict[int, deque[tuple[int, bool]]] = defaultdict(deque)
 
     def is_aborted(self, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:

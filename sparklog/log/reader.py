@@ -14,11 +14,11 @@ from typing import Final, Literal, Self, get_args
 import numpy as np
 import pyarrow as pa
 
-from sparklog.errors import CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
+from sparklog.errors import CorruptBatchError, CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.producers import TransactionMarkers, last_stable_offset
 from sparklog.log.segment import OpenSegment, Segment, Window
-from sparklog.log.walk import walk
+from sparklog.log.walk import refuse_damaged, walk
 from sparklog.record.columns import LIMITS, DecodeLimits, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
 
@@ -209,11 +209,22 @@ class LogReader:
         markers = TransactionMarkers(self._layout, start) if committed else None
         columns = [name for name in schema.names if name != FILE_COLUMN]
         for segment, window in walk(self._layout, start, end, fail_on_data_loss):
-            headers = window.headers.where(~window.headers.is_control)
+            headers, failure = window.headers, None
+            is_wanted = ~headers.is_control
             if markers is not None:
-                headers = headers.where(~markers.is_aborted(headers))
-            for batch in self._decoded(segment, Window(window.buffer, headers), columns, start, end, limits):
+                is_wanted[is_wanted] = ~markers.is_aborted(headers.where(is_wanted))
+            try:
+                # Batches that are decoded are checked there; those that are left out, because of what their headers
+                # say, here.
+                refuse_damaged(segment, Window(window.buffer, headers.where(~is_wanted)))
+            except CorruptBatchError as error:
+                failure = error
+                is_wanted &= headers.column("position") < (error.position or 0)
+            sound = Window(window.buffer, headers.where(is_wanted))
+            for batch in self._decoded(segment, sound, columns, start, end, limits):
                 yield _arranged(batch, schema, segment)
+            if failure is not None:
+                raise failure
 
     def _decoded(
         self, segment: Segment, window: Window, columns: Sequence[str], start: int, end: int, limits: DecodeLimits

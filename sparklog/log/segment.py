@@ -2,6 +2,10 @@
 
 Nothing here decodes a record. Indexes are hints: a place that one gives is believed only when an intact batch stands
 there whose offsets agree with the entry; otherwise the walk begins at the beginning of the segment.
+
+Walks give headers whose checksums nobody has looked at. Who returns records of a batch, or leaves them out because of
+what its header says, checks the batch; to plan a read that is not needed, since a task that reads the planned offsets
+checks every batch that it meets on its way from the first of them to the last.
 """
 
 from __future__ import annotations
@@ -16,23 +20,24 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError, PathNotFoundError
 from sparklog.log import files
-from sparklog.log.index import floor_offset, floor_time
-from sparklog.record.framing import (
-    HEADER_BYTES_MAX,
-    find_plausible,
-    first_header,
-    is_intact,
-    scan_headers,
+from sparklog.log.damage import (
+    LARGE_BATCH_BYTES,
+    find_whole_batch,
+    has_wrong_size,
+    is_intact_at,
+    is_zero,
+    refuse_damaged,
 )
+from sparklog.log.index import TIME_ENTRY, floor_offset, floor_time, read_entries
+from sparklog.record.framing import HEADER_BYTES_MAX, first_header, scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
 
 WINDOW_BYTES: Final = 1 << 22
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
-_SEARCH_WINDOW_BYTES: Final = 1 << 23
-_SEARCH_COST_MAX: Final = 4
 _HOPS_MAX: Final = 256
+_TIMESTAMP_MAX: Final = (1 << 63) - 1
 _HINT: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
 _log = logging.getLogger("sparklog")
@@ -49,7 +54,8 @@ class Segment:
     base_offset : int
         Lower bound of its offsets, and the name of its files.
     upper_offset : int
-        Upper bound, exclusive: the base of the next segment, or the most that relative offsets allow.
+        Upper bound, exclusive: the base of the next segment, or of the last one the most that an offset can be. The
+        relative offsets of indexes reach less far; a broker splits a segment that reaches further when it loads it.
     size_bytes : int
         Of the ``.log`` file.
     is_last : bool
@@ -114,6 +120,8 @@ class OpenSegment:
     def __init__(self, segment: Segment, file: ReadableFile) -> None:
         self.segment = segment
         self._file = file
+        self.is_tail_zero = False
+        """Whether what a walk found behind the last batch were zeros and nothing else."""
 
     def __enter__(self) -> OpenSegment:
         return self
@@ -125,10 +133,13 @@ class OpenSegment:
     def start(self) -> Place:
         return Place(0, self.segment.base_offset)
 
-    def windows(self, start: Place, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
+    def windows(
+        self, start: Place, window_bytes: int = WINDOW_BYTES, end_position: int | None = None
+    ) -> Iterator[Window]:
         """Walk the batches from a boundary to the end of the segment, some at a time.
 
-        A batch that is longer than a window has one of its own. A torn or zero-filled tail of the last segment ends it.
+        A batch that is longer than a window has one of its own. A torn or zero-filled tail of the last segment ends it;
+        so does ``end_position``, a batch boundary behind which nothing is looked at.
 
         Raises
         ------
@@ -139,6 +150,7 @@ class OpenSegment:
         while True:
             # Taken before the bytes: what a broker appends meanwhile is not part of a tail that is judged below.
             size_bytes = self._file.size_bytes()
+            size_bytes = size_bytes if end_position is None else min(size_bytes, end_position)
             asked_bytes = min(wanted_bytes, max(size_bytes - place.position, 0))
             if asked_bytes > len(room):
                 room = memoryview(bytearray(asked_bytes))
@@ -153,6 +165,8 @@ class OpenSegment:
             if place.position + headers.next_batch_bytes > size_bytes:
                 break
             wanted_bytes = max(window_bytes, headers.next_batch_bytes)
+            if wanted_bytes > LARGE_BATCH_BYTES:
+                self._refuse_damaged_at(place)
         self._judge_tail(place, headers, size_bytes)
 
     def hop(self, start: Place) -> Iterator[BatchHeaders]:
@@ -196,13 +210,58 @@ class OpenSegment:
         return _first(self.hop(self.seek(offset)), lambda headers: headers.column("last_offset") >= offset)
 
     def first_batch_at(self, timestamp: int, start_offset: int) -> BatchHeaders | None:
-        """Find the first batch with a timestamp (ms) at or after the given one and offsets from ``start_offset`` on."""
-        return _first(
-            self.hop(self._seek_time(timestamp)),
-            lambda headers: (
-                (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
-            ),
+        """Find the first batch with a timestamp (ms) at or after the given one and offsets from ``start_offset`` on.
+
+        Those that are passed over on the way have their checksums looked at: nobody else will, since nobody reads them.
+        """
+        for headers in self.hop(self._seek_time(timestamp)):
+            is_late = (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
+            rows = np.flatnonzero(is_late)
+            self._refuse_damaged(headers[: int(rows[0])] if len(rows) else headers)
+            if len(rows):
+                return headers[int(rows[0]) : int(rows[0]) + 1]
+        return None
+
+    def refuse_cut_end(self, end_offset: int) -> None:
+        """Raise if the indexes of a segment that is not the last prove that its log once went on behind its end.
+
+        The last entry of a time index is an offset that was in the log when the segment was completed. It proves that
+        batches are missing where it lies between the end of the log and the next segment, and the entry before it
+        agrees with the log, so that the index is this log's.
+
+        Parameters
+        ----------
+        end_offset : int
+            The offset after the last batch of the segment.
+        """
+        if self.segment.is_last or end_offset >= self.segment.upper_offset:
+            return
+        with self._index(files.TIME_INDEX) as index:
+            if index is None:
+                return
+            last = floor_time(index, self.segment.base_offset, _TIMESTAMP_MAX)
+            if last is None or not end_offset <= last.offset < self.segment.upper_offset:
+                return
+            entries = read_entries(index, TIME_ENTRY)
+        offsets = self.segment.base_offset + entries["relative_offset"].astype(np.int64)
+        if (np.diff(entries["timestamp"]) <= 0).any() or (np.diff(offsets) < 0).any():
+            return
+        inside = np.flatnonzero(offsets < end_offset)
+        if len(inside) and not self._holds(int(entries["timestamp"][inside[-1]]), int(offsets[inside[-1]])):
+            return
+        raise CorruptBatchError(
+            f"the log of the segment ends before offset {end_offset}, and its time index has an entry for offset "
+            f"{last.offset}: batches are missing at its end",
+            path=self.segment.path(),
+            position=self._file.size_bytes(),
+            offset=end_offset,
+            hint=f"{_HINT}; a replica may have them",
         )
+
+    def _holds(self, timestamp: int, offset: int) -> bool:
+        """Tell whether the batch that holds an offset has a timestamp as its largest."""
+        header = self.first_batch_from(offset)
+        return header is not None and int(header.column("max_timestamp")[0]) == timestamp
 
     def read(self, header: BatchHeaders) -> Window:
         """Read the one batch that a header is of."""
@@ -218,6 +277,7 @@ class OpenSegment:
             return self.start
         header = self.first_batch_from(entry.offset)
         if header is not None and header.column("max_timestamp")[0] == entry.timestamp:
+            self._refuse_damaged(header)
             return Place(int(header.column("position")[0]), self.segment.base_offset)
         self._distrust(files.TIME_INDEX, f"timestamp {entry.timestamp} at offset {entry.offset}")
         return self.start
@@ -236,7 +296,17 @@ class OpenSegment:
         header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
         if not len(header) or position + header.valid_bytes > self._file.size_bytes():
             return None
-        return header if is_intact(self._file.read(position, header.valid_bytes)) else None
+        return header if is_intact_at(self._file, position, header.valid_bytes) else None
+
+    def _refuse_damaged_at(self, place: Place) -> None:
+        """Check the batch at a place before memory is taken for it, whatever its size says."""
+        header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
+        if len(header):
+            self._checked(header, place.offset)
+        self._refuse_damaged(header)
+
+    def _refuse_damaged(self, headers: BatchHeaders) -> None:
+        refuse_damaged(self._file, headers, self.segment.path(), _HINT)
 
     def _distrust(self, suffix: str, what: str) -> None:
         _log.warning("%s says %s, and the log does not: not using it", self.segment.path(suffix), what)
@@ -268,45 +338,30 @@ class OpenSegment:
             return
         reason = headers.fault or "the last batch is cut short"
         if self.segment.is_last:
-            if self._is_zero_from(place.position):
+            if is_zero(self._file, place.position, size_bytes):
+                self.is_tail_zero = True
                 return
             if headers.fault is None:
                 found = self.find_whole_batch(place)
-                if found is None:
+                if found is None and not has_wrong_size(self._file, place.position, size_bytes):
                     return
-                reason = f"{reason}, and another batch follows it at position {found}"
+                reason = (
+                    "the size of the last batch is wrong: its checksum is that of the bytes to the end of the file"
+                    if found is None
+                    else f"{reason}, and another batch follows it at position {found}"
+                )
         raise CorruptBatchError(
             reason, path=self.segment.path(), position=place.position, offset=place.offset, hint=_HINT
         )
 
-    def _is_zero_from(self, position: int) -> bool:
-        while (data_at := self._file.data_position(position)) is not None:
-            piece = self._file.read(data_at, _SEARCH_WINDOW_BYTES)
-            if np.frombuffer(piece, dtype=np.uint8).any():
-                return False
-            position = data_at + len(piece)
-            if not len(piece):
-                break
-        return True
-
     def find_whole_batch(self, place: Place) -> int | None:
-        """Find an intact batch of this log anywhere after a torn one; its position."""
-        position, checked_bytes, size_bytes = place.position + 1, 0, self._file.size_bytes()
-        highest_offset = self.segment.upper_offset - 1
-        while position < size_bytes:
-            buffer = self._file.read(position, _SEARCH_WINDOW_BYTES)
-            for start in find_plausible(buffer, size_bytes - position, place.offset, highest_offset):
-                candidate = first_header(buffer[start : start + HEADER_BYTES_MAX])
-                checked_bytes += candidate.valid_bytes
-                # Bytes made to look like headers must not make the search quadratic: so many are a finding themselves.
-                if checked_bytes > _SEARCH_COST_MAX * (size_bytes - place.position) + _SEARCH_WINDOW_BYTES:
-                    return position + start
-                if len(candidate) and is_intact(self._file.read(position + start, candidate.valid_bytes)):
-                    return position + start
-            if len(buffer) < _SEARCH_WINDOW_BYTES:
-                break
-            position += len(buffer) - HEADER_BYTES_MAX
-        return None
+        """Find an intact batch of this log anywhere after a torn one: its position, or where so much looks like one
+        that the search was given up, which no torn batch does."""
+        highest_offset = min(self.segment.upper_offset - 1, place.offset + RELATIVE_OFFSET_MAX)
+        position, is_given_up = find_whole_batch(
+            self._file, place.position + 1, self._file.size_bytes(), place.offset, highest_offset
+        )
+        return place.position if is_given_up else position
 
 
 def _first(walk: Iterator[BatchHeaders], chosen: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> BatchHeaders | None:

@@ -99,7 +99,7 @@ class Staged:
         path = f"{directory}/{self.batches_name}"
         data = storage.read_small(path)
         if data is None or len(data) != self.batches * BATCH_ENTRY.itemsize:
-            raise CommitError(f"the staged file {path} is gone or cut: nothing of this write is visible, repeat it")
+            raise CommitError(f"the staged file {path} is gone or cut")
         entries = np.frombuffer(data, dtype=BATCH_ENTRY)
         return BatchRun(
             batch_bytes=entries["batch_bytes"].astype(np.int64),
@@ -227,10 +227,7 @@ def stamp(
     """Write offsets and a leader epoch into a staged file's batches, if others are there; the caller is to sync it."""
     with storage.open_for_append(f"{directory}/{staged.log_name}") as log:
         if log.size_bytes() != staged.size_bytes:
-            raise CommitError(
-                f"the staged file {log.path} has {log.size_bytes()} bytes and not {staged.size_bytes}: "
-                f"nothing of this write is visible, repeat it"
-            )
+            raise CommitError(f"the staged file {log.path} has {log.size_bytes()} bytes and not {staged.size_bytes}")
         if (base_offset, leader_epoch) == (staged.base_offset, 0):
             return
         sizes, last_offsets = run.batch_bytes.tolist(), run.last_offsets.tolist()

@@ -15,7 +15,7 @@ import numpy as np
 
 from sparklog.log.config import LogConfig
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
-from sparklog.log.policy import ActiveSegment, NextBatch, index_entry_rows, should_roll
+from sparklog.log.policy import RELATIVE_OFFSET_MAX, ActiveSegment, NextBatch, index_entry_rows, should_roll
 from sparklog.record.headers import BatchHeaders
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -107,6 +107,8 @@ def grown(tail: Tail, run: BatchRun, config: LogConfig) -> tuple[Tail, bytes, by
     # The row of the first batch that has the latest timestamp so far, -1 where one before the run has it.
     holders = np.maximum.accumulate(np.where(latest[1:] > latest[:-1], np.arange(len(run)), -1))
     latest_offsets = np.where(holders < 0, tail.max_timestamp_offset, run.last_offsets[holders])
+    # What relative offsets do not reach gets no entry: a broker splits such a segment when it loads it.
+    rows = rows[run.last_offsets[rows] - tail.segment.base_offset <= RELATIVE_OFFSET_MAX]
     offset_entries = np.empty(len(rows), OFFSET_ENTRY)
     offset_entries["relative_offset"] = run.last_offsets[rows] - tail.segment.base_offset
     offset_entries["position"] = tail.segment.size_bytes + ends[rows] - run.batch_bytes[rows]
@@ -134,7 +136,8 @@ def sealed(tail: Tail) -> tuple[Tail, bytes]:
     (Tail, bytes)
         The end of the log then, and the entry; nothing where it has it.
     """
-    if tail.max_timestamp <= tail.last_time_entry:
+    is_in_reach = tail.max_timestamp_offset - tail.segment.base_offset <= RELATIVE_OFFSET_MAX
+    if tail.max_timestamp <= tail.last_time_entry or not is_in_reach:
         return tail, b""
     entry = (tail.max_timestamp, tail.max_timestamp_offset - tail.segment.base_offset)
     segment = replace(tail.segment, time_index_entries=tail.segment.time_index_entries + 1)

@@ -354,6 +354,8 @@ def _of_name(entry: Entry, logs: set[str]) -> tuple[Severity, str, str] | None:
     found = files.parse_offset_file(name)
     if name.endswith(STAGED):
         return Severity.NOTE, "unfinished", _STAGED
+    if files.is_cut_file(name):
+        return Severity.NOTE, "cut", "what recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
     if entry.is_folder and found is None:
         return Severity.NOTE, "foreign-name", "a folder, which no broker makes here"
     if found is None:
@@ -361,8 +363,8 @@ def _of_name(entry: Entry, logs: set[str]) -> tuple[Severity, str, str] | None:
             return Severity.ERROR, "foreign-name", "its name is not an offset: a broker fails to load the partition"
         is_known = name.removesuffix(".tmp") in _PARTITION_FILES or _METADATA_SNAPSHOT.fullmatch(name)
         return None if is_known else (Severity.NOTE, "foreign-name", "not a file of Kafka's")
-    if name != files.offset_file_name(*found):
-        return Severity.ERROR, "foreign-name", "the offset in its name has not 20 digits: it is not read"
+    if not entry.is_file:
+        return Severity.ERROR, "foreign-name", "not a regular file, nor a link to one: it is not read"
     if found.suffix.endswith(_PASSING_SUFFIXES):
         return Severity.NOTE, "unfinished", "left over where a broker stopped: it finishes or removes it when it starts"
     if found.suffix in _SEGMENT_SUFFIXES[1:] and files.offset_file_name(found.offset, files.LOG) not in logs:

@@ -95,7 +95,8 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     fault = _size_fault(view, 0) or _header_fault(view, 0)
     if fault:
         return BatchHeaders(table[:0], origin, 0, _batch_bytes(view, 0), fault)
-    table["position"], table["batch_bytes"], table["magic"] = origin, raw["size"] + OVERHEAD_BYTES, magic
+    # Sizes near the largest of 32 bits do not fit them any more with what comes before the size.
+    table["position"], table["batch_bytes"], table["magic"] = origin, _batch_bytes(view, 0), magic
     for name in layout.names or ():
         if name in _TABLE_NAMES:
             table[name] = raw[name]
@@ -159,13 +160,50 @@ def _header_fault(view: memoryview, position: int) -> str | None:
     return None
 
 
+def checksum_fault(batch: memoryview) -> str | None:
+    """Say what is wrong with the checksum of one whole batch of any magic; None where it is right."""
+    if len(batch) < PREFIX_BYTES or batch[16] > 2:
+        return "not a batch"
+    name, found, said = "CRC-32C", 0, int.from_bytes(batch[17:21], "big")
+    if batch[16] == 2:
+        found = crc32c(batch[v2.CRC_COVERS_FROM :])
+    else:
+        name, found, said = "CRC-32", zlib.crc32(batch[16:]), int.from_bytes(batch[12:16], "big")
+    return None if found == said else f"{name} is {found:08x}, the batch says {said:08x}"
+
+
 def is_intact(batch: memoryview) -> bool:
     """Check the checksum of one whole batch of any magic."""
-    if len(batch) < PREFIX_BYTES or batch[16] > 2:
-        return False
-    if batch[16] == 2:
-        return crc32c(batch[v2.CRC_COVERS_FROM :]) == int.from_bytes(batch[17:21], "big")
-    return zlib.crc32(batch[16:]) == int.from_bytes(batch[12:16], "big")
+    return checksum_fault(batch) is None
+
+
+class RunningChecksum:
+    """The checksum of a batch whose bytes come a piece at a time, so that none of its size need be in memory.
+
+    Parameters
+    ----------
+    prefix : memoryview
+        The first bytes of the batch, `CHECKSUM_PREFIX_BYTES` at least; they are not taken in yet.
+    """
+
+    def __init__(self, prefix: memoryview) -> None:
+        self._is_v2 = prefix[16] == 2
+        self.covers_from = v2.CRC_COVERS_FROM if self._is_v2 else 16
+        self._said = int.from_bytes(prefix[17:21] if self._is_v2 else prefix[12:16], "big")
+        self._crc = 0
+
+    def add(self, data: memoryview | bytes) -> None:
+        """Take in the next bytes from ``covers_from`` on."""
+        self._crc = crc32c(data, self._crc) if self._is_v2 else zlib.crc32(data, self._crc)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the bytes so far are those that the batch's checksum is of."""
+        return self._crc == self._said
+
+
+CHECKSUM_PREFIX_BYTES: Final = v2.CRC_COVERS_FROM
+"""What must be there of a batch to tell where its checksum begins, and what it is."""
 
 
 def find_plausible(buffer: memoryview, room_bytes: int, lowest_offset: int, highest_offset: int) -> list[int]:

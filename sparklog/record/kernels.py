@@ -162,7 +162,7 @@ def memcpy(typingctx: Any, target: Any, target_index: Any, source: Any, source_i
 
 
 @intrinsic
-def _load_64(typingctx: Any, source: Any, index: Any) -> Any:  # noqa: ARG001
+def load_64(typingctx: Any, source: Any, index: Any) -> Any:  # noqa: ARG001
     """Read eight bytes of a uint8 array as the machine orders them; the caller has checked that they are there."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -317,13 +317,13 @@ def crc32c_by_instruction(buffer, position, end):
     while position + 3 * lane <= end:
         second, third = np.uint64(0), np.uint64(0)
         for place in range(position, position + lane, 8):
-            crc = _crc32c_instruction(crc, _load_64(buffer, place))
-            second = _crc32c_instruction(second, _load_64(buffer, place + lane))
-            third = _crc32c_instruction(third, _load_64(buffer, place + 2 * lane))
+            crc = _crc32c_instruction(crc, load_64(buffer, place))
+            second = _crc32c_instruction(second, load_64(buffer, place + lane))
+            third = _crc32c_instruction(third, load_64(buffer, place + 2 * lane))
         crc = _skip_lane(_skip_lane(crc) ^ second) ^ third
         position += 3 * lane
     while position + 8 <= end:
-        crc = _crc32c_instruction(crc, _load_64(buffer, position))
+        crc = _crc32c_instruction(crc, load_64(buffer, position))
         position += 8
     while position < end:
         crc = (crc >> np.uint64(8)) ^ np.uint64(_CRC32C[0, (crc ^ np.uint64(buffer[position])) & np.uint64(0xFF)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -20,10 +21,19 @@ _READ_BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """One name in a folder."""
+    """One name in a folder; what it names is told as its links lead.
+
+    Attributes
+    ----------
+    is_folder, is_file : bool
+        Neither is true of a pipe, a device, a socket, or a link that leads nowhere or round in a circle.
+    size_bytes : int
+        0 unless it is a file.
+    """
 
     name: str
     is_folder: bool
+    is_file: bool
     size_bytes: int
 
 
@@ -33,9 +43,14 @@ class LocalFile:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Without O_NONBLOCK, to open a pipe is to wait for somebody who writes to it.
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         except OSError as error:
             raise explained(error, path) from error
+        if not is_file:
+            self.close()
+            raise PathNotFoundError(f"not a regular file: {path}")
 
     def size_bytes(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -112,11 +127,10 @@ class LocalStorage:
 
     def read_small(self, path: str) -> bytes | None:
         try:
-            return Path(path).read_bytes()
-        except FileNotFoundError:
+            with LocalFile(path) as file:
+                return bytes(file.read(0, file.size_bytes()))
+        except PathNotFoundError:
             return None
-        except OSError as error:
-            raise explained(error, path) from error
 
     def absolute(self, path: str) -> str:
         return str(Path(path).absolute())
@@ -125,17 +139,24 @@ class LocalStorage:
 def _entry(item: os.DirEntry[str]) -> Entry | None:
     """Describe a name; None where it went away since the folder was listed."""
     try:
-        is_folder = item.is_dir()
-        return Entry(item.name, is_folder, 0 if is_folder else item.stat().st_size)
+        found = item.stat()
     except FileNotFoundError:
-        return None
+        return Entry(item.name, False, False, 0) if item.is_symlink() else None
+    except OSError:
+        # One link that cannot be followed must not make a whole folder unreadable.
+        return Entry(item.name, False, False, 0)
+    is_file = stat.S_ISREG(found.st_mode)
+    return Entry(item.name, stat.S_ISDIR(found.st_mode), is_file, found.st_size if is_file else 0)
 
 
 def explained(error: OSError, path: str) -> SeglogError:
+    """Return the error of ours for one of the operating system's."""
     if isinstance(error, FileNotFoundError):
         return PathNotFoundError(f"no such file or folder: {path}")
     if isinstance(error, PermissionError):
         return StorageError(f"no permission to read {path}: run as the owner of Kafka's files, or copy them")
     if isinstance(error, NotADirectoryError):
         return StorageError(f"not a folder: {path}")
+    if error.errno == errno.ELOOP:
+        return StorageError(f"cannot read {path}: its links lead round in a circle; remove the link")
     return StorageError(f"cannot read {path}: {error.strerror}")

@@ -342,7 +342,7 @@ def written(error: OSError, path: str) -> SeglogError:
     """Say what went wrong with a write, and what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "the disk is full" if error.errno == errno.ENOSPC else "the quota is used up"
-        return StorageError(f"cannot write {path}: {what}. Nothing of this write is visible; make room and repeat it")
+        return StorageError(f"cannot write {path}: {what}; make room")
     if error.errno == errno.EFBIG:
         return StorageError(f"cannot write {path}: it would be larger than a file may be for this user (ulimit -f)")
     if error.errno == errno.EROFS:

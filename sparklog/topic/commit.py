@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sparklog.errors import CommitError, SeglogError
+from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, SeglogError, outcome
 from sparklog.log import files
 from sparklog.log.adoption import Adopted, SmallFiles, adopt
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition, parse_partition_folder
-from sparklog.log.journal import Journal, Move, Rename, decide, finish, pending
+from sparklog.log.journal import Journal, Move, Rename, decide, finish, pending, refuse_foreign_changes
 from sparklog.log.locking import hold
 from sparklog.log.recovery import recover
 from sparklog.log.staging import STAGED, Staged, end, job_of, made_ms
@@ -98,27 +99,49 @@ def commit(storage: WritableStorage, job: Job, staged: Sequence[Staged], now_ms:
     CorruptLogError
         A log that is written to is damaged.
     SeglogError
-        Whatever it is: nothing is visible, unless the message says that the commit was decided.
+        Whatever it is, its ``outcome`` says whether nothing is visible, or all will be. Once all is visible nothing is
+        raised any more.
     """
     directory = job.directory
-    with hold(storage, directory, job.lock_timeout_seconds):
-        finish(storage, directory)
-        applications = read_ledger(storage, directory)
-        if _is_done(job.transaction, applications):
-            _log.warning("%s has been written before: writing nothing", job.transaction)
-            _clear(storage, job, now_ms)
-            return _summary(job, (), now_ms, is_skipped=True)
-        journal = _planned(storage, job, staged, applications, now_ms)
-        decide(storage, directory, journal)
-        try:
+    with ExitStack() as held:
+        with outcome(NOTHING_VISIBLE):
+            held.enter_context(hold(storage, directory, job.lock_timeout_seconds))
             finish(storage, directory)
-        except SeglogError as error:
-            raise CommitError(
-                f"the commit was decided and could not be finished: {error}. It is not visible yet; the next write to "
-                f"{directory}, or 'sparklog recover', finishes it. Do not repeat the write"
-            ) from error
+            applications = read_ledger(storage, directory)
+            is_skipped = _is_done(job.transaction, applications)
+            journal = None if is_skipped else _planned(storage, job, staged, applications, now_ms)
+        if journal is None:
+            _log.warning("%s has been written before: writing nothing", job.transaction)
+        else:
+            _decide(storage, directory, journal)
+            with outcome(WILL_BE_VISIBLE):
+                finish(storage, directory, is_checked=True)
+        _clear_after(storage, job, now_ms)
+    return _summary(job, (), now_ms, is_skipped=True) if journal is None else journal.summary
+
+
+def _decide(storage: WritableStorage, directory: str, journal: Journal) -> None:
+    """Write the journal down, if it can be carried out; an error says whether it was written down."""
+    try:
+        # What is decided must be finishable: a journal that is not would keep every later write out.
+        refuse_foreign_changes(storage, directory, journal)
+        decide(storage, directory, journal)
+    except SeglogError as error:
+        error.outcome = WILL_BE_VISIBLE if _is_decided(storage, directory, journal) else NOTHING_VISIBLE
+        raise
+
+
+def _is_decided(storage: Storage, directory: str, journal: Journal) -> bool:
+    found = pending(storage, directory)
+    return found is not None and found.commit_id == journal.commit_id
+
+
+def _clear_after(storage: WritableStorage, job: Job, now_ms: int) -> None:
+    """Remove what the job has left. All of it is visible by now, so that nothing may fail any more."""
+    try:
         _clear(storage, job, now_ms)
-    return journal.summary
+    except SeglogError as error:
+        _log.warning("all was written, and what the job has staged could not all be removed: %s", error)
 
 
 def abort(storage: WritableStorage, job: Job, now_ms: int) -> None:
@@ -168,12 +191,17 @@ def _is_orphan(name: str, job_id: str | None, made_before_ms: int) -> bool:
 
 
 def _staged_names(storage: Storage, directory: str) -> Iterable[str]:
-    """List the staged files in a log directory and its partitions' folders."""
+    """List the staged files in a log directory and its partitions' folders; one that cannot be listed is named."""
     for entry in storage.entries(directory):
         if not entry.is_folder:
             yield entry.name
         elif parse_partition_folder(entry.name) is not None:
-            yield from (f"{entry.name}/{each.name}" for each in storage.entries(f"{directory}/{entry.name}"))
+            try:
+                within = storage.entries(f"{directory}/{entry.name}")
+            except SeglogError as error:
+                _log.warning("%s; what jobs may have staged there is not removed", error)
+                continue
+            yield from (f"{entry.name}/{each.name}" for each in within)
 
 
 def _is_done(transaction: Transaction | None, applications: Mapping[str, int]) -> bool:

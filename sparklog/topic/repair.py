@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
+from sparklog.log.files import is_cut_file
 from sparklog.log.journal import JOURNAL, finish, pending, refuse_foreign_changes
 from sparklog.log.locking import hold, refuse_running_broker
-from sparklog.log.recovery import Action, recover
+from sparklog.log.recovery import recover
+from sparklog.log.recovery_actions import Action
 from sparklog.storage.writing import WritableStorage
 from sparklog.topic.commit import sweep
 
@@ -26,7 +28,9 @@ class Repair:
     orphan_age_ms : int
         How old a job must be before what it has staged is removed.
     truncate : bool
-        Cut logs at their first damage even where whole batches follow, which loses them.
+        Cut logs at their first damage even where no crash can have torn them, which loses what follows.
+    drop_cut : bool
+        Remove the files that keep what was cut, this time and before.
     dry_run : bool
         Change nothing, and say what would be done.
     lock_timeout_seconds : float
@@ -36,6 +40,7 @@ class Repair:
     config: LogConfig
     orphan_age_ms: int
     truncate: bool = False
+    drop_cut: bool = False
     dry_run: bool = False
     lock_timeout_seconds: float = 60.0
 
@@ -43,7 +48,7 @@ class Repair:
 def repair(
     storage: WritableStorage, directory: str, folders: Sequence[str], how: Repair, now_ms: int
 ) -> Iterator[Action | SeglogError]:
-    """Finish the commit that was decided, remove what dead jobs staged, and recover logs.
+    """Finish the commit that was decided, remove what dead jobs staged, and recover logs, of which all is checked.
 
     Parameters
     ----------
@@ -71,11 +76,28 @@ def repair(
             yield Action(f"{directory}/{name}", "removed, staged by a job that was never committed")
         for folder in folders:
             try:
-                found = recover(storage, folder, how.config, now_ms, truncate=how.truncate, dry_run=how.dry_run)
+                yield from _recovered(storage, folder, how, now_ms)
             except SeglogError as error:
                 yield error
-            else:
-                yield from found.actions
+
+
+def _recovered(storage: WritableStorage, folder: str, how: Repair, now_ms: int) -> Iterator[Action]:
+    found = recover(
+        storage,
+        folder,
+        how.config,
+        now_ms,
+        truncate=how.truncate,
+        dry_run=how.dry_run,
+        is_thorough=True,
+        is_quiet=True,
+    )
+    yield from found.actions
+    for entry in storage.entries(folder) if how.drop_cut else ():
+        if entry.is_file and is_cut_file(entry.name):
+            if not how.dry_run:
+                storage.remove(f"{folder}/{entry.name}")
+            yield Action(f"{folder}/{entry.name}", "removed, with what had been cut off a segment")
 
 
 def _finished(storage: WritableStorage, directory: str, *, dry_run: bool) -> Iterator[Action]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.reader import LogReader
@@ -43,10 +43,16 @@ def offsets(log: LogReader, start: int | None = None, end: int | None = None) ->
     return found
 
 
+class Counting(Protocol):
+    """Whatever keeps such a count."""
+
+    read_bytes: dict[str, int]
+
+
 class CountingFile(LocalFile):
     """Counts the bytes that are read, in its storage."""
 
-    def __init__(self, path: str, storage: CountingStorage) -> None:
+    def __init__(self, path: str, storage: Counting) -> None:
         super().__init__(path)
         self._storage = storage
 

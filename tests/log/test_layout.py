@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from sparklog.errors import DataLossError, OffsetOutOfRangeError, PathNotFoundError, StorageError
-from sparklog.log.layout import read_layout
+from sparklog.errors import CorruptBatchError, DataLossError, OffsetOutOfRangeError, PathNotFoundError, StorageError
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.partition import PartitionLog
 from sparklog.log.reader import open_log
+from sparklog.log.segment import Place, Segment
+from sparklog.storage.local import LocalFile, LocalStorage
 from tests.build import offset_checkpoint, write_partition
 from tests.log.logs import batch, batches, offsets, write
 
@@ -29,10 +34,116 @@ def test_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
         open_log(str(tmp_path / "events-0"))
 
 
-def test_folder_in_the_place_of_a_segment_is_named(tmp_path: Path) -> None:
+def test_folder_in_the_place_of_a_segment_is_passed_over_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "00000000000000000000.log").mkdir()
-    with pytest.raises(StorageError, match=r"00000000000000000000\.log"):
-        open_log(str(tmp_path))
+    with open_log(str(tmp_path)) as log:
+        assert log.end_offset == 0
+    assert "00000000000000000000.log is not a regular file" in caplog.text
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot"])
+def test_pipe_named_like_a_file_of_the_log_is_not_waited_for(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    write(folder, with_indexes=False)
+    os.mkfifo(folder / f"{10 if suffix == '.log' else 0:020d}{suffix}")
+    with open_log(str(folder)) as log:
+        assert offsets(log) == list(range(120))
+        assert log.offset_for_time(1050) == 50
+        assert log.read(isolation_level="read_committed").num_rows == 120
+
+
+def test_short_name_in_a_gap_of_offsets_is_no_segment(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(b"".join(batches(2)))
+    (folder / f"{50:020d}.log").write_bytes(b"".join(batches(2, 50)))
+    (folder / "30.log").write_bytes(b"".join(batches(1, 30)))
+    with open_log(str(folder)) as log:
+        assert offsets(log) == [*range(20), *range(50, 70)]
+
+
+def test_loop_of_links_does_not_hide_the_folder_that_it_is_in(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    write(folder)
+    (folder / "loop").symlink_to(folder / "loop")
+    with open_log(str(folder)) as log:
+        assert offsets(log) == list(range(120))
+    with pytest.raises(StorageError, match="loop: its links lead round in a circle"):
+        LocalStorage().read_small(str(folder / "loop"))
+
+
+@pytest.mark.parametrize("bases", [(0, 1 << 33), (0,)])
+def test_segment_that_spans_more_than_relative_offsets_reach_is_read(tmp_path: Path, bases: tuple[int, ...]) -> None:
+    """A broker splits such a segment when it loads it; a reader changes nothing."""
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    far = (1 << 31) + 7
+    (folder / f"{0:020d}.log").write_bytes(batch(0) + batch(far))
+    for base in bases[1:]:
+        (folder / f"{base:020d}.log").write_bytes(batch(base))
+    expected = [*range(10), *range(far, far + 10), *(base + n for base in bases[1:] for n in range(10))]
+    with open_log(str(folder)) as log:
+        assert offsets(log) == expected
+        assert log.read(isolation_level="read_committed").num_rows == len(expected)
+    with PartitionLog.open(folder) as writer:
+        first, _ = writer.append(pa.table({"value": ["new"]}))
+    with open_log(str(folder)) as log:
+        assert offsets(log) == [*expected, first]
+
+
+def test_bases_further_apart_than_relative_offsets_reach_do_not_hang(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    for base in (0, 1 << 32, 1 << 40):
+        (folder / f"{base:020d}.log").write_bytes(batch(base))
+    with open_log(str(folder)) as log:
+        assert log.read().num_rows == log.read(isolation_level="read_committed").num_rows == 30
+        assert offsets(log, 5, (1 << 40) + 2) == [
+            *range(5, 10),
+            *range(1 << 32, (1 << 32) + 10),
+            1 << 40,
+            (1 << 40) + 1,
+        ]
+
+
+def test_segment_of_an_offset_is_found_among_many(tmp_path: Path) -> None:
+    segments = tuple(
+        Segment(LocalStorage(), str(tmp_path), base, base + 10, 0, is_last=False) for base in range(0, 100_000, 10)
+    )
+    layout = PartitionLayout(LocalStorage(), str(tmp_path), None, segments, 0, Place(0, 100_000))
+    assert [layout.segment_of(offset) for offset in (0, 9, 10, 55_555, 99_999, 200_000)] == [0, 0, 1, 5555, 9999, 9999]
+
+
+def test_name_that_is_listed_and_never_there_is_an_error_and_no_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    write(folder)
+    with open_log(str(folder)) as log:
+
+        def gone(_: LocalStorage, path: str) -> LocalFile:
+            raise PathNotFoundError(f"no such file: {path}")
+
+        monkeypatch.setattr(LocalStorage, "open", gone)
+        monkeypatch.setattr("sparklog.log.walk.read_layout", lambda *_: log._layout)
+        with pytest.raises(PathNotFoundError, match="no such file"):
+            log.read()
+
+
+def test_batch_that_says_it_is_as_long_as_can_be_is_damage(tmp_path: Path) -> None:
+    for number, size in enumerate([0x7FFFFFF4, 0x7FFFFFFF, 0x7FFFFFF3]):
+        folder = tmp_path / f"t-{number}"
+        folder.mkdir()
+        damaged = bytearray(batch(10))
+        damaged[8:12] = size.to_bytes(4, "big")
+        (folder / f"{0:020d}.log").write_bytes(batch(0) + damaged + batch(20))
+        with pytest.raises(CorruptBatchError, match="another batch follows it"):
+            open_log(str(folder))
 
 
 def test_empty_folder_is_an_empty_log(tmp_path: Path) -> None:

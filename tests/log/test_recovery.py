@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import CorruptBatchError, CorruptLogError
-from sparklog.log.checkpoints import encode_offset_checkpoint
+from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
+from sparklog.log.partition import PartitionLog
 from sparklog.log.producer_state import producers_at_end
+from sparklog.log.reader import open_log
 from sparklog.log.recovery import Recovered, recover
 from sparklog.storage.writing import LocalWritableStorage
 from tests.build import write_partition
 from tests.golden import GoldenSet, golden_sets
-from tests.log.logs import batch, batches, only_log, write
+from tests.log.logs import CountingFile, batch, batches, only_log, write
 
 STORAGE = LocalWritableStorage()
 CONFIG = LogConfig(index_interval_bytes=300)
@@ -26,6 +28,16 @@ NOW_MS = 1_700_000_000_000
 
 def recovered(folder: Path, **options: bool) -> Recovered:
     return recover(STORAGE, str(folder), CONFIG, NOW_MS, **options)
+
+
+class CountingWritableStorage(LocalWritableStorage):
+    """Storage of this machine that counts the bytes read, by file suffix."""
+
+    def __init__(self) -> None:
+        self.read_bytes: dict[str, int] = {}
+
+    def open(self, path: str) -> CountingFile:
+        return CountingFile(path, self)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -114,6 +126,8 @@ def test_recovery_point_says_from_where_to_check(tmp_path: Path) -> None:
     for base in (0, 50):
         data = bytearray(b"".join(batches(5, base)))
         (folder / f"{base:020d}.log").write_bytes(data)
+    # With indexes, and the producers as of the second segment, nothing asks for the first one but the recovery point.
+    (folder / "00000000000000000050.snapshot").write_bytes(recovered(folder).producers.encode())
     first = folder / "00000000000000000000.log"
     damaged = bytearray(first.read_bytes())
     damaged[200] ^= 1
@@ -220,3 +234,163 @@ def test_logs_of_brokers_are_opened_as_they_are(golden: GoldenSet, tmp_path: Pat
         stable = found.producers.first_unstable_offset
         assert (found.tail.end_offset if stable is None else stable) == golden.offsets[topic, partition].last_stable
         assert producers_at_end(read_layout(str(folder))).entries.keys() >= found.producers.entries.keys()
+
+
+# What may be cut
+
+
+def torn(folder: Path, lost_bytes: int = 5) -> tuple[Path, bytes, bytes]:
+    """Tear the last batch: the log, what is whole of it, and what is left of the torn batch."""
+    log = only_log(folder)
+    content = log.read_bytes()
+    whole = b"".join(batches(11))
+    log.write_bytes(content[:-lost_bytes])
+    return log, whole, content[len(whole) : -lost_bytes]
+
+
+def test_torn_end_is_cut_with_a_warning_and_kept(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log, whole, rest = torn(folder)
+    assert recovered(folder).tail.end_offset == 110
+    kept = folder / f"{0:020d}.{len(whole)}.cut"
+    assert (log.read_bytes(), kept.read_bytes()) == (whole, rest)
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == "sparklog"]
+    for said in (str(log), f"position {len(whole)}", "offset 110", f"{len(rest)} bytes", kept.name, "--drop-cut"):
+        assert said in warning
+    assert recovered(folder).actions == ()
+
+
+def test_bytes_that_are_cut_again_at_the_same_place_are_kept_beside_the_first(folder: Path) -> None:
+    log, whole, first = torn(folder)
+    recovered(folder)
+    second = batch(110, leader_epoch=7)[:-9]
+    log.write_bytes(whole + second)
+    recovered(folder)
+    names = [f"{0:020d}.{len(whole)}.cut", f"{0:020d}.{len(whole)}.1.cut"]
+    assert [(folder / name).read_bytes() for name in names] == [first, second]
+
+
+@pytest.mark.parametrize("damage", ["torn", "checksum", "zeros"])
+@pytest.mark.parametrize("proof", ["clean shutdown", "recovery point"])
+def test_end_that_was_on_the_disk_is_not_cut_unless_told(
+    folder: Path, damage: str, proof: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = only_log(folder)
+    content = log.read_bytes()
+    if damage == "torn":
+        log.write_bytes(content[:-5])
+    elif damage == "checksum":
+        log.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+    else:
+        log.write_bytes(content[: len(b"".join(batches(11)))] + bytes(200))
+    if proof == "clean shutdown":
+        (folder.parent / ".kafka_cleanshutdown").write_text("{}")
+    else:
+        lines = encode_offset_checkpoint({TopicPartition("events", 0): 111})
+        (folder.parent / "recovery-point-offset-checkpoint").write_bytes(lines)
+    before = contents(folder)
+    with pytest.raises(CorruptLogError, match=r"offset 110.*recover --truncate"):
+        recovered(folder)
+    with pytest.raises(CorruptLogError, match=r"offset 110.*recover --truncate"):
+        PartitionLog.open(folder, CONFIG)
+    assert contents(folder) == before
+    found = recovered(folder, truncate=True)
+    assert found.tail.end_offset == 110
+    (kept,) = folder.glob("*.cut")
+    assert kept.read_bytes() == before[log.name][len(b"".join(batches(11))) :]
+    if proof == "recovery point":
+        checkpoint = parse_offset_checkpoint((folder.parent / "recovery-point-offset-checkpoint").read_bytes(), "")
+        assert checkpoint == {TopicPartition("events", 0): 110}
+    assert recovered(folder).actions == ()
+
+
+@pytest.mark.parametrize("proof", ["clean shutdown", "recovery point"])
+def test_reader_ends_at_a_tail_that_no_crash_tears_and_says_it_once(
+    folder: Path, proof: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    torn(folder)
+    for _ in range(2):
+        with open_log(str(folder)) as log:
+            assert log.end_offset == 110
+    assert caplog.text == ""
+    if proof == "clean shutdown":
+        (folder.parent / ".kafka_cleanshutdown").write_text("{}")
+    else:
+        lines = encode_offset_checkpoint({TopicPartition("events", 0): 120})
+        (folder.parent / "recovery-point-offset-checkpoint").write_bytes(lines)
+    for _ in range(2):
+        with open_log(str(folder)) as log:
+            assert log.read().num_rows == 110
+    assert caplog.text.count("records may be lost") == 1
+
+
+def test_last_batch_whose_size_is_wrong_is_damage_and_not_torn(folder: Path) -> None:
+    log = only_log(folder)
+    content, start = log.read_bytes(), len(b"".join(batches(11)))
+    for size, zeros in ((len(content) - start + 100, 0), (0x7FFFFFFF, 0), (len(content) - start + 3000, 2000)):
+        log.write_bytes(content[: start + 8] + size.to_bytes(4, "big") + content[start + 12 :] + bytes(zeros))
+        before = contents(folder)
+        with pytest.raises(CorruptBatchError, match="the size of the last batch is wrong"):
+            open_log(str(folder))
+        with pytest.raises(CorruptBatchError, match="the size of the last batch is wrong"):
+            recovered(folder)
+        assert contents(folder) == before
+
+
+def test_log_that_ends_below_its_recovery_point_is_opened_with_a_warning(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whole batches that were flushed are gone; there is nothing to cut, and nothing that could be done."""
+    path = folder.parent / "recovery-point-offset-checkpoint"
+    path.write_bytes(encode_offset_checkpoint({TopicPartition("events", 0): 130, TopicPartition("other", 1): 7}))
+    assert recovered(folder).tail.end_offset == 120
+    assert "lowered from 130 to 120" in caplog.text
+    lines = parse_offset_checkpoint(path.read_bytes(), "")
+    assert lines == {TopicPartition("events", 0): 120, TopicPartition("other", 1): 7}
+
+
+def test_truncation_keeps_later_segments_beside(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, batches(12), segment_bytes=700)
+    logs, first_bytes = sorted(folder.glob("*.log")), len(batch(20))
+    old = {path.stem: path.read_bytes() for path in logs}
+    damaged = bytearray(logs[1].read_bytes())
+    damaged[first_bytes + 70] ^= 1
+    logs[1].write_bytes(damaged)
+    found = recovered(folder, truncate=True, is_thorough=True)
+    assert found.tail.end_offset == 30
+    kept = {path.name: path.read_bytes() for path in folder.glob("*.cut")}
+    assert kept[f"{logs[1].stem}.{first_bytes}.cut"] == bytes(damaged[first_bytes:])
+    assert {name: data for name, data in kept.items() if name.endswith(".0.cut")} == {
+        f"{path.stem}.0.cut": old[path.stem] for path in logs[2:]
+    }
+    assert open_log(str(folder)).read().num_rows == 30
+
+
+def test_damage_before_the_recovery_point_is_found_when_all_is_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, batches(12), segment_bytes=700)
+    (folder / f"{120:020d}.snapshot").write_bytes(recovered(folder).producers.encode())
+    first = min(folder.glob("*.log"))
+    damaged = bytearray(first.read_bytes())
+    damaged[300] ^= 1
+    first.write_bytes(damaged)
+    recovered(folder)
+    with pytest.raises(CorruptBatchError, match=r"CRC-32C.*offset 10\)"):
+        recovered(folder, is_thorough=True, dry_run=True)
+
+
+def test_snapshot_that_cannot_be_read_is_removed(folder: Path) -> None:
+    (folder / f"{120:020d}.snapshot").write_bytes(b"no snapshot")
+    assert any("since it cannot be read" in action.what for action in recovered(folder).actions)
+
+
+def test_gibibyte_of_zeros_is_read_once(tmp_path: Path) -> None:
+    """By the bytes that are read, not by a clock."""
+    folder = tmp_path / "events-0"
+    folder.mkdir()
+    zeros = 64 << 20
+    (folder / f"{0:020d}.log").write_bytes(batch(0) + bytes(zeros))
+    storage = CountingWritableStorage()
+    found = recover(storage, str(folder), CONFIG, NOW_MS)
+    assert found.tail.end_offset == 10
+    assert storage.read_bytes[".log"] < 1.2 * zeros

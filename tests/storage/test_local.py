@@ -49,8 +49,8 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
-    with LocalFile(str(tmp_path)) as file, pytest.raises(StorageError, match="directory"):
-        file.read(0, 10)
+    with pytest.raises(PathNotFoundError, match="not a regular file"):
+        LocalFile(str(tmp_path))
 
 
 @pytest.mark.parametrize("call", ["entries", "open", "read_small"])
@@ -76,7 +76,24 @@ def test_unknown_scheme_is_named() -> None:
         locate("s3://bucket/logs")
 
 
-def test_dangling_link_is_not_listed(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+def test_what_is_neither_file_nor_folder_is_listed_as_neither(tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_bytes(b"x")
-    assert [entry.name for entry in LocalStorage().entries(str(tmp_path))] == ["file"]
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    entries = {entry.name: entry for entry in LocalStorage().entries(str(tmp_path))}
+    assert {name for name, entry in entries.items() if entry.is_file} == {"file", "link"}
+    assert {name for name, entry in entries.items() if entry.is_folder} == {"folder"}
+    assert {"dangling", "loop", "pipe"} < entries.keys()
+
+
+@pytest.mark.parametrize("call", ["open", "read_small"])
+def test_pipe_is_not_waited_for(tmp_path: Path, call: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    if call == "open":
+        with pytest.raises(PathNotFoundError, match="not a regular file"):
+            LocalStorage().open(str(tmp_path / "pipe"))
+    else:
+        assert LocalStorage().read_small(str(tmp_path / "pipe")) is None

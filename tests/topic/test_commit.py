@@ -271,7 +271,7 @@ def test_staged_file_that_is_gone_fails_the_commit_and_changes_nothing(tmp_path:
     write(tmp_path, OLD)
     job, staged = stage(tmp_path, NEW)
     (tmp_path / staged[-1].batches_name).unlink()
-    with pytest.raises(CommitError, match="nothing of this write is visible"):
+    with pytest.raises(CommitError, match="Nothing of this write is visible"):
         commit(STORAGE, job, staged, NOW_MS)
     assert values(tmp_path) == OLD_VALUES
     assert not (tmp_path / journal.JOURNAL).exists()

@@ -1,0 +1,113 @@
+"""What recovery does to the files of a partition's folder; in a dry run it is only recorded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from sparklog.errors import PathNotFoundError
+from sparklog.log.files import OffsetFile, cut_file_name, offset_files
+from sparklog.storage.writing import WritableStorage, write_atomically
+
+KEPT: Final = "kept until 'sparklog recover --drop-cut'"
+
+_COMPARED_BYTES: Final = 1 << 20
+
+_log = logging.getLogger("sparklog")
+
+
+class Action(NamedTuple):
+    """Something that was done to a file, or with a dry run would be."""
+
+    path: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}"
+
+
+class RecoveryActions:
+    """Carries out recovery's decisions; in a dry run it only records them."""
+
+    def __init__(self, storage: WritableStorage, folder: str, *, dry_run: bool, is_quiet: bool) -> None:
+        self.storage, self.folder = storage, folder
+        self.is_dry, self._is_quiet = dry_run, is_quiet
+        self.done: list[Action] = []
+        self._removed: set[str] = set()
+
+    def names(self) -> list[tuple[OffsetFile, str]]:
+        """List the files whose names start with an offset, without those that this dry run would have removed."""
+        found = offset_files(self.storage.entries(self.folder))
+        return [(offset_file, entry.name) for offset_file, entry in found if entry.name not in self._removed]
+
+    def remove(self, name: str, why: str) -> None:
+        self._note(name, f"removed, {why}")
+        if self.is_dry:
+            self._removed.add(name)
+        else:
+            self.storage.remove(f"{self.folder}/{name}")
+
+    def rename(self, name: str, new_name: str, why: str) -> None:
+        self._note(name, f"renamed to {new_name}, {why}")
+        if self.is_dry:
+            self._removed.add(name)
+        else:
+            self.storage.rename(f"{self.folder}/{name}", f"{self.folder}/{new_name}")
+
+    def cut(self, name: str, size_bytes: int, why: str) -> None:
+        self._note(name, f"cut to {size_bytes} bytes, {why}")
+        if not self.is_dry:
+            with self.storage.open_for_append(f"{self.folder}/{name}") as file:
+                file.truncate(size_bytes)
+                file.sync()
+
+    def keep(self, name: str, position: int, end_position: int) -> str:
+        """Copy a part of a segment's file to a file beside it, on the disk: the name of that file."""
+        base_offset = int(name.partition(".")[0])
+        number = 0
+        while not self._is_free(kept := cut_file_name(base_offset, position, number), name, position, end_position):
+            number += 1
+        if not self.is_dry:
+            with self.storage.open_for_append(f"{self.folder}/{kept}") as file:
+                file.truncate(0)
+                file.append_from(f"{self.folder}/{name}", position, end_position - position)
+                file.sync()
+            self.storage.sync_folder(self.folder)
+        return kept
+
+    def _is_free(self, kept: str, name: str, position: int, end_position: int) -> bool:
+        """Tell whether there is no file of that name, or one that a crash kept from getting these very bytes."""
+        try:
+            old = self.storage.open(f"{self.folder}/{kept}")
+        except PathNotFoundError:
+            return True
+        with old, self.storage.open(f"{self.folder}/{name}") as log:
+            size_bytes = old.size_bytes()
+            if size_bytes > end_position - position:
+                return False
+            for start in range(0, size_bytes, _COMPARED_BYTES):
+                length_bytes = min(_COMPARED_BYTES, size_bytes - start)
+                if old.read(start, length_bytes) != log.read(position + start, length_bytes):
+                    return False
+        return True
+
+    def warn(self, message: str) -> None:
+        """Say at once what was lost, unless the caller shows the actions anyway."""
+        if not self._is_quiet and not self.is_dry:
+            _log.warning("%s", message)
+
+    def make(self, name: str, data: bytes, why: str) -> None:
+        self._note(name, f"made, {why}")
+        if not self.is_dry:
+            write_atomically(self.storage, f"{self.folder}/{name}", data)
+
+    def make_empty(self, names: Iterable[str]) -> None:
+        """Make the files of a new segment: nothing to tell of."""
+        if not self.is_dry:
+            for name in names:
+                self.storage.open_for_append(f"{self.folder}/{name}").close()
+            self.storage.sync_folder(self.folder)
+
+    def _note(self, name: str, what: str) -> None:
+        self.done.append(Action(f"{self.folder}/{name}", what))

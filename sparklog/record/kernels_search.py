@@ -1,0 +1,97 @@
+"""Compiled code: the search for the next whole batch behind damage.
+
+It is linear in the bytes, whatever they are: runs of zeros are passed over a word at a time, and what looks like a
+header costs no more than the budget that the caller gives for computing checksums.
+"""
+# Kernels are typed by the signatures that numba compiles them for.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from sparklog.record.kernels import BYTES, big_endian_32, big_endian_64, crc32, crc32c, load_64
+from sparklog.record.kernels_compile import inlined, kernel
+
+NOTHING: Final = 0
+FOUND: Final = 1
+ASK: Final = 2
+GIVEN_UP: Final = 3
+
+_PREFIX_BYTES: Final = 17
+
+
+@inlined
+def _skip_zeros(buffer, position, stop):
+    """Step over bytes at which no batch can begin, since the size that it would have is 0: the next that may."""
+    while position + 40 <= stop:
+        words = load_64(buffer, position + 8) | load_64(buffer, position + 16)
+        words |= load_64(buffer, position + 24) | load_64(buffer, position + 32)
+        if words != np.uint64(0):
+            break
+        # The four bytes of a size that begins up to here are all among the 32 that are zero.
+        position += 29
+    return position
+
+
+@inlined
+def _batch_bytes(buffer, position, room_bytes, lowest_offset, highest_offset):
+    """Return how long the batch is whose header seems to stand here; 0 where none can."""
+    magic = np.int64(buffer[position + 16])
+    if magic > 2:
+        return np.int64(0)
+    batch_bytes = big_endian_32(buffer, position + 8) + 12
+    if batch_bytes < (61 if magic == 2 else 26 + 8 * magic) or batch_bytes > room_bytes:
+        return np.int64(0)
+    offset = big_endian_64(buffer, position)
+    return batch_bytes if lowest_offset <= offset <= highest_offset else np.int64(0)
+
+
+@kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64, types.int64, types.int64, types.int64))
+def search(buffer, position, room_bytes, lowest_offset, highest_offset, budget_bytes):
+    """Find the next whole batch, at any byte.
+
+    Parameters
+    ----------
+    buffer : uint8 array
+    position : int
+        Where in it to begin.
+    room_bytes : int
+        Bytes from the beginning of the buffer to the end of the file: a batch must fit.
+    lowest_offset, highest_offset : int
+        What its offset must be between, both included.
+    budget_bytes : int
+        Of how many bytes checksums may be computed.
+
+    Returns
+    -------
+    (status, position, budget_bytes)
+        FOUND: an intact batch begins there. ASK: one may, which is not all in the buffer, so that the caller must
+        check it and go on behind that place. NOTHING: none begins before that place, which is the first whose header
+        is not all in the buffer. GIVEN_UP: the budget is used up there. Then what is left of the budget.
+    """
+    stop = np.int64(buffer.shape[0])
+    while position + _PREFIX_BYTES <= stop:
+        position = _skip_zeros(buffer, position, stop)
+        if position + _PREFIX_BYTES > stop:
+            break
+        batch_bytes = _batch_bytes(buffer, position, room_bytes - position, lowest_offset, highest_offset)
+        if batch_bytes > 0:
+            if batch_bytes > stop - position:
+                return np.int64(ASK), position, budget_bytes
+            budget_bytes -= batch_bytes
+            if budget_bytes < 0:
+                return np.int64(GIVEN_UP), position, budget_bytes
+            if buffer[position + 16] == 2:
+                found = crc32c(buffer, position + 21, position + batch_bytes)
+                is_intact = found == big_endian_32(buffer, position + 17) & np.int64(0xFFFFFFFF)
+            else:
+                found = crc32(buffer, position + 16, position + batch_bytes)
+                is_intact = found == big_endian_32(buffer, position + 12) & np.int64(0xFFFFFFFF)
+            if is_intact:
+                return np.int64(FOUND), position, budget_bytes
+        position += 1
+    return np.int64(NOTHING), position, budget_bytes

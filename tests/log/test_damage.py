@@ -1,0 +1,144 @@
+"""What stands where no sound batch does: zeros, torn batches, whole batches behind damage."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.errors import CorruptBatchError
+from sparklog.log import damage
+from sparklog.log.damage import WholeBatch, data_end, find_whole_batch, has_wrong_size, is_intact_at, is_zero
+from sparklog.log.reader import open_log
+from sparklog.record.framing import is_intact
+from sparklog.storage.local import LocalFile
+from tests.build import Record, legacy_message, legacy_wrapper, v2_batch
+from tests.log.logs import CountingFile, CountingStorage, batch
+
+
+def file_of(folder: Path, data: bytes) -> LocalFile:
+    path = folder / "f"
+    path.write_bytes(data)
+    return LocalFile(str(path))
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what is looked for lies across their borders."""
+    monkeypatch.setattr(damage, "_WINDOW_BYTES", 64)
+    monkeypatch.setattr(damage, "_ZEROS", bytes(64))
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 200])
+def test_one_bit_among_zeros_is_seen(tmp_path: Path, size: int) -> None:
+    for at in range(size):
+        data = bytearray(size)
+        data[at] = 1
+        with file_of(tmp_path, data) as file:
+            assert [is_zero(file, start, size) for start in range(size)] == [start > at for start in range(size)]
+            assert [data_end(file, start, size) for start in (0, at)] == [at + 1] * 2
+            assert data_end(file, at + 1, size) == at + 1
+    with file_of(tmp_path, bytes(size)) as file:
+        assert is_zero(file, 0, size)
+        assert data_end(file, 0, size) == 0
+
+
+SOME = {
+    "v2": v2_batch([Record(0, value=b"a"), Record(1, key=b"", value=None)], base_offset=70),
+    "v1": legacy_message(70, None, b"a", magic=1),
+    "v0": legacy_message(70, None, b"a", magic=0),
+    "wrapper": legacy_wrapper([Record(0, value=b"a" * 100)], codec="gzip", magic=1, base_offset=70),
+}
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("kind", SOME)
+@pytest.mark.parametrize("lead", ["zeros", "noise", "headers"])
+def test_whole_batch_is_found_at_every_distance(tmp_path: Path, kind: str, lead: str) -> None:
+    whole = SOME[kind]
+    noise = random.Random(7).randbytes(300)
+    # What looks like a header of a batch that is longer than a window, again and again.
+    torn = batch(70, 40)[:100] * 3
+    before = {"zeros": bytes(300), "noise": noise, "headers": torn}[lead]
+    for distance in range(140):
+        with file_of(tmp_path, before[:distance] + whole + noise) as file:
+            found = find_whole_batch(file, 0, file.size_bytes(), 70, 1000)
+            assert found == WholeBatch(distance)
+            assert find_whole_batch(file, distance + 1, file.size_bytes(), 70, 1000).position is None
+            assert find_whole_batch(file, 0, file.size_bytes(), 100, 1000).position is None
+            assert is_intact_at(file, distance, len(whole))
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=400), st.integers(0, 400))
+def test_search_agrees_with_looking_at_every_byte(
+    tmp_path_factory: pytest.TempPathFactory, junk: bytes, at: int
+) -> None:
+    data = junk[:at] + b"".join(SOME.values()) + junk[at:]
+    with file_of(tmp_path_factory.mktemp("f"), data) as file:
+        expected = next(
+            start
+            for start in range(len(data))
+            for size in [int.from_bytes(data[start + 8 : start + 12], "big", signed=True) + 12]
+            if 26 <= size <= len(data) - start
+            and 70 <= int.from_bytes(data[start : start + 8], "big", signed=True) <= 99
+            and is_intact(memoryview(data)[start : start + size])
+        )
+        assert find_whole_batch(file, 0, len(data), 70, 99) == WholeBatch(expected)
+
+
+def test_bytes_made_to_look_like_headers_are_given_up(tmp_path: Path) -> None:
+    """Every one of them says that it reaches to the end of the file."""
+    header = bytearray(batch(5)[:26])
+    size = 1 << 20
+    data = bytearray()
+    while len(data) < size:
+        header[8:12] = (size - len(data) - 12).to_bytes(4, "big")
+        data += header
+    with CountingFile(str(_written(tmp_path, bytes(data))), storage := CountingStorage()) as file:
+        assert find_whole_batch(file, 0, size, 0, 99) == WholeBatch(None, is_given_up=True)
+    assert storage.read_bytes[""] < 8 * size + (8 << 20)
+
+
+def _written(folder: Path, data: bytes) -> Path:
+    (folder / "f").write_bytes(data)
+    return folder / "f"
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 5000])
+@pytest.mark.parametrize("kind", SOME)
+def test_wrong_size_of_a_whole_batch_is_told_from_a_torn_one(tmp_path: Path, kind: str, zeros: int) -> None:
+    whole = SOME[kind]
+    damaged = whole[:8] + (len(whole) + 9000).to_bytes(4, "big") + whole[12:]
+    with file_of(tmp_path, b"x" * 10 + damaged + bytes(zeros)) as file:
+        assert has_wrong_size(file, 10, file.size_bytes())
+    for torn in (damaged[:-1] + b"\1" * (damaged[-1] != 1), damaged[:-3], damaged[:20], b""):
+        with file_of(tmp_path, b"x" * 10 + torn) as file:
+            assert not has_wrong_size(file, 10, file.size_bytes())
+
+
+def test_batch_that_claims_a_gibibyte_takes_no_such_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    damaged = bytearray(batch(10))
+    claimed = 1 << 30
+    damaged[8:12] = claimed.to_bytes(4, "big")
+    log = folder / f"{0:020d}.log"
+    log.write_bytes(batch(0) + damaged)
+    with log.open("r+b") as file:
+        file.truncate(claimed + 10_000)
+    largest = [0]
+    whole = LocalFile.read_into
+
+    def read_into(self: LocalFile, position: int, room: memoryview) -> int:
+        largest[0] = max(largest[0], len(room))
+        return whole(self, position, room)
+
+    monkeypatch.setattr(LocalFile, "read_into", read_into)
+    with pytest.raises(CorruptBatchError, match="position 241, offset 10"):
+        open_log(str(folder)).read()
+    assert largest[0] <= 1 << 24
