@@ -19,7 +19,7 @@ from tests.build import Record, legacy_message, legacy_wrapper, v2_batch
 from tests.log.logs import CountingFile, CountingStorage, batch
 
 
-def file_of(folder: Path, data: bytes) -> LocalFile:
+def file_of(folder: Path, data: bytes | bytearray) -> LocalFile:
     path = folder / "f"
     path.write_bytes(data)
     return LocalFile(str(path))

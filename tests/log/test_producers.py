@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparklog.errors import CorruptBatchError, SeglogError
 from sparklog.log.reader import open_log
 from tests.build import ProducerEntry, control_batch, producer_snapshot, write_partition
 from tests.golden import golden_set
-from tests.log.logs import batch
+from tests.log.logs import batch, only_log
 from tests.oracle import decode_log, last_stable_offset, read_committed
 
 
@@ -77,3 +79,161 @@ def test_damaged_snapshot_is_told_and_the_log_read_instead(tmp_path: Path, caplo
     (tmp_path / "00000000000000000032.snapshot").write_bytes(wrong)
     assert open_log(str(tmp_path)).last_stable_offset == 24
     assert "checksum" in caplog.text
+
+
+# Damage: what decides which records are returned is under a checksum that is looked at.
+
+UNCHECKED = range(8), range(12, 16)
+"""Bytes of a v2 batch that its format leaves out of the checksum: the base offset and the leader epoch."""
+
+
+def read_all(folder: Path, level: str, columns: list[str], start: int = 0) -> object:
+    """Return what a reader is given, or that it is told of an error."""
+    try:
+        with open_log(str(folder)) as log:
+            stable = log.last_stable_offset
+            return log.read(start, None, columns, level).to_pylist(), stable  # type: ignore[arg-type]
+    except SeglogError:
+        return "error"
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("columns", [["offset"], ["offset", "value"], []], ids=str)
+def test_no_flipped_bit_is_passed_over(tmp_path: Path, level: str, columns: list[str]) -> None:
+    folder = tmp_path / "t-0"
+    write_partition(folder, LOG[1:-1], segment_bytes=None, base_offset=5)
+    log = only_log(folder)
+    content = log.read_bytes()
+    sound = read_all(folder, level, columns, 5)
+    assert sound != "error"
+    position = 0
+    for each in LOG[1:-1]:
+        for byte in range(len(each)):
+            if any(byte in hidden for hidden in UNCHECKED):
+                continue
+            bit = 1 << (byte * 7 + position) % 8
+            damaged = bytearray(content)
+            damaged[position + byte] ^= bit
+            log.write_bytes(damaged)
+            found = read_all(folder, level, columns, 5)
+            assert found in (sound, "error"), (position, byte, bit)
+        position += len(each)
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_flipped_attributes_of_any_batch_hide_no_record(tmp_path: Path, bit: int) -> None:
+    """Control, transactional, the codec: each of them says how a batch is to be taken."""
+    folder = tmp_path / "t-0"
+    write_partition(folder, LOG)
+    log, position = only_log(folder), 0
+    content = log.read_bytes()
+    for each in LOG:
+        damaged = bytearray(content)
+        damaged[position + 22] ^= 1 << bit
+        log.write_bytes(damaged)
+        for level in ("read_uncommitted", "read_committed"):
+            with open_log(str(folder)) as reader, pytest.raises(CorruptBatchError, match="CRC-32C"):
+                reader.read(isolation_level=level)
+        position += len(each)
+
+
+def test_damaged_marker_of_an_open_transaction_is_no_open_transaction(tmp_path: Path) -> None:
+    """Its records and all that follow would else be held back in silence."""
+    folder = tmp_path / "t-0"
+    sound = [transactional(0, 1), batch(5, 5), marker("commit", 10, 1), batch(11, 5)]
+    write_partition(folder, sound)
+    log, at = only_log(folder), sum(map(len, sound[:2]))
+    content = bytearray(log.read_bytes())
+    content[at + 22] = 0
+    log.write_bytes(content)
+    with open_log(str(folder)) as reader, pytest.raises(CorruptBatchError, match="offset 10"):
+        _ = reader.last_stable_offset
+
+
+def test_batch_before_the_range_whose_last_offset_is_damaged_hides_no_record(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    write_partition(folder, [batch(0), batch(10), batch(20)])
+    log = only_log(folder)
+    content = bytearray(log.read_bytes())
+    content[len(batch(0)) + 26] = 1
+    log.write_bytes(content)
+    with open_log(str(folder)) as reader:
+        assert reader.read(20).num_rows == 10
+        with pytest.raises(CorruptBatchError, match="offset 10"):
+            reader.read(15)
+
+
+def test_batch_whose_timestamp_is_damaged_is_not_passed_over_by_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    sound = [batch(n * 10) for n in range(6)]
+    write_partition(folder, sound, with_indexes=False)
+    log = only_log(folder)
+    content = bytearray(log.read_bytes())
+    content[sum(map(len, sound[:3])) + 41] = 0
+    log.write_bytes(content)
+    with open_log(str(folder)) as reader:
+        assert reader.offset_for_time(1012) == 12
+        with pytest.raises(CorruptBatchError, match="offset 30"):
+            reader.offset_for_time(1035)
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_what_stands_before_a_damaged_marker_is_given(tmp_path: Path, level: str) -> None:
+    folder = tmp_path / "t-0"
+    sound = [batch(0, 5), batch(5, 5), marker("commit", 10, 1), batch(11, 5)]
+    write_partition(folder, sound)
+    log = only_log(folder)
+    content = bytearray(log.read_bytes())
+    content[sum(map(len, sound[:2])) + 43 + 7] ^= 1
+    log.write_bytes(content)
+    given: list[int] = []
+    with open_log(str(folder)) as reader, pytest.raises(CorruptBatchError, match="offset 10"):  # noqa: PT012
+        for found in reader.batches(columns=["offset"], isolation_level=level):  # type: ignore[arg-type]
+            given += found["offset"].to_pylist()
+    assert given == (list(range(10)) if level == "read_uncommitted" else given)
+
+
+# A segment that is not the last, cut at a batch boundary
+
+
+def cut_segment(folder: Path, lost_batches: int, **options: Any) -> Path:
+    """Cut batches off the first of two segments: its log."""
+    sound = [batch(n * 10) for n in range(20)]
+    write_partition(folder, sound, segment_bytes=2600, **options)
+    log = min(folder.glob("*.log"))
+    log.write_bytes(b"".join(sound[: 10 - lost_batches]))
+    return log
+
+
+@pytest.mark.parametrize("lost_batches", [1, 5, 9])
+@pytest.mark.parametrize("interval_bytes", [300, 4096], ids=["many entries", "one entry"])
+def test_sealed_segment_that_lost_its_end_is_damaged(tmp_path: Path, lost_batches: int, interval_bytes: int) -> None:
+    folder = tmp_path / "t-0"
+    log = cut_segment(folder, lost_batches, index_interval_bytes=interval_bytes)
+    end = 100 - 10 * lost_batches
+    with open_log(str(folder)) as reader:
+        assert reader.read(0, end).num_rows == end
+        assert reader.read(100).num_rows == 100
+        with pytest.raises(CorruptBatchError, match=rf"ends before offset {end}.*offset 99") as caught:
+            reader.read()
+        assert (caught.value.path, caught.value.offset) == (str(log), end)
+
+
+def test_time_index_of_another_segment_is_no_proof_of_lost_batches(tmp_path: Path) -> None:
+    """In a compacted log, where offsets are missing between segments, an index is a hint like any other."""
+    folder = tmp_path / "t-0"
+    write_partition(folder, [batch(n * 10) for n in range(8)], index_interval_bytes=300)
+    foreign = tmp_path / "other-0"
+    write_partition(foreign, [batch(n * 10 + 3, 5) for n in range(10)], index_interval_bytes=300)
+    (folder / f"{100:020d}.log").write_bytes(batch(100))
+    (folder / f"{0:020d}.timeindex").write_bytes((foreign / f"{0:020d}.timeindex").read_bytes())
+    with open_log(str(folder)) as reader:
+        assert reader.read().num_rows == 90
+
+
+def test_gap_of_offsets_between_segments_is_no_damage(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    write_partition(folder, [batch(n * 10) for n in range(8)], index_interval_bytes=300)
+    (folder / f"{100:020d}.log").write_bytes(batch(100))
+    with open_log(str(folder)) as reader:
+        assert reader.read().num_rows == 90
