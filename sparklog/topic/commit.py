@@ -114,8 +114,7 @@ def commit(storage: WritableStorage, job: Job, staged: Sequence[Staged], now_ms:
             _log.warning("%s has been written before: writing nothing", job.transaction)
         else:
             _decide(storage, directory, journal)
-            with outcome(WILL_BE_VISIBLE):
-                finish(storage, directory, is_checked=True)
+            _finish(storage, directory, journal)
         _clear_after(storage, job, now_ms)
     return _summary(job, (), now_ms, is_skipped=True) if journal is None else journal.summary
 
@@ -129,6 +128,17 @@ def _decide(storage: WritableStorage, directory: str, journal: Journal) -> None:
     except SeglogError as error:
         error.outcome = WILL_BE_VISIBLE if _is_decided(storage, directory, journal) else NOTHING_VISIBLE
         raise
+
+
+def _finish(storage: WritableStorage, directory: str, journal: Journal) -> None:
+    """Carry the journal out; what fails once it is put away does not fail the write, all of which is visible then."""
+    try:
+        finish(storage, directory, is_checked=True)
+    except SeglogError as error:
+        if _is_decided(storage, directory, journal):
+            error.outcome = WILL_BE_VISIBLE
+            raise
+        _log.warning("all was written, and what the commit was made of could not all be put away: %s", error)
 
 
 def _is_decided(storage: Storage, directory: str, journal: Journal) -> bool:

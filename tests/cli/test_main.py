@@ -18,7 +18,9 @@ from typer.testing import CliRunner, Result
 
 from sparklog.cli import render
 from sparklog.cli.main import app
+from sparklog.errors import StorageError
 from sparklog.log.journal import Append, Bound, Journal, decide
+from sparklog.storage.local import LocalFile, LocalStorage
 from sparklog.storage.writing import LocalWritableStorage
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, golden_set
@@ -372,3 +374,35 @@ def test_recover_of_a_commit_that_was_decided_finishes_it(tmp_path: Path) -> Non
     assert any("not done" in row["message"] for row in lines("verify", tmp_path))
     assert "a commit to 1 partition" in run("recover", tmp_path).stdout
     assert lines("describe", tmp_path)[0]["offsets"] == 2
+
+
+def test_recover_finds_what_verify_finds(tmp_path: Path) -> None:
+    """A flipped bit far from the end of a log that was closed cleanly."""
+    folder = tmp_path / "logs"
+    shutil.copytree(EXAMPLES, folder)
+    log = min((folder / "shop-events-0").glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    assert run("verify", folder).exit_code == 1
+    for options in (["--dry-run"], []):
+        result = run("recover", folder, *options)
+        assert result.exit_code == 1
+        assert "1 damaged and left as they are" in result.stdout
+    assert log.read_bytes() == content
+
+
+def test_recover_does_not_call_a_missing_permission_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "logs"
+    shutil.copytree(EXAMPLES, folder)
+    whole = LocalStorage.open
+
+    def refuse(self: LocalStorage, path: str) -> LocalFile:
+        if "shop-events-0" in path and path.endswith(".log"):
+            raise StorageError(f"no permission to read {path}")
+        return whole(self, path)
+
+    monkeypatch.setattr(LocalStorage, "open", refuse)
+    result = run("recover", "--dry-run", folder, "--json")
+    assert result.exit_code == 2
+    assert {json.loads(line)["status"] for line in result.stdout.splitlines()} == {"failed"}
