@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from sparklog.errors import CorruptBatchError
-from sparklog.record.framing import CHECKSUM_PREFIX_BYTES, RunningChecksum, checksum_fault
+from sparklog.record.framing import CHECKSUM_PREFIX_BYTES, HEADER_BYTES_MAX, RunningChecksum, checksum_fault
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
@@ -19,7 +19,8 @@ LARGE_BATCH_BYTES: Final = 1 << 24
 """A batch that says it is longer than this is checked before memory is taken for it."""
 
 _WINDOW_BYTES: Final = 1 << 22
-_ZEROS: Final = bytes(_WINDOW_BYTES)
+# What the processor's cache still holds when it is compared.
+_ZEROS: Final = bytes(1 << 18)
 _SEARCH_COST_MAX: Final = 4
 _ZEROS_OF_RECORDS_MAX: Final = 64
 
@@ -41,7 +42,7 @@ class WholeBatch(NamedTuple):
 
 def is_zero(file: ReadableFile, position: int, end_position: int) -> bool:
     """Tell whether there are only zeros from a position on; what a sparse file does not store is not read."""
-    room = bytearray(min(_WINDOW_BYTES, max(end_position - position, 0)))
+    room = bytearray(min(len(_ZEROS), max(end_position - position, 0)))
     while (data_at := file.data_position(position)) is not None and data_at < end_position:
         wanted_bytes = min(len(room), end_position - data_at)
         count = file.read_into(data_at, memoryview(room)[:wanted_bytes])
@@ -75,23 +76,32 @@ def is_intact_at(file: ReadableFile, position: int, batch_bytes: int) -> bool:
     return checksum.is_right
 
 
-def has_wrong_size(file: ReadableFile, position: int, end_position: int) -> bool:
+def has_wrong_size(file: ReadableFile, position: int, zeros_from: int, end_position: int) -> bool:
     """Tell whether all bytes of a batch are there although its size says that some are missing.
 
     The size is not covered by the checksum. So where the checksum is that of the bytes up to the end of the file, or
     up to the zeros of a file that was made longer beforehand, it is the size that is wrong.
+
+    Parameters
+    ----------
+    position : int
+        Where the batch begins.
+    zeros_from : int
+        Where the zeros begin that end the file, from `data_end`.
     """
     prefix = file.read(position, CHECKSUM_PREFIX_BYTES)
     if len(prefix) < CHECKSUM_PREFIX_BYTES or prefix[16] > 2:
         return False
     checksum = RunningChecksum(prefix)
-    end = max(data_end(file, position, end_position), position + checksum.covers_from)
+    end = max(zeros_from, position + checksum.covers_from)
     _take_in(checksum, file, position + checksum.covers_from, end)
     # A record often ends with zeros of its own.
-    for _ in range(min(_ZEROS_OF_RECORDS_MAX, end_position - end)):
+    tried_to = min(end + _ZEROS_OF_RECORDS_MAX, end_position)
+    for _ in range(tried_to - end):
         if checksum.is_right:
             return True
         checksum.add(b"\0")
+    _take_in(checksum, file, tried_to, end_position)
     return checksum.is_right
 
 
@@ -106,12 +116,19 @@ def _take_in(checksum: RunningChecksum, file: ReadableFile, position: int, end_p
 
 
 def find_whole_batch(
-    file: ReadableFile, position: int, end_position: int, lowest_offset: int, highest_offset: int
+    file: ReadableFile,
+    position: int,
+    end_position: int,
+    lowest_offset: int,
+    highest_offset: int,
+    zeros_from: int | None = None,
 ) -> WholeBatch:
     """Find the next intact batch at or behind a position, at any byte.
 
     Parameters
     ----------
+    zeros_from : int, optional
+        Where the zeros begin that end the file, from `data_end`: a batch may end among them, and none begins there.
     lowest_offset, highest_offset : int
         What its offset must be between, both included.
 
@@ -124,9 +141,10 @@ def find_whole_batch(
     from sparklog.record.kernels_search import ASK, FOUND, GIVEN_UP, search
 
     budget_bytes = _SEARCH_COST_MAX * max(end_position - position, 0) + _WINDOW_BYTES
-    room = bytearray(min(_WINDOW_BYTES, max(end_position - position, 0)))
-    while position < end_position:
-        count = file.read_into(position, memoryview(room)[: end_position - position])
+    stop = end_position if zeros_from is None else min(zeros_from + HEADER_BYTES_MAX, end_position)
+    room = bytearray(min(_WINDOW_BYTES, max(stop - position, 0)))
+    while position < stop:
+        count = file.read_into(position, memoryview(room)[: stop - position])
         octets, start = np.frombuffer(room, np.uint8)[:count], 0
         while True:
             status, start, budget_bytes = search(
@@ -144,7 +162,7 @@ def find_whole_batch(
                 return WholeBatch(None, is_given_up=True)
             if status != ASK:
                 break
-        if position + count >= end_position or not start:
+        if position + count >= stop or not start:
             break
         position += start
     return WholeBatch(None)

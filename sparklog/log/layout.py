@@ -43,8 +43,8 @@ class PartitionLayout:
         Log start offset: what is before it has been deleted, also where its bytes are still there.
     end : Place
         Log end offset, exclusive, and the position in the last segment where it ends.
-    is_tail_zero : bool
-        Whether what stands behind the end in the last segment are zeros and nothing else.
+    zeros_from : int or None
+        Where the zeros begin that end the last segment's file, if something stands behind the end.
     """
 
     storage: Storage
@@ -53,7 +53,7 @@ class PartitionLayout:
     segments: tuple[Segment, ...]
     start_offset: int
     end: Place
-    is_tail_zero: bool = False
+    zeros_from: int | None = None
 
     @property
     def end_offset(self) -> int:
@@ -165,7 +165,7 @@ def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> Pa
     start_offset = max(checkpoint, segments[0].base_offset)
     with segments[-1].open() as log:
         end = log.end()
-        layout = replace(layout, is_tail_zero=log.is_tail_zero)
+        layout = replace(layout, zeros_from=log.zeros_from)
     _warn_of_damaged_tail(layout, segments[-1], end)
     if end.offset < start_offset:
         _log.warning(

@@ -196,7 +196,7 @@ def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
     name, position = layout.segments[-1].path().rpartition("/")[2], layout.end.position
     with actions.storage.open(f"{actions.folder}/{name}") as log:
         size_bytes = log.size_bytes()
-        end = position if layout.is_tail_zero else data_end(log, position, size_bytes)
+        end = data_end(log, position, size_bytes if layout.zeros_from is None else layout.zeros_from)
     where = f"the end of its last whole batch, before offset {layout.end_offset}"
     if end == position:
         actions.cut(name, position, f"{where}; the {size_bytes - position} bytes behind it were zeros")
@@ -260,8 +260,10 @@ def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorou
             if end is None:
                 continue
             place, error = end
-            if segment.is_last and log.find_whole_batch(place) is None and _may_be_torn(actions, place.offset):
-                return replace(layout, end=place, is_tail_zero=False)
+            zeros_from = segment.size_bytes if layout.zeros_from is None else layout.zeros_from
+            is_end = segment.is_last and log.find_whole_batch(place, zeros_from) is None
+            if is_end and _may_be_torn(actions, place.offset):
+                return replace(layout, end=place, zeros_from=zeros_from)
             raise error
     return layout
 

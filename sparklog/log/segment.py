@@ -22,10 +22,10 @@ from sparklog.errors import CorruptBatchError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.damage import (
     LARGE_BATCH_BYTES,
+    data_end,
     find_whole_batch,
     has_wrong_size,
     is_intact_at,
-    is_zero,
     refuse_damaged,
 )
 from sparklog.log.index import TIME_ENTRY, floor_offset, floor_time, read_entries
@@ -120,8 +120,8 @@ class OpenSegment:
     def __init__(self, segment: Segment, file: ReadableFile) -> None:
         self.segment = segment
         self._file = file
-        self.is_tail_zero = False
-        """Whether what a walk found behind the last batch were zeros and nothing else."""
+        self.zeros_from: int | None = None
+        """Where the zeros begin that end the file, once a walk has looked at what stands behind the last batch."""
 
     def __enter__(self) -> OpenSegment:
         return self
@@ -338,12 +338,12 @@ class OpenSegment:
             return
         reason = headers.fault or "the last batch is cut short"
         if self.segment.is_last:
-            if is_zero(self._file, place.position, size_bytes):
-                self.is_tail_zero = True
+            self.zeros_from = data_end(self._file, place.position, size_bytes)
+            if self.zeros_from == place.position:
                 return
             if headers.fault is None:
-                found = self.find_whole_batch(place)
-                if found is None and not has_wrong_size(self._file, place.position, size_bytes):
+                found = self.find_whole_batch(place, self.zeros_from)
+                if found is None and not has_wrong_size(self._file, place.position, self.zeros_from, size_bytes):
                     return
                 reason = (
                     "the size of the last batch is wrong: its checksum is that of the bytes to the end of the file"
@@ -354,12 +354,18 @@ class OpenSegment:
             reason, path=self.segment.path(), position=place.position, offset=place.offset, hint=_HINT
         )
 
-    def find_whole_batch(self, place: Place) -> int | None:
-        """Find an intact batch of this log anywhere after a torn one: its position, or where so much looks like one
-        that the search was given up, which no torn batch does."""
+    def find_whole_batch(self, place: Place, zeros_from: int) -> int | None:
+        """Find an intact batch of this log behind a torn or damaged one, and before the zeros that end the file.
+
+        Returns
+        -------
+        int or None
+            Its position; the place itself where so much looks like batches that the search was given up, since no
+            torn batch does.
+        """
         highest_offset = min(self.segment.upper_offset - 1, place.offset + RELATIVE_OFFSET_MAX)
         position, is_given_up = find_whole_batch(
-            self._file, place.position + 1, self._file.size_bytes(), place.offset, highest_offset
+            self._file, place.position + 1, self._file.size_bytes(), place.offset, highest_offset, zeros_from
         )
         return place.position if is_given_up else position
 

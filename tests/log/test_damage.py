@@ -115,10 +115,21 @@ def test_wrong_size_of_a_whole_batch_is_told_from_a_torn_one(tmp_path: Path, kin
     whole = SOME[kind]
     damaged = whole[:8] + (len(whole) + 9000).to_bytes(4, "big") + whole[12:]
     with file_of(tmp_path, b"x" * 10 + damaged + bytes(zeros)) as file:
-        assert has_wrong_size(file, 10, file.size_bytes())
+        assert has_wrong_size(file, 10, data_end(file, 10, file.size_bytes()), file.size_bytes())
     for torn in (damaged[:-1] + b"\1" * (damaged[-1] != 1), damaged[:-3], damaged[:20], b""):
         with file_of(tmp_path, b"x" * 10 + torn) as file:
-            assert not has_wrong_size(file, 10, file.size_bytes())
+            assert not has_wrong_size(file, 10, data_end(file, 10, file.size_bytes()), file.size_bytes())
+
+
+@pytest.mark.parametrize("padding", [0, 3000])
+def test_batch_that_ends_with_zeros_of_its_own_is_found_and_measured(tmp_path: Path, padding: int) -> None:
+    whole = v2_batch([Record(0, value=bytes(5000))], base_offset=70)
+    with file_of(tmp_path, b"x" * 10 + whole + bytes(padding)) as file:
+        size = file.size_bytes()
+        assert find_whole_batch(file, 0, size, 70, 99, data_end(file, 0, size)) == WholeBatch(10)
+    damaged = whole[:8] + (len(whole) + 9000).to_bytes(4, "big") + whole[12:]
+    with file_of(tmp_path, damaged) as file:
+        assert has_wrong_size(file, 0, data_end(file, 0, len(damaged)), len(damaged))
 
 
 def test_batch_that_claims_a_gibibyte_takes_no_such_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
