@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.journal import JOURNAL, finish, pending, refuse_foreign_changes
-from sparklog.log.locking import hold, refuse_running_broker
+from sparklog.log.locking import hold, refuse_link, refuse_running_broker
 from sparklog.log.recovery import Action, recover
 from sparklog.storage.writing import WritableStorage
 from sparklog.topic.commit import sweep
@@ -71,6 +71,7 @@ def repair(
             yield Action(f"{directory}/{name}", "removed, staged by a job that was never committed")
         for folder in folders:
             try:
+                refuse_link(storage, folder)
                 found = recover(storage, folder, how.config, now_ms, truncate=how.truncate, dry_run=how.dry_run)
             except SeglogError as error:
                 yield error
