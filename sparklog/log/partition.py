@@ -27,6 +27,7 @@ from sparklog.log.adoption import metadata_to_write
 from sparklog.log.checkpoints import encode_leader_epochs
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file, parse_partition_folder
+from sparklog.log.flushing import FlushTimer
 from sparklog.log.folders import refuse_to_write
 from sparklog.log.journal import finish
 from sparklog.log.locking import (
@@ -114,6 +115,7 @@ class PartitionLog:
         self._is_open = self._is_broken = self._is_busy = False
         self._lock, self._process = threading.RLock(), process_id()
         self._unflushed = 0
+        self._timer = FlushTimer(folder, config.flush_ms, self._lock, self._sync)
 
     @classmethod
     def open(
@@ -188,6 +190,7 @@ class PartitionLog:
         self._tail = replace(found.tail, segment=replace(found.tail.segment, roll_jitter_ms=self._jitter_ms()))
         self._active = self._opened(self._tail)
         self._flushed_ms = self._clock()
+        self._timer.reset()
         self._is_open = True
 
     def __enter__(self) -> Self:
@@ -314,6 +317,8 @@ class PartitionLog:
             self._unflushed += self._tail.end_offset - before.end_offset
             if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
                 self._sync()
+            else:
+                self._timer.begin()
         except BaseException:
             self._is_broken = True
             self._undo(before)
@@ -389,6 +394,7 @@ class PartitionLog:
     def _sync(self) -> None:
         self._active.sync()
         self._unflushed, self._flushed_ms = 0, self._clock()
+        self._timer.reset()
 
     def close(self) -> None:
         """Sync, complete the indexes, write down the producers, and let go of the folder. Closing twice is once.
@@ -404,12 +410,14 @@ class PartitionLog:
                 self._close()
 
     def _close(self) -> None:
+        self._timer.stop()
         with self._resources:
             try:
                 if self._is_broken:
                     raise StorageError(_BROKEN.format(self._folder))
                 self._seal()
                 self._storage.sync_folder(self._folder)
+                self._timer.raise_error()
             except BaseException:
                 forget_marker(self._storage, self._directory)
                 raise
@@ -449,6 +457,7 @@ class PartitionLog:
             raise StorageError(f"{self._folder} is closed")
         if self._is_broken:
             raise StorageError(_BROKEN.format(self._folder))
+        self._timer.raise_error()
 
     def _jitter_ms(self) -> int:
         return roll_jitter_ms(self._config, self._draw())

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -483,3 +484,159 @@ def test_workers_of_a_forking_pool_are_refused(tmp_path: Path) -> None:
         assert all("forked from it" in each for each in told)
         log.append(table(b"parent"))
     assert values(tmp_path / "events-0") == [b"parent"]
+
+
+# What is flushed, and when
+
+
+class CountingFile(LocalWritableFile):
+    """Counts, in its storage, the syncs of a log; they fail while the storage says so."""
+
+    def __init__(self, path: str, storage: CountingStorage) -> None:
+        super().__init__(path)
+        self._storage = storage
+
+    def sync(self) -> None:
+        if self.path.endswith(".log"):
+            if self._storage.is_failing:
+                raise StorageError(f"cannot write {self.path}: the disk is gone")
+            self._storage.syncs += 1
+        super().sync()
+
+
+class CountingStorage(LocalWritableStorage):
+    """Storage of this machine that counts the syncs of logs."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.is_failing = False
+
+    def open_for_append(self, path: str) -> WritableFile:
+        return CountingFile(path, self)
+
+
+def counting(folder: Path, **options: Any) -> tuple[PartitionLog, CountingStorage]:
+    storage = CountingStorage()
+    config = LogConfig(compression_type="uncompressed", **options)
+    log = PartitionLog.open(folder, config, storage=storage)
+    storage.syncs = 0
+    return log, storage
+
+
+def await_syncs(storage: CountingStorage, count: int) -> None:
+    for _ in range(500):
+        if storage.syncs >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{storage.syncs} syncs, and not {count}")
+
+
+def timers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("flush ")]
+
+
+def test_log_is_synced_after_so_many_records(tmp_path: Path) -> None:
+    log, storage = counting(tmp_path / "events-0", flush_messages=5)
+    found = []
+    with log:
+        for _ in range(6):
+            log.append(table(b"x", b"y"))
+            found.append(storage.syncs)
+    assert found == [0, 0, 1, 1, 1, 2]
+
+
+def test_log_is_synced_by_an_append_when_the_last_sync_is_long_ago(tmp_path: Path) -> None:
+    now_ms = [1_700_000_000_000]
+    storage, config = CountingStorage(), LogConfig(compression_type="uncompressed", flush_ms=1000)
+    with PartitionLog.open(tmp_path / "events-0", config, storage=storage, clock=lambda: now_ms[0]) as log:
+        storage.syncs, found = 0, []
+        for later_ms in (0, 999, 1, 999, 1):
+            now_ms[0] += later_ms
+            log.append(table(b"x"))
+            found.append(storage.syncs)
+    assert found == [0, 0, 1, 1, 2]
+
+
+def test_log_is_synced_in_time_though_nothing_more_is_appended(tmp_path: Path) -> None:
+    log, storage = counting(tmp_path / "events-0", flush_ms=200)
+    with log:
+        log.append(table(b"x"))
+        assert storage.syncs == 0
+        await_syncs(storage, 1)
+        # Nothing is there to be synced.
+        time.sleep(0.5)
+        assert storage.syncs == 1
+        assert timers() == []
+        log.append(table(b"y"))
+        await_syncs(storage, 2)
+    assert values(tmp_path / "events-0") == [b"x", b"y"]
+
+
+def test_timer_waits_for_what_was_appended_since_the_last_sync(tmp_path: Path) -> None:
+    log, storage = counting(tmp_path / "events-0", flush_ms=600)
+    with log:
+        log.append(table(b"x"))
+        time.sleep(0.3)
+        log.flush()
+        log.append(table(b"y"))
+        # When the timer of the first append is over, the second has not waited long enough.
+        time.sleep(0.4)
+        assert storage.syncs == 1
+        await_syncs(storage, 2)
+
+
+def test_no_thread_is_made_unless_flush_ms_is_set(tmp_path: Path) -> None:
+    log, storage = counting(tmp_path / "events-0")
+    with log:
+        log.append(table(b"x"))
+        assert (timers(), storage.syncs) == ([], 0)
+    log, _ = counting(tmp_path / "events-0", flush_ms=60_000)
+    with log:
+        assert timers() == []
+        log.append(table(b"x"))
+        log.append(table(b"x"))
+        assert len(timers()) == 1
+    for _ in range(100):
+        if not timers():
+            break
+        time.sleep(0.02)
+    assert timers() == []
+
+
+@pytest.mark.parametrize("call", ["append", "flush", "close"])
+def test_sync_that_failed_on_the_timer_is_told_to_the_next_caller(tmp_path: Path, call: str) -> None:
+    log, storage = counting(tmp_path / "events-0", flush_ms=50)
+    storage.is_failing = True
+    log.append(table(b"x"))
+    for _ in range(500):
+        if not timers():
+            break
+        time.sleep(0.01)
+    storage.is_failing = False
+    act: dict[str, Callable[[], object]] = {
+        "append": lambda: log.append(table(b"not")),
+        "flush": log.flush,
+        "close": log.close,
+    }
+    with pytest.raises(StorageError, match=r"could not be synced when flush\.ms was over.*the disk is gone"):
+        act[call]()
+    if call != "close":
+        log.append(table(b"y"))
+        log.flush()
+        assert storage.syncs > 0
+    log.close()
+    assert values(tmp_path / "events-0") == ([b"x"] if call == "close" else [b"x", b"y"])
+
+
+def test_append_whose_sync_fails_leaves_the_log_as_before(tmp_path: Path) -> None:
+    log, storage = counting(tmp_path / "events-0", flush_messages=2)
+    with log:
+        log.append(table(b"x"))
+        storage.is_failing = True
+        with pytest.raises(StorageError, match="the disk is gone"):
+            log.append(table(b"y"))
+        storage.is_failing = False
+        assert values(tmp_path / "events-0") == [b"x"]
+        assert log.append(table(b"z")) == (1, 1)
+        assert storage.syncs == 1
+    assert values(tmp_path / "events-0") == [b"x", b"z"]
