@@ -61,7 +61,7 @@ def find_target(path: str) -> Target:
     """
     located = locate(path)
     place = interpret(located.storage, located.path)
-    if place.kind is PlaceKind.OTHER and holds_segments(located.storage, located.path):
+    if place.kind is PlaceKind.OTHER and holds_segments(place.folder.names):
         return Target(located.path, (LogFolder(located.path),))
     folders = tuple(LogFolder(found.folder) for found in discover([path]).partitions)
     return Target(located.path, folders, place.kind is PlaceKind.LOG_DIRECTORY)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
 from sparklog.log import files
@@ -59,7 +59,14 @@ class FolderKind(Enum):
     NOTHING = auto()
 
 
-def folder_kind(storage: Storage, path: str) -> FolderKind:
+class Folder(NamedTuple):
+    """What there is at a path, and the names in it, sorted."""
+
+    kind: FolderKind
+    names: list[Name]
+
+
+def look_at(storage: Storage, path: str) -> Folder:
     """Tell what there is at a path.
 
     Raises
@@ -67,9 +74,18 @@ def folder_kind(storage: Storage, path: str) -> FolderKind:
     StorageError
         The folder cannot be listed.
     """
-    if not storage.is_folder(path):
-        return FolderKind.NOTHING if storage.identity(path) is None else FolderKind.FILE
-    names = storage.names(path)
+    try:
+        names = storage.names(path)
+    except PathNotFoundError:
+        return Folder(FolderKind.NOTHING, [])
+    except StorageError:
+        if storage.is_folder(path):
+            raise
+        return Folder(FolderKind.NOTHING if storage.identity(path) is None else FolderKind.FILE, [])
+    return Folder(_kind(storage, path, names), names)
+
+
+def _kind(storage: Storage, path: str, names: list[Name]) -> FolderKind:
     if any(_is_of_directory(each) for each in names):
         return FolderKind.LOG_DIRECTORY
     holds_partition_files = any(_is_of_partition(each) for each in names)
@@ -80,21 +96,21 @@ def folder_kind(storage: Storage, path: str) -> FolderKind:
         return FolderKind.SET_ASIDE
     if parse_partition_folder(name) is not None:
         return FolderKind.PARTITION if _may_be_partition(names) else FolderKind.FOREIGN
-    if any(_is_segment(each) for each in names):
+    if holds_segments(names):
         return FolderKind.COPY
     return FolderKind.FOREIGN if names else FolderKind.EMPTY
 
 
 def what_it_is(storage: Storage, path: str) -> str:
     """Say what there is at a path at which a partition was looked for, as the end of a sentence."""
-    kind, name = folder_kind(storage, path), path.rpartition("/")[2]
+    (kind, within), name = look_at(storage, path), path.rpartition("/")[2]
     if kind is FolderKind.NOTHING:
         return "there is nothing"
     if kind is FolderKind.FILE:
         return "it is a file, and what is read are folders: a log directory, <topic>-<partition>, or a topic's path"
     if files.METADATA_TOPIC in name:
         return "it is the metadata log of the cluster, which holds no topic's records"
-    names = [each.name for each in storage.names(path)]
+    names = [each.name for each in within]
     if kind is FolderKind.LOG_DIRECTORY:
         partitions = [name for name in names if parse_partition_folder(name)]
         return f"it is a log directory, {f'of {listed(partitions)}' if partitions else 'which holds no partition yet'}"
@@ -118,7 +134,7 @@ def refuse_to_write(storage: Storage, path: str) -> None:
     path : str
         The folder, ``<topic>-<partition>``, without links.
     """
-    if folder_kind(storage, path) not in (FolderKind.PARTITION, FolderKind.NOTHING):
+    if look_at(storage, path).kind not in (FolderKind.PARTITION, FolderKind.NOTHING):
         raise InvalidOptionError(f"{path} is not the folder of a partition: {what_it_is(storage, path)}")
     directory = path.rpartition("/")[0] or "/"
     if storage.is_folder(directory):
@@ -137,16 +153,16 @@ def refuse_within_partition(storage: Storage, directory: str) -> None:
 
 def refuse_to_read(storage: Storage, path: str) -> None:
     """Raise `PathNotFoundError` unless a folder is a partition's, or holds the segments of one."""
-    kind = folder_kind(storage, path)
+    kind = look_at(storage, path).kind
     if kind is FolderKind.NOTHING:
         raise PathNotFoundError(f"no such folder: {path}")
     if kind not in (FolderKind.PARTITION, FolderKind.COPY):
         raise PathNotFoundError(f"no partition's log at {path}: {what_it_is(storage, path)}")
 
 
-def holds_segments(storage: Storage, path: str) -> bool:
-    """Tell whether there are segments in a folder."""
-    return storage.is_folder(path) and any(_is_segment(each) for each in storage.names(path))
+def holds_segments(names: Iterable[Name]) -> bool:
+    """Tell whether there are segments among the names in a folder."""
+    return any(_is_segment(each) for each in names)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -171,6 +187,8 @@ def _is_of_partition(entry: Name) -> bool:
 
 
 def _is_segment(entry: Name) -> bool:
+    if not entry.name.endswith(files.LOG):
+        return False
     found = parse_offset_file(entry.name)
     return found is not None and found.suffix == files.LOG
 

@@ -23,7 +23,7 @@ from typing import Final, NoReturn
 
 from sparklog.errors import CommitError, InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition, parse_partition_folder
-from sparklog.log.folders import FolderKind, folder_kind, holds_segments, listed, what_it_is
+from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
 from sparklog.log.journal import commit_mark
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.storage.base import Located, Name, Storage, locate
@@ -191,7 +191,7 @@ class Place:
     ----------
     path : str
         Absolute.
-    folder : FolderKind
+    folder : Folder
         What there is at the path itself.
     partitions : tuple of PartitionFolder
         Of a log directory all of them, Kafka's own included.
@@ -199,7 +199,7 @@ class Place:
 
     kind: PlaceKind
     path: str
-    folder: FolderKind
+    folder: Folder
     partitions: tuple[PartitionFolder, ...] = ()
 
     @property
@@ -224,13 +224,13 @@ def interpret(storage: Storage, path: str) -> Place:
     StorageError
         A folder cannot be listed.
     """
-    kind = folder_kind(storage, path)
-    place = Place(PlaceKind.NOTHING if kind is FolderKind.NOTHING else PlaceKind.OTHER, path, kind)
-    if kind is FolderKind.LOG_DIRECTORY:
-        within = _partition_folders(path, storage.names(path))
+    folder = look_at(storage, path)
+    place = Place(PlaceKind.NOTHING if folder.kind is FolderKind.NOTHING else PlaceKind.OTHER, path, folder)
+    if folder.kind is FolderKind.LOG_DIRECTORY:
+        within = _partition_folders(path, folder.names)
         return replace(place, kind=PlaceKind.LOG_DIRECTORY, partitions=within)
     itself = parse_partition_folder(place.name)
-    if kind is FolderKind.PARTITION and itself is not None:
+    if folder.kind is FolderKind.PARTITION and itself is not None:
         return replace(place, kind=PlaceKind.PARTITION, partitions=(PartitionFolder(*itself, path, is_named=True),))
     beside = _partition_folders(place.parent, _names_in(storage, place.parent), is_named=True)
     of_topic = tuple(found for found in beside if found.topic == place.name)
@@ -248,7 +248,7 @@ def _partitions_at(located: Located) -> tuple[PartitionFolder, ...]:
             raise PathNotFoundError(f"no such path: {path}; there is nothing at {place.parent} either")
         nearest = _nearest(place.name, _names_beside(place.parent, beside, place.name))
         raise PathNotFoundError(f"no such path: {path}; {nearest}")
-    if place.kind is PlaceKind.LOG_DIRECTORY and holds_segments(storage, path):
+    if place.kind is PlaceKind.LOG_DIRECTORY and holds_segments(place.folder.names):
         _log.warning("%s is a log directory, and holds segments itself: they are nobody's, and not read", path)
     return place.partitions
 

@@ -157,15 +157,14 @@ def _refuse_other(storage: Storage, place: Place) -> None:
         if storage.is_folder(place.parent):
             refuse_within_partition(storage, place.parent)
         return
-    names = [] if place.folder is FolderKind.FILE else storage.names(place.path)
-    foreign = [each.name for each in names if each.is_folder and _is_foreign(each.name)]
+    foreign = [each.name for each in place.folder.names if each.is_folder and _is_foreign(each.name)]
     if foreign:
         raise PathNotFoundError(
             f"{place.path} is not a log directory: it holds {foreign[0]!r}, which is no partition's folder, "
             f"and a broker would not start on it"
         )
-    is_plain = place.folder is FolderKind.FOREIGN and parse_partition_folder(place.name) is None
-    if place.kind is PlaceKind.OTHER and place.folder is not FolderKind.EMPTY and not is_plain:
+    is_plain = place.folder.kind is FolderKind.FOREIGN and parse_partition_folder(place.name) is None
+    if place.kind is PlaceKind.OTHER and place.folder.kind is not FolderKind.EMPTY and not is_plain:
         raise PathNotFoundError(f"{place.path} is not a log directory: {what_it_is(storage, place.path)}")
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import InvalidOptionError, LockedError, PathNotFoundError, SeglogError
-from sparklog.log.folders import FolderKind, folder_kind
+from sparklog.log.folders import FolderKind, look_at
 from sparklog.log.partition import PartitionLog
 from sparklog.log.reader import open_log
 from sparklog.storage.local import LocalStorage
@@ -87,25 +87,25 @@ def made(folder: Path, *names: str) -> Path:
     ],
 )
 def test_what_is_in_a_folder_tells_what_it_is(tmp_path: Path, name: str, within: list[str], kind: FolderKind) -> None:
-    assert folder_kind(LocalStorage(), str(made(tmp_path / name, *within))) is kind
+    assert look_at(LocalStorage(), str(made(tmp_path / name, *within))).kind is kind
 
 
 def test_files_and_nothing_are_told_apart(tmp_path: Path) -> None:
-    assert folder_kind(LocalStorage(), str(made(tmp_path, "f") / "f")) is FolderKind.FILE
-    assert folder_kind(LocalStorage(), str(tmp_path / "f" / "events-0")) is FolderKind.NOTHING
-    assert folder_kind(LocalStorage(), str(tmp_path / "events-0")) is FolderKind.NOTHING
+    assert look_at(LocalStorage(), str(made(tmp_path, "f") / "f")).kind is FolderKind.FILE
+    assert look_at(LocalStorage(), str(tmp_path / "f" / "events-0")).kind is FolderKind.NOTHING
+    assert look_at(LocalStorage(), str(tmp_path / "events-0")).kind is FolderKind.NOTHING
 
 
 def test_link_that_leads_to_itself_does_not_make_a_folder_unreadable(tmp_path: Path) -> None:
     made(tmp_path / "data", "events-0/")
     (tmp_path / "data" / "loop-1").symlink_to(tmp_path / "data" / "loop-1")
-    assert folder_kind(LocalStorage(), str(tmp_path / "data")) is FolderKind.LOG_DIRECTORY
+    assert look_at(LocalStorage(), str(tmp_path / "data")).kind is FolderKind.LOG_DIRECTORY
 
 
 @pytest.mark.parametrize("logs", [EXAMPLES, *sorted(DATA.glob("*/logs"))], ids=lambda path: path.parent.name)
 def test_directories_of_brokers_are_log_directories_and_their_folders_partitions(logs: Path) -> None:
-    assert folder_kind(LocalStorage(), str(logs)) is FolderKind.LOG_DIRECTORY
-    kinds = {folder_kind(LocalStorage(), str(path)) for path in logs.iterdir() if path.is_dir() and "-" in path.name}
+    assert look_at(LocalStorage(), str(logs)).kind is FolderKind.LOG_DIRECTORY
+    kinds = {look_at(LocalStorage(), str(path)).kind for path in logs.iterdir() if path.is_dir() and "-" in path.name}
     assert FolderKind.PARTITION in kinds
     assert kinds <= {FolderKind.PARTITION, FolderKind.COPY, FolderKind.SET_ASIDE}
 
