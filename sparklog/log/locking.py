@@ -3,8 +3,9 @@
 Kafka's own lock, ``.lock``, keeps a broker out while we write, and us out while a broker runs: there is no use in
 waiting for one. Before it, writers of ours wait for each other by a lock that no broker knows, ``seglog.lock``.
 
-POSIX gives these locks to a process, and takes them from it when it closes the file once, wherever: nothing may open
-them but the storage's ``lock``. A process that is forked has none of its parent's locks.
+POSIX gives these locks to a process, and takes them from it when it closes the file once, wherever: elsewhere than on
+Linux, nothing in a process that writes may open them but the storage's ``lock``. A process that is forked has none of
+its parent's locks.
 
 Within a process, a partition's folder is one writer's at a time, and known by its device and inode, however its path
 is spelled. A folder that is a link is not written to: the directory that the link is in and the one that the folder is

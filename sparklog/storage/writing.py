@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
 import sys
 import threading
 import time
@@ -25,6 +26,8 @@ from sparklog.storage.local import LocalStorage, explained
 _POLL_SECONDS: Final = 0.05
 _COPY_BYTES_MAX: Final = 1 << 26
 _SYNCS_AT_ONCE: Final = 16
+# struct flock of a 64-bit Linux: kind, whence, start, length, process.
+_FLOCK: Final = struct.Struct("hhqqi4x")
 
 
 class WritableFile(Protocol):
@@ -277,10 +280,11 @@ Identity = tuple[int, int]
 
 @dataclass(eq=False)
 class _Holding:
-    """A lock of this process: POSIX gives it to the process, and takes it from all of it at once.
+    """A lock of this process, which those who share it hold together.
 
-    It takes it when any descriptor of the file is closed. So none is opened while the lock is held, and where one was
-    all the same (the path came to be another name of the file meanwhile), it is closed with the others.
+    Where the kernel has no other than POSIX's, it takes a lock from the process when any descriptor of the file is
+    closed. So none is opened while the lock is held, and where one was all the same (the path came to be another name
+    of the file meanwhile), it is closed with the others.
     """
 
     identity: Identity
@@ -394,13 +398,32 @@ def _locked(path: str, is_shared: bool) -> _Holding | None:
         here.descriptors.append(descriptor)
         return None
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor)
     except OSError as error:
         holding.close()
         if isinstance(error, BlockingIOError | PermissionError):
             return None
         raise written(error, path) from error
     return holding
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file as Kafka does, or raise at once; on Linux by a lock that only its own descriptor can lose.
+
+    Such a lock and POSIX's keep each other out. Whoever copies a log directory within our process opens and closes
+    its locks, too, and would take POSIX's from us without a word. A forked child has the descriptor as well, and closes
+    it at once.
+    """
+    if sys.platform == "linux" and sys.maxsize > 1 << 32:
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except OSError as error:
+            # Not on every file system.
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
+                raise
+        else:
+            return
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class _Claim:

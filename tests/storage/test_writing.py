@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +129,30 @@ def test_lock_whose_path_leads_to_a_locked_file_only_when_it_is_opened_is_not_lo
         with pytest.raises(LockedError):
             STORAGE.lock(str(lock), 0)
         monkeypatch.undo()
+        assert is_locked(lock)
+    assert not is_locked(lock)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="POSIX has no lock that survives this")
+def test_lock_survives_that_its_file_is_read_by_the_same_process(tmp_path: Path) -> None:
+    """As by a copy of the directory."""
+    lock = tmp_path / ".lock"
+    with STORAGE.lock(str(lock), 1):
+        shutil.copytree(tmp_path, tmp_path / "copy")
+        assert is_locked(lock)
+    assert not is_locked(lock)
+
+
+def test_lock_is_posix_where_the_file_system_has_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EINVAL, "no such lock")
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    lock = tmp_path / ".lock"
+    with STORAGE.lock(str(lock), 1):
+        assert is_locked(lock)
+        with pytest.raises(LockedError):
+            STORAGE.lock(f"{tmp_path}/./.lock", 0)
         assert is_locked(lock)
     assert not is_locked(lock)
 
