@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparklog.log.files import LOG, parse_offset_file, parse_partition_folder
-from sparklog.storage.base import Storage, locate
-from sparklog.topic.discovery import discover
+from sparklog.log.folders import holds_segments
+from sparklog.storage.base import locate
+from sparklog.topic.discovery import PlaceKind, discover, interpret
 
 
 @dataclass(frozen=True)
@@ -48,22 +49,22 @@ class Target:
 def find_target(path: str) -> Target:
     """Tell what a path stands for.
 
-    A folder that holds segments is taken for a log whatever its name, so that what Kafka has set aside, or someone has
-    copied, can be looked at.
+    It is the same that a read takes it for. Beyond that, a folder that holds segments is taken for a log whatever its
+    name, so that what Kafka has set aside, or someone has copied, can be looked at.
 
     Raises
     ------
     PathNotFoundError
         There is nothing, or no log.
+    InvalidOptionError
+        No file can have such a path.
     """
     located = locate(path)
-    if _holds_segments(located.storage, located.path):
+    place = interpret(located.storage, located.path)
+    if place.kind is PlaceKind.OTHER and holds_segments(place.folder.names):
         return Target(located.path, (LogFolder(located.path),))
     folders = tuple(LogFolder(found.folder) for found in discover([path]).partitions)
-    is_directory = located.storage.is_folder(located.path) and all(
-        folder.path.rpartition("/")[0] == located.path for folder in folders
-    )
-    return Target(located.path, folders, is_directory)
+    return Target(located.path, folders, place.kind is PlaceKind.LOG_DIRECTORY)
 
 
 def is_file(path: str) -> bool:
@@ -83,10 +84,4 @@ def log_bytes(target: Target) -> int:
         for folder in target.folders
         for entry in storage.entries(folder.path)
         if (found := parse_offset_file(entry.name)) and found.suffix == LOG
-    )
-
-
-def _holds_segments(storage: Storage, path: str) -> bool:
-    return storage.is_folder(path) and any(
-        (found := parse_offset_file(entry.name)) and found.suffix == LOG for entry in storage.entries(path)
     )

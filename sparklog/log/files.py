@@ -71,11 +71,16 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     The metadata log of a KRaft cluster is no topic, and folders that Kafka has set aside are not served.
     """
     found = _PARTITION_FOLDER.fullmatch(name)
-    if found is None or _PASSING_FOLDER.fullmatch(name) or found["topic"] == METADATA_TOPIC:
+    if found is None or is_set_aside(name) or found["topic"] == METADATA_TOPIC:
         return None
     if found["topic"] in (".", ".."):
         return None
     return TopicPartition(found["topic"], int(found["partition"]))
+
+
+def is_set_aside(name: str) -> bool:
+    """Tell whether a folder is named as Kafka names those that it deletes, moves between disks, or does not know."""
+    return _PASSING_FOLDER.fullmatch(name) is not None
 
 
 def parse_offset_file(name: str) -> OffsetFile | None:

@@ -3,23 +3,48 @@
 Kafka's own lock, ``.lock``, keeps a broker out while we write, and us out while a broker runs: there is no use in
 waiting for one. Before it, writers of ours wait for each other by a lock that no broker knows, ``seglog.lock``.
 
-POSIX gives these locks to a process, and takes them from it when it closes the file once, wherever: nothing may open
-them but the storage's ``lock``.
+POSIX gives these locks to a process, and takes them from it when it closes the file once, wherever: elsewhere than on
+Linux, nothing in a process that writes may open them but the storage's ``lock``. A process that is forked has none of
+its parent's locks.
+
+Within a process, a partition's folder is one writer's at a time, and known by its device and inode, however its path
+is spelled. A folder that is a link is not written to: the directory that the link is in and the one that the folder is
+in have locks of their own, and a broker or a writer would hold one of them only. Folders that one file system shows in
+two places (a bind mount) are told apart by nobody between processes: write to one of the places only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sparklog.errors import BrokerRunningError, LockedError
-from sparklog.storage.writing import WritableStorage
+from sparklog.errors import BrokerRunningError, InvalidOptionError, LockedError
+from sparklog.log import files
+from sparklog.storage.base import Storage
+from sparklog.storage.writing import WritableStorage, in_forked_child
 
 BROKER_LOCK: Final = ".lock"
 WRITERS_LOCK: Final = "seglog.lock"
 
 _BROKER_TIMEOUT_SECONDS: Final = 0.5
+_HIDDEN_MARKER: Final = f"{files.CLEAN_SHUTDOWN}.held"
+
+# How many folders of a log directory are open in this process, by what identifies the directory. Whoever opens a folder
+# or changes the marker of its directory holds the lock.
+_open_in: dict[tuple[int, int], int] = {}
+_opening = threading.RLock()
+
+
+def _begin_in_child() -> None:
+    """Forget in a forked child what its parent has open; the lock may have been held by another thread."""
+    global _opening
+    _opening = threading.RLock()
+    _open_in.clear()
+
+
+in_forked_child(_begin_in_child)
 
 
 @contextmanager
@@ -84,3 +109,101 @@ def _brokers(storage: WritableStorage, directory: str, is_shared: bool) -> Itera
         ) from error
     with held:
         yield
+
+
+def refuse_link(storage: Storage, folder: str) -> None:
+    """Raise `InvalidOptionError` if the folder of a partition is a link to one."""
+    if storage.is_link(folder):
+        raise InvalidOptionError(
+            f"{folder} is a link to {storage.real(folder)}, and a log is written to where it is: only the lock of the "
+            f"directory that it is in keeps brokers and other writers out"
+        )
+
+
+def refuse_claimed(storage: WritableStorage, folder: str) -> None:
+    """Raise if a folder that is to be written to is a link, or a `PartitionLog` of this process has it open."""
+    refuse_link(storage, folder)
+    refuse_open(storage, folder, folder)
+
+
+def refuse_open(storage: WritableStorage, folder: str, spelling: str) -> None:
+    """Raise `LockedError` if a `PartitionLog` of this process has a folder open, and name what it calls it."""
+    other = storage.claimed_as(folder)
+    if other is not None:
+        same = "" if other == spelling else f" is the folder {other}, which"
+        raise LockedError(f"{spelling}{same} is open in this process already")
+
+
+@contextmanager
+def opening() -> Iterator[None]:
+    """Let one thread at a time open a folder: it changes what is in the log directory."""
+    with _opening:
+        yield
+
+
+def claim(storage: WritableStorage, folder: str, spelling: str) -> Callable[[], None]:
+    """Keep other writers of this process out of a folder, which is there, and hide the marker of a clean shutdown.
+
+    Parameters
+    ----------
+    folder : str
+        Without links.
+    spelling : str
+        What the caller calls it, for errors.
+
+    Returns
+    -------
+    callable
+        Lets others in again.
+
+    Raises
+    ------
+    LockedError
+        It is open in this process, under whatever name.
+    """
+    directory = folder.rpartition("/")[0] or "/"
+    with _opening:
+        claimed, identity = storage.claim(folder, spelling), storage.identity(directory)
+        if identity is not None:
+            _open_in[identity] = _open_in.get(identity, 0) + 1
+
+    def release() -> None:
+        with _opening:
+            claimed.close()
+            if identity in _open_in:
+                _open_in[identity] -= 1
+                if not _open_in[identity]:
+                    del _open_in[identity]
+
+    return release
+
+
+def _is_last_in(storage: WritableStorage, directory: str) -> bool:
+    """Tell whether no more than one folder of a log directory is open in this process."""
+    identity = storage.identity(directory)
+    return identity is None or _open_in.get(identity, 0) <= 1
+
+
+def hide_marker(storage: WritableStorage, directory: str) -> None:
+    """Hide the marker of a broker's clean shutdown: should we die, the logs are not clean."""
+    with _opening:
+        names = {entry.name for entry in storage.entries(directory)}
+        if files.CLEAN_SHUTDOWN in names:
+            storage.rename(f"{directory}/{files.CLEAN_SHUTDOWN}", f"{directory}/{_HIDDEN_MARKER}")
+        elif _is_last_in(storage, directory):
+            # Of a writer that died.
+            forget_marker(storage, directory)
+
+
+def show_marker(storage: WritableStorage, directory: str) -> None:
+    """Put the marker back, unless others still write."""
+    with _opening:
+        names = {entry.name for entry in storage.entries(directory)}
+        if _HIDDEN_MARKER in names and _is_last_in(storage, directory):
+            storage.rename(f"{directory}/{_HIDDEN_MARKER}", f"{directory}/{files.CLEAN_SHUTDOWN}")
+            storage.sync_folder(directory)
+
+
+def forget_marker(storage: WritableStorage, directory: str) -> None:
+    """Remove the hidden marker: not all of the logs are clean any more."""
+    storage.remove(f"{directory}/{_HIDDEN_MARKER}")

@@ -2,6 +2,9 @@
 
 It holds the lock of the log directory while it is open, recovers the log when it opens it, and leaves it as a broker
 that was shut down does: indexes complete, producers written down, everything synced.
+
+Threads may share it: what they ask of it is done one thing after the other. A process that was forked may not: POSIX
+locks are not inherited, and two processes would give out the same offsets.
 """
 
 from __future__ import annotations
@@ -9,10 +12,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final, Self
 
 import pyarrow as pa
@@ -24,24 +27,36 @@ from sparklog.log.adoption import metadata_to_write
 from sparklog.log.checkpoints import encode_leader_epochs
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file, parse_partition_folder
+from sparklog.log.flushing import FlushTimer
+from sparklog.log.folders import refuse_to_write
 from sparklog.log.journal import finish
-from sparklog.log.locking import hold
+from sparklog.log.locking import (
+    claim,
+    forget_marker,
+    hide_marker,
+    hold,
+    opening,
+    refuse_link,
+    refuse_open,
+    show_marker,
+)
 from sparklog.log.policy import roll_jitter_ms, should_flush
 from sparklog.log.producer_state import ProducerBatch, Producers, plus, producer_batches
 from sparklog.log.recovery import recover
 from sparklog.log.tail import BatchRun, Tail, grown, new_segment, rows_before_roll, sealed
 from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
 from sparklog.storage.base import locate
-from sparklog.storage.writing import LocalWritableStorage, WritableFile, WritableStorage, write_atomically
+from sparklog.storage.writing import (
+    LocalWritableStorage,
+    WritableFile,
+    WritableStorage,
+    process_id,
+    write_atomically,
+)
 
 _RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
-_HIDDEN_MARKER: Final = f"{files.CLEAN_SHUTDOWN}.held"
 _DRAWS: Final = 1 << 31
 _BROKEN: Final = "{} could not be put right after an error: close it and open it again"
-
-# Locks are a process's; these are the folders that are open in this one.
-_open_folders: set[str] = set()
-_opening = threading.RLock()
 
 
 def _wall_clock_ms() -> int:
@@ -80,7 +95,10 @@ class _Active:
 
 
 class PartitionLog:
-    """A partition's log, open to be appended to. Made by `open`, and used with ``with``."""
+    """A partition's log, open to be appended to. Made by `open`, and used with ``with``.
+
+    Threads may share it. A forked process may only close what it has of its parent's, which changes nothing.
+    """
 
     def __init__(
         self,
@@ -91,16 +109,18 @@ class PartitionLog:
         draw: Callable[[], int],
     ) -> None:
         self._folder, self._config, self._storage = folder, config, storage
-        self._directory = folder.rpartition("/")[0]
+        self._directory = folder.rpartition("/")[0] or "/"
         self._clock, self._draw = clock, draw
         self._resources = ExitStack()
-        self._is_open = self._is_broken = False
+        self._is_open = self._is_broken = self._is_busy = False
+        self._lock, self._process = threading.RLock(), process_id()
         self._unflushed = 0
+        self._timer = FlushTimer(folder, config.flush_ms, self._lock, self._sync)
 
     @classmethod
     def open(
         cls,
-        path: str | Path,
+        path: str | PurePath,
         config: LogConfig | None = None,
         *,
         topic_id: str | None = None,
@@ -114,7 +134,7 @@ class PartitionLog:
         Parameters
         ----------
         path : str or Path
-            The folder, ``<topic>-<partition>``.
+            The folder, ``<topic>-<partition>``; not a link to it, but links on the way are followed.
         config : LogConfig, optional
             Kafka's topic properties; by default Kafka's defaults.
         topic_id : str, optional
@@ -127,34 +147,41 @@ class PartitionLog:
         Raises
         ------
         InvalidOptionError
-            The folder's name is not that of a partition, or it is of another topic id.
+            The folder's name is not that of a partition, or what is in it is something else, a log directory say;
+            or it is of another topic id.
         LockedError
-            A broker runs on the log directory, or another writer has the folder.
+            A broker runs on the log directory, or another writer has the folder, under whatever path.
         CorruptLogError
             The log is damaged, and to cut it there would lose whole batches.
         """
-        folder = locate(str(path)).path.rstrip("/")
+        storage = storage or LocalWritableStorage()
+        located = locate(path)
+        folder = storage.real(located.path)
+        refuse_open(storage, folder, str(path))
+        refuse_link(storage, located.path)
         if parse_partition_folder(folder.rpartition("/")[2]) is None:
             raise InvalidOptionError(f"a partition's folder is named <topic>-<partition>, and not {folder!r}")
-        made = cls(folder, config or LogConfig(), storage or LocalWritableStorage(), clock, draw)
+        refuse_to_write(storage, folder)
+        made = cls(folder, config or LogConfig(), storage, clock, draw)
         try:
-            made._open(topic_id, lock_timeout_seconds)
+            made._open(str(path), topic_id, lock_timeout_seconds)
         except BaseException:
             made._resources.close()
             raise
         return made
 
-    def _open(self, topic_id: str | None, lock_timeout_seconds: float) -> None:
+    def _open(self, spelling: str, topic_id: str | None, lock_timeout_seconds: float) -> None:
         storage, folder, directory = self._storage, self._folder, self._directory
         storage.make_folder(directory)
         self._resources.enter_context(hold(storage, directory, lock_timeout_seconds, is_shared=True))
-        with _opening:
-            self._resources.callback(_claimed(folder))
+        with opening():
+            refuse_open(storage, folder, spelling)
             finish(storage, directory)
             storage.make_folder(folder)
+            self._resources.callback(claim(storage, folder, spelling))
             storage.sync_folder(directory)
             found = recover(storage, folder, self._config, self._clock())
-            _hide_marker(storage, directory)
+            hide_marker(storage, directory)
         metadata = metadata_to_write(storage, folder, topic_id)
         if metadata is not None:
             write_atomically(storage, f"{folder}/{files.PARTITION_METADATA}", metadata)
@@ -163,6 +190,7 @@ class PartitionLog:
         self._tail = replace(found.tail, segment=replace(found.tail.segment, roll_jitter_ms=self._jitter_ms()))
         self._active = self._opened(self._tail)
         self._flushed_ms = self._clock()
+        self._timer.reset()
         self._is_open = True
 
     def __enter__(self) -> Self:
@@ -172,17 +200,22 @@ class PartitionLog:
         self.close()
 
     def __repr__(self) -> str:
+        if self._process != process_id():
+            return f"PartitionLog({self._folder!r}, opened by process {self._process})"
         return f"PartitionLog({self._folder!r}, offsets [{self.start_offset}, {self.end_offset}))"
 
     @property
     def start_offset(self) -> int:
         """The log start offset: the first that may be read."""
+        self._refuse_other_process()
         return self._start_offset
 
     @property
     def end_offset(self) -> int:
         """The log end offset, exclusive: that of the next record."""
-        return self._tail.end_offset
+        self._refuse_other_process()
+        with self._lock:
+            return self._tail.end_offset
 
     def append(
         self,
@@ -218,31 +251,34 @@ class PartitionLog:
             As for a producer of Kafka.
         StorageError
             The disk is full, or another error of it; the log is as before.
+        LockedError
+            This process was forked from the one that opened the log.
         """
-        self._refuse_closed()
-        rows, now_ms = _one_batch(table), self._clock()
+        with self._alone():
+            self._refuse_closed()
+            return self._append_rows(_one_batch(table), producer_id, producer_epoch, base_sequence)
+
+    def _append_rows(
+        self, rows: pa.RecordBatch, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> tuple[int, int]:
+        now_ms, first_offset = self._clock(), self._tail.end_offset
         if not rows.num_rows:
-            return self.end_offset, self.end_offset - 1
+            return first_offset, first_offset - 1
         rows = with_timestamps(rows, now_ms)
         refuse_inadmissible(rows, self._config, now_ms)
         settings = self._settings(now_ms, producer_id, producer_epoch, base_sequence)
-        encoded = encode_batches(rows, settings, self.end_offset)
+        encoded = encode_batches(rows, settings, first_offset)
         if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
             raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
         if producer_id >= 0:
             repeated = self._repeated(producer_batches(encoded.headers))
             if repeated:
                 count = sum(batch.last_offset - batch.base_offset + 1 for batch in repeated)
-                _, last_offset = self.append(
-                    rows.slice(count),
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    base_sequence=plus(base_sequence, count),
-                )
+                next_sequence = plus(base_sequence, count)
+                _, last_offset = self._append_rows(rows.slice(count), producer_id, producer_epoch, next_sequence)
                 return repeated[0].base_offset, last_offset if count < rows.num_rows else repeated[-1].last_offset
-        first_offset = self.end_offset
         self._append(encoded, now_ms)
-        return first_offset, self.end_offset - 1
+        return first_offset, self._tail.end_offset - 1
 
     def _settings(self, now_ms: int, producer_id: int, producer_epoch: int, base_sequence: int) -> BatchSettings:
         config = self._config
@@ -271,21 +307,23 @@ class PartitionLog:
         return repeated
 
     def _append(self, encoded: EncodedBatches, now_ms: int) -> None:
-        before, producers = self._tail, Producers(dict(self._producers.entries))
+        before, producers, unflushed = self._tail, Producers(dict(self._producers.entries)), self._unflushed
         try:
             if not self._epochs:
-                self._epochs = ((0, self.end_offset),)
+                self._epochs = ((0, before.end_offset),)
                 path = f"{self._folder}/{files.LEADER_EPOCH_CHECKPOINT}"
                 write_atomically(self._storage, path, encode_leader_epochs(self._epochs))
             self._write(encoded, now_ms)
+            self._unflushed += self._tail.end_offset - before.end_offset
+            if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
+                self._sync()
+            else:
+                self._timer.begin()
         except BaseException:
             self._is_broken = True
             self._undo(before)
-            self._producers, self._is_broken = producers, False
+            self._producers, self._unflushed, self._is_broken = producers, unflushed, False
             raise
-        self._unflushed += self.end_offset - before.end_offset
-        if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
-            self.flush()
 
     def _write(self, encoded: EncodedBatches, now_ms: int) -> None:
         headers, data = encoded.headers, encoded.data
@@ -311,7 +349,7 @@ class PartitionLog:
         self._active.close()
         if not self._tail.segment.size_bytes:
             self._remove_segment(self._tail.segment.base_offset)
-        self._tail = new_segment(self.end_offset, now_ms, self._jitter_ms())
+        self._tail = new_segment(self._tail.end_offset, now_ms, self._jitter_ms())
         self._active = self._opened(self._tail)
         self._storage.sync_folder(self._folder)
 
@@ -321,7 +359,7 @@ class PartitionLog:
         self._tail, last_entry = sealed(self._tail)
         self._active.time_index.append(last_entry)
         self._active.sync()
-        snapshot = f"{self._folder}/{offset_file_name(self.end_offset, files.SNAPSHOT)}"
+        snapshot = f"{self._folder}/{offset_file_name(self._tail.end_offset, files.SNAPSHOT)}"
         write_atomically(self._storage, snapshot, self._producers.encode())
 
     def _undo(self, before: Tail) -> None:
@@ -349,33 +387,77 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Return when all that was appended is on the disk."""
-        self._refuse_closed()
+        with self._alone():
+            self._refuse_closed()
+            self._sync()
+
+    def _sync(self) -> None:
         self._active.sync()
         self._unflushed, self._flushed_ms = 0, self._clock()
+        self._timer.reset()
 
     def close(self) -> None:
-        """Sync, complete the indexes, write down the producers, and let go of the folder. Closing twice is once."""
-        if not self._is_open:
+        """Sync, complete the indexes, write down the producers, and let go of the folder. Closing twice is once.
+
+        In a forked process it only closes the files.
+        """
+        if self._process != process_id():
+            self._close_files_in_child()
             return
-        self._is_open = False
+        with self._alone():
+            if self._is_open:
+                self._is_open = False
+                self._close()
+
+    def _close(self) -> None:
+        self._timer.stop()
         with self._resources:
             try:
                 if self._is_broken:
                     raise StorageError(_BROKEN.format(self._folder))
                 self._seal()
                 self._storage.sync_folder(self._folder)
+                self._timer.raise_error()
             except BaseException:
-                _forget_marker(self._storage, self._directory)
+                forget_marker(self._storage, self._directory)
                 raise
             finally:
                 self._active.close()
-            _show_marker(self._storage, self._directory)
+            show_marker(self._storage, self._directory)
+
+    def _close_files_in_child(self) -> None:
+        """Close the descriptors that a forked process has inherited: the log, its locks and files are its parent's."""
+        if self._is_open:
+            self._is_open = False
+            self._active.close()
+            self._resources.pop_all()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other threads out, and this one where it comes again from a signal's handler, in the midst of a call."""
+        self._refuse_other_process()
+        with self._lock:
+            if self._is_busy:
+                raise StorageError(f"{self._folder} is being written to by this thread: it was interrupted by a signal")
+            try:
+                self._is_busy = True
+                yield
+            finally:
+                self._is_busy = False
+
+    def _refuse_other_process(self) -> None:
+        if self._process != process_id():
+            raise LockedError(
+                f"{self._folder} was opened by process {self._process}, and this is process {process_id()}, forked "
+                f"from it: two would give out the same offsets. Use it there, or close it there and open it here"
+            )
 
     def _refuse_closed(self) -> None:
         if not self._is_open:
             raise StorageError(f"{self._folder} is closed")
         if self._is_broken:
             raise StorageError(_BROKEN.format(self._folder))
+        self._timer.raise_error()
 
     def _jitter_ms(self) -> int:
         return roll_jitter_ms(self._config, self._draw())
@@ -393,39 +475,3 @@ def _is_behind(file: OffsetFile, tail: Tail) -> bool:
     if file.suffix == files.SNAPSHOT:
         return file.offset > tail.end_offset
     return file.offset > tail.segment.base_offset and file.offset >= tail.end_offset
-
-
-def _claimed(folder: str) -> Callable[[], None]:
-    """Keep others of this process out of a folder; what lets them in again."""
-    if folder in _open_folders:
-        raise LockedError(f"{folder} is open in this process already")
-    _open_folders.add(folder)
-    return lambda: _open_folders.discard(folder)
-
-
-def _is_last_of(directory: str) -> bool:
-    """Tell whether no more than one folder of a log directory is open in this process."""
-    return sum(folder.rpartition("/")[0] == directory for folder in _open_folders) <= 1
-
-
-def _hide_marker(storage: WritableStorage, directory: str) -> None:
-    """Hide the marker of a broker's clean shutdown: should we die, the logs are not clean."""
-    names = {entry.name for entry in storage.entries(directory)}
-    if files.CLEAN_SHUTDOWN in names:
-        storage.rename(f"{directory}/{files.CLEAN_SHUTDOWN}", f"{directory}/{_HIDDEN_MARKER}")
-    elif _is_last_of(directory):
-        # Of a writer that died.
-        _forget_marker(storage, directory)
-
-
-def _show_marker(storage: WritableStorage, directory: str) -> None:
-    """Put the marker back, unless others still write."""
-    with _opening:
-        names = {entry.name for entry in storage.entries(directory)}
-        if _HIDDEN_MARKER in names and _is_last_of(directory):
-            storage.rename(f"{directory}/{_HIDDEN_MARKER}", f"{directory}/{files.CLEAN_SHUTDOWN}")
-            storage.sync_folder(directory)
-
-
-def _forget_marker(storage: WritableStorage, directory: str) -> None:
-    storage.remove(f"{directory}/{_HIDDEN_MARKER}")

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import PurePath
 from typing import Final, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
+from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.producers import TransactionMarkers, last_stable_offset
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.walk import refuse_damaged, walk
 from sparklog.record.columns import LIMITS, DecodeLimits, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
+from sparklog.storage.base import locate
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
@@ -29,13 +32,14 @@ LOG_SCHEMA: Final = RECORD_SCHEMA.append(pa.field(FILE_COLUMN, pa.string()))
 """The columns that can be asked of a log: those of its records, and ``file``, the name of the segment's file."""
 
 
-def open_log(path: str) -> LogReader:
+def open_log(path: str | PurePath) -> LogReader:
     """Open a partition's folder to read it.
 
     Parameters
     ----------
-    path : str
-        The folder, such as ``/logs/events-0``.
+    path : str or Path
+        The folder, such as ``/logs/events-0``; an empty one is an empty log. A folder that holds segments may have
+        another name, as a copy does: then it has no log start offset but that of its first segment.
 
     Returns
     -------
@@ -45,11 +49,15 @@ def open_log(path: str) -> LogReader:
     Raises
     ------
     PathNotFoundError
-        There is no such folder.
+        There is no such folder, or it is not one of a partition; the message says what it is.
+    InvalidOptionError
+        No file can have such a path: it is empty, say.
     CorruptLogError
         The end of the log cannot be told, because its last segment is damaged there.
     """
-    return LogReader(read_layout(str(path)))
+    storage, plain_path = locate(path)
+    refuse_to_read(storage, plain_path)
+    return LogReader(read_layout(plain_path, storage))
 
 
 class LogReader:

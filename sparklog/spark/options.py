@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
-from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, location, option, positive
+from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, location_or_none, option, positive
 from sparklog.spark.schema import check_columns
 from sparklog.storage.base import locate
 
@@ -64,7 +64,7 @@ def _paths(name: str, text: str) -> tuple[str, ...]:
     found = _json(text)
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
         raise InvalidOptionError(f"{name} must be a JSON list of paths, got {text}")
-    return tuple(locate(each).path for each in found)
+    return tuple(locate(each, name).path for each in found)
 
 
 def _time(_: str, text: str) -> int:
@@ -166,7 +166,7 @@ _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external
 class SeglogOptions:
     """What a user asked of a read. Made by `parse`."""
 
-    path: str = option("path", "", location, "A log directory, a topic's path, or a partition's folder.")
+    path: str = option("path", "", location_or_none, "A log directory, a topic's path, or a partition's folder.")
     paths: tuple[str, ...] = option("paths", (), _paths, "Several of them, a JSON list: what load([...]) sets.")
     assign: Mapping[str, tuple[int, ...]] | None = option(
         "assign", None, _assignment, f"Partitions to read: {_PARTITIONS_FORM}."

@@ -27,8 +27,13 @@ def text(_: str, given: str) -> str:
     return given
 
 
-def location(_: str, text: str) -> str:
-    return locate(text).path if text.strip() else ""
+def location(name: str, text: str) -> str:
+    return locate(text, name).path
+
+
+def location_or_none(name: str, text: str) -> str:
+    """Read a path that may be given elsewhere, and then is empty here."""
+    return location(name, text) if text.strip() else ""
 
 
 def boolean(name: str, text: str) -> bool:

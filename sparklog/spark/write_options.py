@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from sparklog.errors import InvalidOptionError
 from sparklog.log import config
 from sparklog.log.config import LogConfig
-from sparklog.spark.parsing import NO_PATH, boolean, location, option, positive, text, whole
+from sparklog.spark.parsing import NO_PATH, boolean, location, location_or_none, option, positive, text, whole
 from sparklog.topic.ledger import Transaction
 from sparklog.topic.target import is_topic_name
 
@@ -65,7 +65,7 @@ def _partitioner(_: str, given: str) -> str:
 class WriteOptions:
     """What a user asked of a write. Made by `parse`."""
 
-    path: str = option("path", "", location, "A log directory, a topic's path, or a partition's folder.")
+    path: str = option("path", "", location_or_none, "A log directory, a topic's path, or a partition's folder.")
     topic: str | None = option("topic", None, _topic, "The topic of all rows; overrides the column topic.")
     num_partitions: int | None = option(
         "numPartitions",

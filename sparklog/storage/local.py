@@ -12,7 +12,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from sparklog.errors import PathNotFoundError, SeglogError, StorageError
 
@@ -35,6 +35,13 @@ class Entry:
     is_folder: bool
     is_file: bool
     size_bytes: int
+
+
+class Name(NamedTuple):
+    """One name in a folder, and whether it is that of a folder, or of a link to one."""
+
+    name: str
+    is_folder: bool
 
 
 class LocalFile:
@@ -95,9 +102,9 @@ class LocalFile:
             return position
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +120,13 @@ class LocalStorage:
         try:
             with os.scandir(path) as found:
                 return sorted(entry for item in found if (entry := _entry(item)) is not None)
+        except OSError as error:
+            raise explained(error, path) from error
+
+    def names(self, path: str) -> list[Name]:
+        try:
+            with os.scandir(path) as found:
+                return sorted(Name(item.name, _is_folder(item)) for item in found)
         except OSError as error:
             raise explained(error, path) from error
 
@@ -133,7 +147,36 @@ class LocalStorage:
             return None
 
     def absolute(self, path: str) -> str:
-        return str(Path(path).absolute())
+        try:
+            absolute = Path(path).absolute()
+        except OSError as error:
+            raise explained(error, path) from error
+        # What ".." stands for is not in the path: it may come behind a link.
+        plain = os.path.realpath(absolute) if ".." in absolute.parts else str(absolute)
+        return f"/{plain.lstrip('/')}"
+
+    def real(self, path: str) -> str:
+        return f"/{os.path.realpath(path).lstrip('/')}"
+
+    def is_link(self, path: str) -> bool:
+        return Path(path).is_symlink()
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        try:
+            found = Path(path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise explained(error, path) from error
+        return found.st_dev, found.st_ino
+
+
+def _is_folder(item: os.DirEntry[str]) -> bool:
+    try:
+        return item.is_dir()
+    except OSError:
+        # A link that leads to itself is none.
+        return False
 
 
 def _entry(item: os.DirEntry[str]) -> Entry | None:

@@ -19,7 +19,7 @@ from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_chec
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, decide, finish, pending, refuse_foreign_changes
-from sparklog.log.locking import hold
+from sparklog.log.locking import hold, refuse_claimed
 from sparklog.log.recovery import recover
 from sparklog.log.staging import STAGED, Staged, end, job_of, made_ms
 from sparklog.storage.base import Storage
@@ -231,6 +231,7 @@ def _planned(
         for folder, files_of_it in by_folder.items():
             path = f"{directory}/{folder}"
             storage.make_folder(path)
+            refuse_claimed(storage, path)
             found = recover(storage, path, job.config, now_ms)
             adopted[folder] = adopt(
                 storage, directory, folder, found, files_of_it, job.config, small, now_ms, topic_id=job.topic_id

@@ -1,9 +1,9 @@
-"""Which topic-partitions are at the paths that a user gives.
+"""Which topic-partitions are at the paths that a user gives: to a read, to a write, and at the command line.
 
 A path is one of three things, told apart by what is there and not by its name alone, since a log directory may well be
-called ``kafka-logs-1``:
+called ``kafka-logs-1``; `sparklog.log.folders` has the rules.
 
-- a log directory: it holds partition folders, ``<topic>-<n>``, or the checkpoints that a broker keeps beside them;
+- a log directory;
 - a partition's folder;
 - a topic path: ``/logs/events`` where there is no such folder stands for ``/logs/events-0``, ``/logs/events-1``, ...
 
@@ -13,33 +13,27 @@ Folders that Kafka has set aside (``-delete``, ``-future``, ``-stray``), ``__clu
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from enum import Enum, auto
 from typing import Final, NoReturn
 
 from sparklog.errors import CommitError, InvalidOptionError, PathNotFoundError
-from sparklog.log import files
-from sparklog.log.files import TopicPartition, parse_offset_file, parse_partition_folder
+from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
 from sparklog.log.journal import commit_mark
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.storage.base import Entry, Located, locate
+from sparklog.storage.base import Located, Name, Storage, locate
 
 INTERNAL_PREFIX: Final = "__"
 """What the names of Kafka's own topics begin with; they are read when they are asked for by name."""
 
-_BROKER_FILES: Final = frozenset(
-    {
-        files.LOG_START_CHECKPOINT,
-        files.RECOVERY_POINT_CHECKPOINT,
-        files.HIGH_WATERMARK_CHECKPOINT,
-        files.CLEANER_CHECKPOINT,
-        "meta.properties",
-    }
-)
-_NAMES_SHOWN_MAX: Final = 8
 _LOOKS_MAX: Final = 10
+
+_log = logging.getLogger("sparklog")
 
 
 @dataclass(frozen=True, order=True)
@@ -150,7 +144,7 @@ def discover(paths: Sequence[str]) -> Discovery:
     by_name: dict[TopicPartition, PartitionFolder] = {}
     for found in (folder for place in located for folder in _partitions_at(place)):
         other = by_name.setdefault(found.topic_partition, found)
-        if other.folder != found.folder:
+        if other.folder != found.folder and not _is_same(other.folder, found.folder):
             raise InvalidOptionError(
                 f"{found.topic_partition} is in two places, {other.folder} and {found.folder}: name one of them"
             )
@@ -178,30 +172,97 @@ def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, tup
     raise CommitError("commits are made faster than the logs can be looked at; read them again")
 
 
-def _partitions_at(place: Located) -> list[PartitionFolder]:
-    parent, _, name = place.path.rpartition("/")
-    if place.storage.is_folder(place.path):
-        entries = place.storage.entries(place.path)
-        within = _partition_folders(place.path, entries)
-        if within or any(entry.name in _BROKER_FILES for entry in entries):
-            return within
-        itself = parse_partition_folder(name)
-        if itself is not None:
-            return [PartitionFolder(*itself, place.path, is_named=True)]
-    else:
-        entries = []
-    beside = place.storage.entries(parent or "/") if place.storage.is_folder(parent or "/") else []
-    of_topic = [found for found in _partition_folders(parent, beside, is_named=True) if found.topic == name]
-    if of_topic:
-        return of_topic
-    if any(entry.name == name for entry in beside):
-        raise PathNotFoundError(f"no topic partition at {place.path}: {_what_it_is(place, entries)}")
-    if not beside:
-        raise PathNotFoundError(f"no such path: {place.path}; there is nothing at {parent or '/'} either")
-    raise PathNotFoundError(f"no such path: {place.path}; {_nearest(name, _names_beside(parent, beside, name))}")
+class PlaceKind(Enum):
+    """What a path means."""
+
+    LOG_DIRECTORY = auto()
+    TOPIC = auto()
+    PARTITION = auto()
+    OTHER = auto()
+    """There is something, and it is none of these."""
+    NOTHING = auto()
 
 
-def _names_beside(parent: str, beside: list[Entry], name: str) -> list[str]:
+@dataclass(frozen=True)
+class Place:
+    """What a path means, and the partitions that it stands for.
+
+    Attributes
+    ----------
+    path : str
+        Absolute.
+    folder : Folder
+        What there is at the path itself.
+    partitions : tuple of PartitionFolder
+        Of a log directory all of them, Kafka's own included.
+    """
+
+    kind: PlaceKind
+    path: str
+    folder: Folder
+    partitions: tuple[PartitionFolder, ...] = ()
+
+    @property
+    def parent(self) -> str:
+        return self.path.rpartition("/")[0] or "/"
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+def interpret(storage: Storage, path: str) -> Place:
+    """Tell what a path means: the same to whoever reads, writes or looks.
+
+    Parameters
+    ----------
+    path : str
+        Absolute.
+
+    Raises
+    ------
+    StorageError
+        A folder cannot be listed.
+    """
+    folder = look_at(storage, path)
+    place = Place(PlaceKind.NOTHING if folder.kind is FolderKind.NOTHING else PlaceKind.OTHER, path, folder)
+    if folder.kind is FolderKind.LOG_DIRECTORY:
+        within = _partition_folders(path, folder.names)
+        return replace(place, kind=PlaceKind.LOG_DIRECTORY, partitions=within)
+    itself = parse_partition_folder(place.name)
+    if folder.kind is FolderKind.PARTITION and itself is not None:
+        return replace(place, kind=PlaceKind.PARTITION, partitions=(PartitionFolder(*itself, path, is_named=True),))
+    beside = _partition_folders(place.parent, _names_in(storage, place.parent), is_named=True)
+    of_topic = tuple(found for found in beside if found.topic == place.name)
+    return replace(place, kind=PlaceKind.TOPIC, partitions=of_topic) if of_topic else place
+
+
+def _partitions_at(located: Located) -> tuple[PartitionFolder, ...]:
+    storage, path = located
+    place = interpret(storage, path)
+    if place.kind is PlaceKind.OTHER:
+        raise PathNotFoundError(f"no topic partition at {path}: {what_it_is(storage, path)}")
+    if place.kind is PlaceKind.NOTHING:
+        beside = _names_in(storage, place.parent)
+        if not beside:
+            raise PathNotFoundError(f"no such path: {path}; there is nothing at {place.parent} either")
+        nearest = _nearest(place.name, _names_beside(place.parent, beside, place.name))
+        raise PathNotFoundError(f"no such path: {path}; {nearest}")
+    if place.kind is PlaceKind.LOG_DIRECTORY and holds_segments(place.folder.names):
+        _log.warning("%s is a log directory, and holds segments itself: they are nobody's, and not read", path)
+    return place.partitions
+
+
+def _names_in(storage: Storage, folder: str) -> list[Name]:
+    return storage.names(folder) if storage.is_folder(folder) else []
+
+
+def _is_same(folder: str, other: str) -> bool:
+    """Tell whether two paths are of one folder."""
+    return locate(folder).storage.identity(folder) == locate(other).storage.identity(other)
+
+
+def _names_beside(parent: str, beside: list[Name], name: str) -> list[str]:
     """List what may have been meant by a name: other partitions of its topic, else topics and other names."""
     folders = _partition_folders(parent, beside)
     meant = parse_partition_folder(name)
@@ -210,30 +271,14 @@ def _names_beside(parent: str, beside: list[Entry], name: str) -> list[str]:
     return partitions or sorted({each.topic for each in folders} | others)
 
 
-def _partition_folders(folder: str, entries: Iterable[Entry], *, is_named: bool = False) -> list[PartitionFolder]:
-    named = [(parse_partition_folder(entry.name), entry.name) for entry in entries if entry.is_folder]
-    return [PartitionFolder(*found, f"{folder}/{name}", is_named) for found, name in named if found is not None]
+def _partition_folders(folder: str, names: Iterable[Name], *, is_named: bool = False) -> tuple[PartitionFolder, ...]:
+    within = folder.rstrip("/")
+    named = [(parse_partition_folder(each.name), each.name) for each in names if each.is_folder]
+    return tuple(PartitionFolder(*found, f"{within}/{name}", is_named) for found, name in named if found is not None)
 
 
 def _is_open(found: PartitionFolder) -> bool:
     return found.is_named or not found.topic.startswith(INTERNAL_PREFIX)
-
-
-def _what_it_is(place: Located, entries: list[Entry]) -> str:
-    """Say why a path that is there is not one to read."""
-    name = place.path.rpartition("/")[2]
-    if not place.storage.is_folder(place.path):
-        return "it is a file, and what is read are folders: a log directory, <topic>-<partition>, or a topic's path"
-    if files.METADATA_TOPIC in name:
-        return "it is the metadata log of the cluster, which holds no topic's records"
-    if any((parsed := parse_offset_file(entry.name)) and parsed.suffix == files.LOG for entry in entries):
-        return (
-            "it holds segments, but a folder's name must be <topic>-<partition>, and it must not be one that Kafka "
-            "set aside (-delete, -future, -stray): copy or rename it"
-        )
-    if not entries:
-        return "it is empty"
-    return f"it holds {_listed([entry.name for entry in entries])}"
 
 
 def _nearest(name: str, there: Sequence[str]) -> str:
@@ -242,9 +287,4 @@ def _nearest(name: str, there: Sequence[str]) -> str:
     close = get_close_matches(name, there, n=3, cutoff=0.6)
     if close:
         return f"nearest is {' or '.join(close)}" + (f", of {len(there)}" if len(there) > len(close) else "")
-    return f"there is {_listed(there)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES_SHOWN_MAX])
-    return shown if len(names) <= _NAMES_SHOWN_MAX else f"{shown} and {len(names) - _NAMES_SHOWN_MAX} more"
+    return f"there is {listed(there)}"

@@ -10,7 +10,7 @@ from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import is_cut_file
 from sparklog.log.journal import JOURNAL, finish, pending, refuse_foreign_changes
-from sparklog.log.locking import hold, refuse_running_broker
+from sparklog.log.locking import hold, refuse_link, refuse_running_broker
 from sparklog.log.recovery import recover
 from sparklog.log.recovery_actions import Action
 from sparklog.storage.writing import WritableStorage
@@ -76,6 +76,7 @@ def repair(
             yield Action(f"{directory}/{name}", "removed, staged by a job that was never committed")
         for folder in folders:
             try:
+                refuse_link(storage, folder)
                 yield from _recovered(storage, folder, how, now_ms)
             except SeglogError as error:
                 yield error

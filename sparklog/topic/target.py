@@ -14,7 +14,10 @@ from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
+from sparklog.log.locking import refuse_link
 from sparklog.storage.base import Storage
+from sparklog.topic.discovery import Place, PlaceKind, interpret
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NOT_FOREIGN: Final = frozenset({"remote-log-index-cache"})
@@ -110,7 +113,7 @@ def find_target(
     PathNotFoundError
         What is at the path is not a log directory.
     """
-    path = path.rstrip("/")
+    path = path.rstrip("/") or "/"
     directory, of_path = _directory_of(storage, path, is_topic_said=topic is not None or has_topic_column)
     if of_path is not None and topic not in (None, of_path.topic):
         raise InvalidOptionError(f"the path is of topic {of_path.topic!r}, and the option topic says {topic!r}")
@@ -121,6 +124,9 @@ def find_target(
         )
     only = of_path.partition if of_path is not None and of_path.partition >= 0 else None
     target = Target(directory, chosen, only, _topics_of(storage, directory), new_partitions)
+    if chosen is not None:
+        for number in target.there.get(chosen, ()) if only is None else (only,):
+            refuse_link(storage, f"{directory}/{TopicPartition(chosen, number)}")
     if chosen is not None and only is None:
         target.partitions_of(chosen)
     return target
@@ -131,24 +137,35 @@ _ALL_PARTITIONS: Final = -1
 
 def _directory_of(storage: Storage, path: str, *, is_topic_said: bool) -> tuple[str, TopicPartition | None]:
     """Return the log directory of a path, and what else the path names."""
-    parent, _, name = path.rpartition("/")
-    parent = parent or "/"
-    if storage.is_folder(path):
-        foreign = [each.name for each in storage.entries(path) if each.is_folder and _is_foreign(each.name)]
-        itself = parse_partition_folder(name)
-        holds_partitions = any(parse_partition_folder(each.name) for each in storage.entries(path) if each.is_folder)
-        if itself is not None and not holds_partitions:
-            return parent, itself
-        if foreign:
-            raise PathNotFoundError(
-                f"{path} is not a log directory: it holds {foreign[0]!r}, which is no partition's folder, "
-                f"and a broker would not start on it"
-            )
+    place = interpret(storage, path)
+    if place.kind is PlaceKind.PARTITION:
+        found = place.partitions[0].topic_partition
+        directory, of_path = place.parent, found
+    elif place.kind is PlaceKind.TOPIC or (place.kind is PlaceKind.NOTHING and not is_topic_said):
+        directory, of_path = place.parent, TopicPartition(place.name, _ALL_PARTITIONS)
+    else:
+        _refuse_other(storage, place)
         return path, None
-    beside = _topics_of(storage, parent)
-    if name in beside or not is_topic_said:
-        return parent, TopicPartition(name, _ALL_PARTITIONS)
-    return path, None
+    if storage.is_folder(directory):
+        refuse_within_partition(storage, directory)
+    return directory, of_path
+
+
+def _refuse_other(storage: Storage, place: Place) -> None:
+    """Raise unless a path is of a log directory, or one may be made there."""
+    if place.kind is PlaceKind.NOTHING:
+        if storage.is_folder(place.parent):
+            refuse_within_partition(storage, place.parent)
+        return
+    foreign = [each.name for each in place.folder.names if each.is_folder and _is_foreign(each.name)]
+    if foreign:
+        raise PathNotFoundError(
+            f"{place.path} is not a log directory: it holds {foreign[0]!r}, which is no partition's folder, "
+            f"and a broker would not start on it"
+        )
+    is_plain = place.folder.kind is FolderKind.FOREIGN and parse_partition_folder(place.name) is None
+    if place.kind is PlaceKind.OTHER and place.folder.kind is not FolderKind.EMPTY and not is_plain:
+        raise PathNotFoundError(f"{place.path} is not a log directory: {what_it_is(storage, place.path)}")
 
 
 def _is_foreign(name: str) -> bool:
@@ -159,7 +176,7 @@ def _topics_of(storage: Storage, directory: str) -> dict[str, tuple[int, ...]]:
     """Return the partitions of each topic in a directory, ascending; none where it is not there."""
     found: dict[str, list[int]] = {}
     if storage.is_folder(directory):
-        for entry in storage.entries(directory):
+        for entry in storage.names(directory):
             named = parse_partition_folder(entry.name) if entry.is_folder else None
             if named is not None:
                 found.setdefault(named.topic, []).append(named.partition)

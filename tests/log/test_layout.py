@@ -30,7 +30,7 @@ def test_no_folder_is_named(tmp_path: Path) -> None:
 
 def test_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "events-0").write_bytes(b"")
-    with pytest.raises(StorageError, match="not a folder"):
+    with pytest.raises(PathNotFoundError, match="events-0: it is a file"):
         open_log(str(tmp_path / "events-0"))
 
 
@@ -147,7 +147,8 @@ def test_batch_that_says_it_is_as_long_as_can_be_is_damage(tmp_path: Path) -> No
 
 
 def test_empty_folder_is_an_empty_log(tmp_path: Path) -> None:
-    with open_log(str(tmp_path)) as log:
+    (tmp_path / "events-0").mkdir()
+    with open_log(str(tmp_path / "events-0")) as log:
         assert (log.start_offset, log.end_offset, log.read().num_rows) == (0, 0, 0)
 
 

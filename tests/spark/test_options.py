@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.spark.options import SeglogOptions, described, warn_batch
+from sparklog.spark.write_options import WriteOptions
 
 A0, A1, B0 = TopicPartition("topicA", 0), TopicPartition("topicA", 1), TopicPartition("topicB", 0)
 OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -51,6 +53,25 @@ def test_every_option_is_declared_with_a_sentence() -> None:
 def test_names_are_read_in_any_case() -> None:
     options = SeglogOptions.parse({"PATH": "/logs", "INCLUDEHEADERS": "True", "Subscribe": " a , b ,,"})
     assert (options.include_headers, options.subscribe) == (True, ("a", "b"))
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "file://[x", "file:", "file://", "file:///a%00"])
+def test_path_that_no_file_can_have_is_refused_by_its_option(path: str) -> None:
+    assert refusal(path=path).startswith("path ")
+    assert refusal(paths=json.dumps([path])).startswith("paths ")
+    for option in ("path", "reportPath"):
+        with pytest.raises(InvalidOptionError, match=rf"\] {option} "):
+            WriteOptions.parse({"path": "/logs", "topic": "t", option: path})
+
+
+@pytest.mark.parametrize("path", ["", " "])
+def test_empty_path_is_not_the_folder_that_we_run_in(path: str) -> None:
+    assert "no path is given" in refusal(path=path)
+    assert refusal(paths=json.dumps([path])).startswith("paths must be a JSON list of paths")
+    with pytest.raises(InvalidOptionError, match="no path is given"):
+        WriteOptions.parse({"path": path, "topic": "t"})
+    with pytest.raises(InvalidOptionError, match="reportPath is empty"):
+        WriteOptions.parse({"path": "/logs", "topic": "t", "reportPath": path})
 
 
 def test_paths_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,40 @@ def test_what_is_written_is_read(spark: SparkSession, tmp_path: Path) -> None:
     assert found.count() == 1000
     assert [row.topic for row in found.select("topic").distinct().collect()] == ["events"]
     assert findings(path) == []
+
+
+def test_log_directory_that_is_named_like_a_partition_is_written_to_as_one(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "kafka-logs-1"
+    path.mkdir()
+    (path / "meta.properties").write_text("version=1\n")
+    with pytest.raises(PySparkException, match="topic option required"):
+        save(rows(spark, 10), path)
+    save(rows(spark, 10), path, topic="events", numPartitions=2)
+    assert {each.name for each in path.iterdir() if each.is_dir()} == {"events-0", "events-1"}
+    assert not list(path.glob("*.log"))
+    assert load(spark, path).select("topic").distinct().collect()[0].topic == "events"
+    with pytest.raises(PySparkException, match="is not a log directory: it holds the files of a partition"):
+        save(rows(spark, 10), path / "events-0" / "new", numPartitions=1)
+
+
+def test_directory_of_a_running_broker_that_is_named_like_a_partition_is_left_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "kafka-logs-1"
+    path.mkdir()
+    for name in (".lock", "meta.properties"):
+        (path / name).touch()
+    holding = "import fcntl, sys, time; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True)"
+    command = [sys.executable, "-c", f"{holding}; time.sleep(60)", str(path / ".lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()
+        for options in ({}, {"topic": "events", "numPartitions": "1"}):
+            with pytest.raises(PySparkException, match=r"topic option required|a broker runs on"):
+                save(rows(spark, 10), path, **options)
+        broker.kill()
+    assert sorted(each.name for each in path.iterdir()) == [".lock", "meta.properties"]
+    assert [each.name for each in tmp_path.iterdir()] == ["kafka-logs-1"]
 
 
 def test_every_column_comes_back(spark: SparkSession, tmp_path: Path) -> None:

@@ -71,6 +71,69 @@ def test_url_of_this_machine_is_a_path(path: str) -> None:
     assert locate(path).path == "/logs/a b"
 
 
+@pytest.mark.parametrize(
+    "path", ["file://localhost/logs", "FILE:/logs", "file:////logs", "//logs", "/logs/./", "/x/../logs"]
+)
+def test_path_has_one_spelling(path: str) -> None:
+    assert locate(path).path == "/logs"
+
+
+def test_url_keeps_what_only_looks_like_the_end_of_its_path() -> None:
+    assert locate("file:///logs/a?b#c").path == "/logs/a?b#c"
+
+
+@pytest.mark.parametrize("path", ["file://host/logs", "file://[x", "file://logs"])
+def test_host_is_not_taken_for_this_machine(path: str) -> None:
+    with pytest.raises(InvalidOptionError, match="reportPath is a URL of the host"):
+        locate(path, "reportPath")
+
+
+@pytest.mark.parametrize(
+    "path", ["", "  ", "file:", "file://", "a\0", "file:%00", "\udfff", "file:///%ff", b"/logs", None]
+)
+def test_path_that_no_file_can_have_is_refused_by_the_name_of_what_gave_it(path: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"\] reportPath "):
+        locate(path, "reportPath")
+
+
+def test_relative_path_where_the_working_directory_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(PathNotFoundError, match="logs"):
+        locate("logs")
+
+
+def test_dots_behind_a_link_are_those_of_the_folder_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "b")
+    assert locate(f"{tmp_path}/link/../c").path == f"{tmp_path}/a/c"
+    assert locate(f"{tmp_path}/link/c").path == f"{tmp_path}/link/c"
+
+
+def test_folder_has_one_identity_by_whatever_path(tmp_path: Path) -> None:
+    storage = LocalStorage()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert storage.identity(str(tmp_path / "a")) == storage.identity(f"{tmp_path}/link/") is not None
+    assert storage.identity(str(tmp_path / "nowhere")) is None
+    with pytest.raises(StorageError, match="loop"):
+        storage.identity(str(tmp_path / "loop"))
+    assert [storage.is_link(f"{tmp_path}/{name}") for name in ("a", "link", "nowhere")] == [False, True, False]
+    assert storage.real(f"{tmp_path}/link/../b") == f"{tmp_path}/b"
+
+
+def test_names_are_listed_with_what_leads_to_folders(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "f").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert LocalStorage().names(str(tmp_path)) == [("a", True), ("f", False), ("link", True), ("loop", False)]
+    with pytest.raises(StorageError, match="not a folder"):
+        LocalStorage().names(str(tmp_path / "f"))
+
+
 def test_unknown_scheme_is_named() -> None:
     with pytest.raises(InvalidOptionError, match="'s3:'"):
         locate("s3://bucket/logs")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from sparklog.errors import LockedError, StorageError
+from sparklog.errors import LockedError, PathNotFoundError, StorageError
 from sparklog.storage.writing import LocalWritableStorage, write_atomically
 
 STORAGE = LocalWritableStorage()
@@ -86,6 +89,85 @@ def test_lock_is_let_go_of_by_its_last_holder_only(tmp_path: Path) -> None:
     assert subprocess.run(asked, check=False, capture_output=True).returncode == 1
     second.close()
     assert subprocess.run(asked, check=False, capture_output=True).returncode == 0
+
+
+ASK: Final = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+
+def is_locked(lock: Path) -> bool:
+    """Ask in another process."""
+    return subprocess.run([sys.executable, "-c", ASK, str(lock)], check=False, capture_output=True).returncode == 1
+
+
+@pytest.mark.parametrize("spelling", ["../{0}/.lock", "./.lock", "/.lock", "link/.lock", "hard"])
+def test_lock_is_known_by_its_file_and_not_by_its_path(tmp_path: Path, spelling: str) -> None:
+    """A second descriptor, when it is closed, takes the lock from the whole process."""
+    lock = tmp_path / ".lock"
+    lock.touch()
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "hard").hardlink_to(lock)
+    other = f"{tmp_path}/{spelling.format(tmp_path.name)}"
+    with STORAGE.lock(str(lock), 1):
+        for is_shared in (False, True):
+            with pytest.raises(LockedError, match="another writer of this process"):
+                STORAGE.lock(other, 0, is_shared=is_shared)
+        assert is_locked(lock)
+    with STORAGE.lock(str(lock), 1, is_shared=True):
+        STORAGE.lock(other, 0, is_shared=True).close()
+        with pytest.raises(LockedError):
+            STORAGE.lock(other, 0)
+        assert is_locked(lock)
+    assert not is_locked(lock)
+
+
+def test_lock_whose_path_leads_to_a_locked_file_only_when_it_is_opened_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / ".lock"
+    with STORAGE.lock(str(lock), 1):
+        monkeypatch.setattr("sparklog.storage.writing._held_here", lambda _: None)
+        with pytest.raises(LockedError):
+            STORAGE.lock(str(lock), 0)
+        monkeypatch.undo()
+        assert is_locked(lock)
+    assert not is_locked(lock)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="POSIX has no lock that survives this")
+def test_lock_survives_that_its_file_is_read_by_the_same_process(tmp_path: Path) -> None:
+    """As by a copy of the directory."""
+    lock = tmp_path / ".lock"
+    with STORAGE.lock(str(lock), 1):
+        shutil.copytree(tmp_path, tmp_path / "copy")
+        assert is_locked(lock)
+    assert not is_locked(lock)
+
+
+def test_lock_is_posix_where_the_file_system_has_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EINVAL, "no such lock")
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    lock = tmp_path / ".lock"
+    with STORAGE.lock(str(lock), 1):
+        assert is_locked(lock)
+        with pytest.raises(LockedError):
+            STORAGE.lock(f"{tmp_path}/./.lock", 0)
+        assert is_locked(lock)
+    assert not is_locked(lock)
+
+
+def test_folder_is_claimed_once_by_whatever_path(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with STORAGE.claim(str(tmp_path / "a"), "mine"):
+        assert STORAGE.claimed_as(f"{tmp_path}/link/.") == "mine"
+        assert STORAGE.claimed_as(str(tmp_path)) is None
+        with pytest.raises(LockedError, match="yours is the folder mine, which is open in this process already"):
+            STORAGE.claim(str(tmp_path / "link"), "yours")
+    assert STORAGE.claimed_as(str(tmp_path / "a")) is None
+    with pytest.raises(PathNotFoundError):
+        STORAGE.claim(str(tmp_path / "nowhere"), "mine")
 
 
 def test_part_of_another_file_is_appended(tmp_path: Path) -> None:

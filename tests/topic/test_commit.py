@@ -267,6 +267,41 @@ def test_writers_wait_for_each_other_up_to_a_timeout(tmp_path: Path) -> None:
     assert values(tmp_path) == OLD_VALUES
 
 
+@pytest.mark.parametrize("spelling", ["logs", "logs/../logs", "link", "logs/events-0/.."])
+def test_commit_and_open_log_keep_each_other_out_by_whatever_path(tmp_path: Path, spelling: str) -> None:
+    """In one process, where the kernel's locks tell nothing."""
+    logs = tmp_path / "logs"
+    write(logs, OLD)
+    (tmp_path / "link").symlink_to(logs)
+    job, staged = stage(tmp_path / spelling, NEW)
+    job = replace(job, lock_timeout_seconds=0.2)
+    with PartitionLog.open(logs / "events-0") as log:
+        with pytest.raises(LockedError, match="another writer holds"):
+            commit(STORAGE, job, staged, NOW_MS)
+        log.append(rows(["old 4"]))
+    commit(STORAGE, job, staged, NOW_MS)
+    with hold(STORAGE, str(tmp_path / spelling), 1), pytest.raises(LockedError):
+        PartitionLog.open(logs / "events-0", lock_timeout_seconds=0.1)
+    expected = {**BOTH, "events-0": [*OLD_VALUES["events-0"], "old 4", *NEW_VALUES["events-0"]]}
+    assert values(logs) == expected
+
+
+def test_commit_does_not_write_through_a_link(tmp_path: Path) -> None:
+    """Its target's own directory has a lock of its own, which a writer may hold."""
+    logs, disk = tmp_path / "logs", tmp_path / "disk"
+    write(logs, OLD)
+    disk.mkdir()
+    job, staged = stage(logs, NEW)
+    (logs / "events-0").rename(disk / "events-0")
+    (logs / "events-0").symlink_to(disk / "events-0")
+    with PartitionLog.open(disk / "events-0") as log:
+        with pytest.raises(InvalidOptionError, match=r"logs/events-0 is a link to .*disk/events-0"):
+            commit(STORAGE, job, staged, NOW_MS)
+        log.append(rows(["old 4"]))
+    assert values(disk) == {"events-0": [*OLD_VALUES["events-0"], "old 4"]}
+    assert not (logs / journal.JOURNAL).exists()
+
+
 def test_staged_file_that_is_gone_fails_the_commit_and_changes_nothing(tmp_path: Path) -> None:
     write(tmp_path, OLD)
     job, staged = stage(tmp_path, NEW)

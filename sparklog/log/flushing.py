@@ -1,0 +1,91 @@
+"""Syncs a log when ``flush.ms`` is over, though nothing else is asked of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from sparklog.errors import SeglogError, StorageError
+
+_FLUSH_MS_MAX: Final = int(threading.TIMEOUT_MAX * 1000)
+
+
+class FlushTimer:
+    """A thread that sleeps until the oldest append that is not on the disk yet is to be there.
+
+    It is made when something waits, and there is none where ``flush.ms`` is off. All but `_run` is called under the
+    log's lock.
+
+    Parameters
+    ----------
+    folder : str
+        Of the log, for errors.
+    flush_ms : int
+        How long after a sync the next one is due.
+    lock : context manager
+        Of the log.
+    sync : callable
+        Syncs the log, and calls `reset`.
+    """
+
+    def __init__(self, folder: str, flush_ms: int, lock: AbstractContextManager[Any], sync: Callable[[], None]) -> None:
+        self._folder, self._flush_ms, self._lock, self._sync = folder, flush_ms, lock, sync
+        self._timer: threading.Timer | None = None
+        self._error: Exception | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Note that all is on the disk."""
+        self._synced_seconds, self._is_waiting = time.monotonic(), False
+
+    def begin(self) -> None:
+        """Note that something is not on the disk yet."""
+        self._is_waiting = True
+        if self._timer is None and self._flush_ms <= _FLUSH_MS_MAX:
+            self._start()
+
+    def stop(self) -> None:
+        """Have nothing synced any more."""
+        self._is_waiting = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def raise_error(self) -> None:
+        """Tell once, as a `StorageError`, of a sync that failed."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise StorageError(
+                f"what was appended to {self._folder} before could not be synced when flush.ms was over, and is lost "
+                f"if the machine stops now: {error}"
+            ) from error
+
+    def _start(self) -> None:
+        timer = threading.Timer(self._seconds_left(), self._run)
+        timer.name, timer.daemon = f"flush {self._folder}", True
+        try:
+            timer.start()
+        except RuntimeError:
+            # There are no more threads: sync too early rather than too late.
+            self._sync()
+        else:
+            self._timer = timer
+
+    def _seconds_left(self) -> float:
+        return max(0.0, self._synced_seconds + self._flush_ms / 1000 - time.monotonic())
+
+    def _run(self) -> None:
+        with self._lock:
+            self._timer = None
+            if not self._is_waiting:
+                return
+            try:
+                if self._seconds_left():
+                    self._start()
+                else:
+                    self._sync()
+            except (SeglogError, OSError) as error:
+                # It waits for whoever uses the log next.
+                self._error, self._is_waiting = error, False

@@ -1,0 +1,220 @@
+"""What a folder is: a log directory, a partition's folder, or something else. What is in it decides, and then its name.
+
+A name alone says little: a log directory may be called ``kafka-logs-1``, and ``/etc`` has a ``dbus-1``. In this order:
+
+- a file that only a log directory has (``meta.properties``, a checkpoint, ``.lock``, the marker of a clean shutdown, or
+  one of our own) makes it a log directory;
+- so does the folder of a partition in it, unless it holds a partition's files itself: then nobody can tell;
+- a partition's folder is named ``<topic>-<n>``, and holds a partition's files (segments, indexes, snapshots,
+  ``leader-epoch-checkpoint``, ``partition.metadata``) or nothing but what is in the making;
+- a folder of another name that holds segments is a copy of one, or one that Kafka has set aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
+from sparklog.log import files
+from sparklog.log.files import parse_offset_file, parse_partition_folder
+from sparklog.log.journal import OWN_PREFIX
+from sparklog.storage.base import Name, Storage
+
+_NAMES_SHOWN_MAX: Final = 8
+_OF_DIRECTORY: Final = frozenset(
+    {
+        files.LOG_START_CHECKPOINT,
+        files.RECOVERY_POINT_CHECKPOINT,
+        files.HIGH_WATERMARK_CHECKPOINT,
+        files.CLEANER_CHECKPOINT,
+        "bootstrap.checkpoint",
+        "meta.properties",
+        ".lock",
+    }
+)
+_OF_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX, files.SNAPSHOT)
+_OF_PARTITION: Final = (files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA)
+_IN_THE_MAKING: Final = ".tmp"
+_STAGED: Final = ".staged"
+_OF_JOB: Final = f"-running{_STAGED}"
+
+
+class FolderKind(Enum):
+    """What there is at a path."""
+
+    LOG_DIRECTORY = auto()
+    PARTITION = auto()
+    """Named ``<topic>-<n>``; also an empty one."""
+    COPY = auto()
+    """Segments in a folder of another name."""
+    SET_ASIDE = auto()
+    """Named ``-delete``, ``-future`` or ``-stray``."""
+    MIXED = auto()
+    """A partition's files and partitions' folders, and nothing that tells which of them counts."""
+    EMPTY = auto()
+    FOREIGN = auto()
+    FILE = auto()
+    NOTHING = auto()
+
+
+class Folder(NamedTuple):
+    """What there is at a path, and the names in it, sorted."""
+
+    kind: FolderKind
+    names: list[Name]
+
+
+def look_at(storage: Storage, path: str) -> Folder:
+    """Tell what there is at a path.
+
+    Raises
+    ------
+    StorageError
+        The folder cannot be listed.
+    """
+    try:
+        names = storage.names(path)
+    except PathNotFoundError:
+        return Folder(FolderKind.NOTHING, [])
+    except StorageError:
+        if storage.is_folder(path):
+            raise
+        return Folder(FolderKind.NOTHING if storage.identity(path) is None else FolderKind.FILE, [])
+    return Folder(_kind(storage, path, names), names)
+
+
+def _kind(storage: Storage, path: str, names: list[Name]) -> FolderKind:
+    if any(_is_of_directory(each) for each in names):
+        return FolderKind.LOG_DIRECTORY
+    holds_partition_files = any(_is_of_partition(each) for each in names)
+    if _holds_partitions(storage, path, names):
+        return FolderKind.MIXED if holds_partition_files else FolderKind.LOG_DIRECTORY
+    name = path.rpartition("/")[2]
+    if files.is_set_aside(name):
+        return FolderKind.SET_ASIDE
+    if parse_partition_folder(name) is not None:
+        return FolderKind.PARTITION if _may_be_partition(names) else FolderKind.FOREIGN
+    if holds_segments(names):
+        return FolderKind.COPY
+    return FolderKind.FOREIGN if names else FolderKind.EMPTY
+
+
+def what_it_is(storage: Storage, path: str) -> str:
+    """Say what there is at a path at which a partition was looked for, as the end of a sentence."""
+    (kind, within), name = look_at(storage, path), path.rpartition("/")[2]
+    if kind is FolderKind.NOTHING:
+        return "there is nothing"
+    if kind is FolderKind.FILE:
+        return "it is a file, and what is read are folders: a log directory, <topic>-<partition>, or a topic's path"
+    if files.METADATA_TOPIC in name:
+        return "it is the metadata log of the cluster, which holds no topic's records"
+    names = [each.name for each in within]
+    if kind is FolderKind.LOG_DIRECTORY:
+        partitions = [name for name in names if parse_partition_folder(name)]
+        return f"it is a log directory, {f'of {listed(partitions)}' if partitions else 'which holds no partition yet'}"
+    if kind is FolderKind.MIXED:
+        return (
+            f"it holds {listed([name for name in names if parse_partition_folder(name)])} as a log directory does, and "
+            f"segments as a partition's folder does: move away what does not belong there"
+        )
+    if kind is FolderKind.SET_ASIDE:
+        return "Kafka has set it aside (-delete, -future, -stray): to read what is in it, copy or rename it"
+    if kind is FolderKind.COPY:
+        return "it holds segments, but a folder's name must be <topic>-<partition>: copy or rename it"
+    return f"it holds {listed(names)}" if names else "it is empty"
+
+
+def refuse_to_write(storage: Storage, path: str) -> None:
+    """Raise `InvalidOptionError` unless a folder is a partition's, or one may be made there; leave no trace.
+
+    Parameters
+    ----------
+    path : str
+        The folder, ``<topic>-<partition>``, without links.
+    """
+    if look_at(storage, path).kind not in (FolderKind.PARTITION, FolderKind.NOTHING):
+        raise InvalidOptionError(f"{path} is not the folder of a partition: {what_it_is(storage, path)}")
+    directory = path.rpartition("/")[0] or "/"
+    if storage.is_folder(directory):
+        refuse_within_partition(storage, directory)
+
+
+def refuse_within_partition(storage: Storage, directory: str) -> None:
+    """Raise `InvalidOptionError` if what is to be a log directory holds a partition's files itself."""
+    names = storage.names(directory)
+    if any(_is_of_partition(each) for each in names) and not any(_is_of_directory(each) for each in names):
+        raise InvalidOptionError(
+            f"{directory} is not a log directory: it holds the files of a partition, such as "
+            f"{next(each.name for each in names if _is_of_partition(each))}"
+        )
+
+
+def refuse_to_read(storage: Storage, path: str) -> None:
+    """Raise `PathNotFoundError` unless a folder is a partition's, or holds the segments of one."""
+    kind = look_at(storage, path).kind
+    if kind is FolderKind.NOTHING:
+        raise PathNotFoundError(f"no such folder: {path}")
+    if kind not in (FolderKind.PARTITION, FolderKind.COPY):
+        raise PathNotFoundError(f"no partition's log at {path}: {what_it_is(storage, path)}")
+
+
+def holds_segments(names: Iterable[Name]) -> bool:
+    """Tell whether there are segments among the names in a folder."""
+    return any(_is_segment(each) for each in names)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name some things, and count the rest."""
+    shown = ", ".join(names[:_NAMES_SHOWN_MAX])
+    return shown if len(names) <= _NAMES_SHOWN_MAX else f"{shown} and {len(names) - _NAMES_SHOWN_MAX} more"
+
+
+def _is_of_directory(entry: Name) -> bool:
+    name = entry.name.removesuffix(_IN_THE_MAKING)
+    return not entry.is_folder and (
+        name in _OF_DIRECTORY or name.startswith((files.CLEAN_SHUTDOWN, OWN_PREFIX)) or name.endswith(_OF_JOB)
+    )
+
+
+def _is_of_partition(entry: Name) -> bool:
+    if entry.is_folder:
+        return False
+    found = parse_offset_file(entry.name)
+    is_offset_file = found is not None and found.suffix.startswith(_OF_SEGMENT)
+    return is_offset_file or entry.name.removesuffix(_IN_THE_MAKING) in _OF_PARTITION
+
+
+def _is_segment(entry: Name) -> bool:
+    if not entry.name.endswith(files.LOG):
+        return False
+    found = parse_offset_file(entry.name)
+    return found is not None and found.suffix == files.LOG
+
+
+def _may_be_partition(names: Iterable[Name]) -> bool:
+    """Tell whether a folder that is named for a partition is one: it holds its files, or as good as nothing yet."""
+    foreign = [each for each in names if not each.name.startswith(".") and not each.name.endswith(_STAGED)]
+    return not foreign or any(_is_of_partition(each) for each in foreign)
+
+
+def _holds_partitions(storage: Storage, path: str, names: Iterable[Name]) -> bool:
+    """Tell whether one of the folders in a folder is a partition's, by its name and by what is in it."""
+    for each in names:
+        if not each.is_folder:
+            continue
+        if files.is_set_aside(each.name):
+            return True
+        if parse_partition_folder(each.name) is None:
+            continue
+        try:
+            within = storage.names(f"{path}/{each.name}")
+        except PathNotFoundError:
+            continue
+        except StorageError:
+            # It may be one, and only its owner can tell.
+            return True
+        if _may_be_partition(within) and not any(_is_of_directory(entry) for entry in within):
+            return True
+    return False

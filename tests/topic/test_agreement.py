@@ -1,0 +1,132 @@
+"""A path means the same to a read, to a write, at the command line, and to who opens one partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparklog.cli import paths
+from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.log.partition import PartitionLog
+from sparklog.log.reader import open_log
+from sparklog.storage.local import LocalStorage
+from sparklog.topic.discovery import discover
+from sparklog.topic.target import find_target
+from tests.log.test_folders import LOG, UUID, made
+
+CASES = {
+    # What is there, the path, what it is.
+    "log directory": (["events-0/"], ".", "directory"),
+    "log directory of a broker": (["meta.properties", "events-0/"], ".", "directory"),
+    "log directory named like a partition": (["kafka-logs-1/meta.properties"], "kafka-logs-1", "directory"),
+    "the same with a topic": (["kafka-logs-1/events-0/"], "kafka-logs-1", "directory"),
+    "the same, of a broker that runs": (["kafka-logs-1/.lock", "kafka-logs-1/events-0/"], "kafka-logs-1", "directory"),
+    "the same, that was written into": (["kafka-logs-1/.lock", f"kafka-logs-1/{LOG}"], "kafka-logs-1", "directory"),
+    "partition": ([f"events-0/{LOG}"], "events-0", "partition"),
+    "partition beside a broker's files": (["meta.properties", f"events-0/{LOG}"], "events-0", "partition"),
+    "empty partition": (["events-0/", "events-1/"], "events-0", "partition"),
+    "partition that is being written for the first time": (
+        ["events-0/seglog-0123456789ab01-0-1-0.log.staged"],
+        "events-0",
+        "partition",
+    ),
+    "topic": (["events-0/", "events-1/"], "events", "topic"),
+    "topic beside a folder of its name": (["events-0/", "events/"], "events", "topic"),
+    "partitions and segments": (["kafka-logs-1/events-0/", f"kafka-logs-1/{LOG}"], "kafka-logs-1", "nothing"),
+    "foreign folder named like a partition": (["dbus-1/system.d/"], "dbus-1", "nothing"),
+    "foreign file in such a folder": (["notes-1/a.txt"], "notes-1", "nothing"),
+    "folder whose children are named so": (["etc/dbus-1/system.d/"], "etc", "foreign"),
+    "file": (["events-0"], "events-0", "nothing"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
+    there, path, meant = CASES[case]
+    logs = made(tmp_path / "logs", *there)
+    at = logs / path
+    if meant in ("nothing", "foreign"):
+        with pytest.raises(PathNotFoundError):
+            discover([str(at)])
+        if meant == "nothing":
+            with pytest.raises(PathNotFoundError):
+                find_target(LocalStorage(), str(at), "events", 1, has_topic_column=False)
+        with pytest.raises(PathNotFoundError):
+            open_log(at)
+        with pytest.raises(InvalidOptionError):
+            PartitionLog.open(at)
+        if "segments" not in case:
+            with pytest.raises(PathNotFoundError):
+                paths.find_target(str(at))
+        return
+    read = {each.folder for each in discover([str(at)]).partitions}
+    written = (
+        find_target(LocalStorage(), str(at), "new" if meant == "directory" else None, 3, has_topic_column=False)
+        if meant != "topic"
+        else find_target(LocalStorage(), str(at), None, None, has_topic_column=False)
+    )
+    shown = paths.find_target(str(at))
+    assert {each.path for each in shown.folders} == read
+    assert shown.is_directory == (meant == "directory")
+    assert written.directory == (str(at) if meant == "directory" else str(logs))
+    if meant == "partition":
+        assert read == {str(at)}
+        assert f"{written.topic}-{written.partition}" == at.name
+        open_log(at)
+    else:
+        assert written.partition is None
+        with pytest.raises(SeglogError):
+            open_log(at)
+        with pytest.raises(InvalidOptionError):
+            PartitionLog.open(at)
+
+
+@pytest.mark.parametrize("name", ["backup", f"events-0.{UUID}-delete"])
+def test_copy_and_what_kafka_has_set_aside_are_looked_at_and_not_written_into(tmp_path: Path, name: str) -> None:
+    folder = made(tmp_path / name, LOG)
+    assert [each.path for each in paths.find_target(str(folder)).folders] == [str(folder)]
+    with pytest.raises(PathNotFoundError):
+        discover([str(folder)])
+    with pytest.raises(PathNotFoundError, match="is not a log directory"):
+        find_target(LocalStorage(), str(folder), "events", 1, has_topic_column=False)
+
+
+def test_partitions_folder_does_not_become_a_log_directory_by_a_write(tmp_path: Path) -> None:
+    folder = made(tmp_path / "events-0", LOG)
+    for path, topic in ((folder / "new", None), (folder / "other-0", "x")):
+        with pytest.raises(SeglogError, match="is not a log directory: it holds the files of a partition"):
+            find_target(LocalStorage(), str(path), topic, 1, has_topic_column=False)
+
+
+def test_link_to_a_partitions_folder_is_not_written_to(tmp_path: Path) -> None:
+    logs = made(tmp_path / "logs", "events-1/")
+    made(tmp_path / "disk", f"events-0/{LOG}")
+    (logs / "events-0").symlink_to(tmp_path / "disk" / "events-0")
+    for path in (logs / "events-0", logs / "events"):
+        with pytest.raises(InvalidOptionError, match=r"logs/events-0 is a link to .*disk/events-0"):
+            find_target(LocalStorage(), str(path), None, None, has_topic_column=False)
+    with pytest.raises(InvalidOptionError, match="is a link to"):
+        find_target(LocalStorage(), str(logs), "events", None, has_topic_column=False)
+    assert len(discover([str(logs)]).partitions) == 2
+    assert find_target(LocalStorage(), str(logs), None, None, has_topic_column=True).directory == str(logs)
+
+
+def test_partition_that_two_paths_lead_to_is_in_one_place(tmp_path: Path) -> None:
+    logs = made(tmp_path / "logs", "events-0/", "events-1/")
+    (tmp_path / "link").symlink_to(logs)
+    found = discover([str(logs), str(tmp_path / "link"), f"{logs}/events-0/../events-0"])
+    assert [str(each.topic_partition) for each in found.partitions] == ["events-0", "events-1"]
+    assert [str(each.topic_partition) for each in discover([f"{logs}/events-0/.."]).partitions] == [
+        "events-0",
+        "events-1",
+    ]
+
+
+def test_segments_in_a_log_directory_itself_are_not_passed_over_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    discover([str(made(tmp_path / "logs", "meta.properties", "events-0/"))])
+    assert not caplog.text
+    discover([str(made(tmp_path / "logs", LOG))])
+    assert "is a log directory, and holds segments itself" in caplog.text
