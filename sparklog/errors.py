@@ -19,6 +19,12 @@ WILL_BE_VISIBLE: Final = (
 )
 """What an error of a write says of what readers see: always one of these three, and never two."""
 
+NOT_KNOWN: Final = (
+    "It is not known how much of this write is visible: open the log again, and its end offset tells; "
+    "what is there are whole batches from its first on"
+)
+"""Said instead where a disk fails so that an append can be neither finished nor undone."""
+
 
 class SeglogError(Exception):
     """Base of every error of sparklog. The message begins with a stable code in brackets.
@@ -28,7 +34,8 @@ class SeglogError(Exception):
     message : str
         What is wrong, where, and what to do.
     outcome : str
-        Of a write: what readers see of it, one of `NOTHING_VISIBLE`, `ALL_VISIBLE` and `WILL_BE_VISIBLE`; else empty.
+        Of a write: what readers see of it, one of `NOTHING_VISIBLE`, `ALL_VISIBLE`, `WILL_BE_VISIBLE` and, where the
+        disk failed twice, `NOT_KNOWN`; empty of an error that is of no write.
     """
 
     code = "SEGLOG_ERROR"

@@ -20,7 +20,15 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from sparklog.errors import InvalidOptionError, LockedError, StorageError
+from sparklog.errors import (
+    ALL_VISIBLE,
+    NOT_KNOWN,
+    NOTHING_VISIBLE,
+    InvalidOptionError,
+    LockedError,
+    StorageError,
+    outcome,
+)
 from sparklog.log import files
 from sparklog.log.admission import refuse_inadmissible, with_timestamps
 from sparklog.log.adoption import metadata_to_write
@@ -225,7 +233,13 @@ class PartitionLog:
         producer_epoch: int = -1,
         base_sequence: int = -1,
     ) -> tuple[int, int]:
-        """Append records, all or none of them.
+        """Append records.
+
+        What it promises is what Kafka does. When it has returned, the records are in the log in this order, at the
+        offsets returned, and every reader sees them; they survive the end of the process, and once `flush` or `close`
+        has returned a power cut. When it has raised, none of them is in the log. Where the process dies within it, the
+        log holds whole batches from the first of them on, maybe none and maybe all: records that fit one batch
+        (``batch.size``) are there together or not at all.
 
         Parameters
         ----------
@@ -250,11 +264,12 @@ class PartitionLog:
         OutOfOrderSequenceError, InvalidProducerEpochError
             As for a producer of Kafka.
         StorageError
-            The disk is full, or another error of it; the log is as before.
+            The disk is full, or another error of it; the log is as before, unless the error says that it could not be
+            put right.
         LockedError
             This process was forked from the one that opened the log.
         """
-        with self._alone():
+        with outcome(NOTHING_VISIBLE), self._alone():
             self._refuse_closed()
             return self._append_rows(_one_batch(table), producer_id, producer_epoch, base_sequence)
 
@@ -321,7 +336,8 @@ class PartitionLog:
                 self._timer.begin()
         except BaseException:
             self._is_broken = True
-            self._undo(before)
+            with outcome(NOT_KNOWN):
+                self._undo(before)
             self._producers, self._unflushed, self._is_broken = producers, unflushed, False
             raise
 
@@ -387,7 +403,7 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Return when all that was appended is on the disk."""
-        with self._alone():
+        with outcome(ALL_VISIBLE), self._alone():
             self._refuse_closed()
             self._sync()
 
@@ -404,7 +420,7 @@ class PartitionLog:
         if self._process != process_id():
             self._close_files_in_child()
             return
-        with self._alone():
+        with outcome(NOT_KNOWN if self._is_broken else ALL_VISIBLE), self._alone():
             if self._is_open:
                 self._is_open = False
                 self._close()

@@ -14,19 +14,22 @@ from hypothesis import strategies as st
 
 import sparklog
 from sparklog.errors import (
+    ALL_VISIBLE,
+    NOTHING_VISIBLE,
     BrokerRunningError,
     InvalidOptionError,
     InvalidProducerEpochError,
     LockedError,
     OutOfOrderSequenceError,
     RecordTooLargeError,
+    SeglogError,
     StorageError,
 )
 from sparklog.log.config import LogConfig
 from sparklog.log.partition import PartitionLog
 from sparklog.log.verify import Finding, Severity, verify_partition
 from sparklog.storage.writing import LocalWritableFile, LocalWritableStorage
-from tests.storage.crash import CrashingStorage, crashes
+from tests.storage.crash import CrashingStorage, FailingStorage, crashes
 
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(
@@ -305,3 +308,43 @@ def test_storage_is_left_open_for_nobody(tmp_path: Path) -> None:
     with pytest.raises(sparklog.errors.CorruptLogError):
         opened(tmp_path / "events-0", topic_id="Q2TYVrXaSDWPZ5lUZtm3Jg")
     LocalWritableStorage().lock(str(tmp_path / ".lock"), 0.1).close()
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["once", "full"])
+def test_error_of_an_append_at_any_call_says_what_is_visible(tmp_path: Path, is_full: bool) -> None:
+    """And that is so; doing as the sentence says gives every record once."""
+    config = LogConfig.from_properties({**SMALL.to_properties(), "segment.index.bytes": "48", "flush.messages": "3"})
+    values, fail_at, seen = [[b"a"] * 2, [b"b"] * 12, [b"c"]], 0, set()
+    while True:
+        fail_at += 1
+        root = tmp_path / f"at-{fail_at}"
+        folder = root / "events-0"
+        with opened(folder, config) as log:
+            log.append(table([b"old"]))
+        storage, there, said = FailingStorage(root, fail_at, is_full=is_full), [b"old"], ""
+        try:
+            log = opened(folder, config, storage=storage)
+        except SeglogError:
+            assert read(folder) == there
+            continue
+        for each in values:
+            try:
+                log.append(table(list(each)))
+                there += each
+            except SeglogError as error:
+                seen.add(error.outcome)
+                there += each if error.outcome == ALL_VISIBLE else []
+            assert read(folder) == there, storage.calls[-1]
+        try:
+            log.close()
+        except SeglogError as error:
+            said = error.outcome
+            seen.add(said)
+        assert said in ("", ALL_VISIBLE)
+        assert read(folder) == there, storage.calls[-1]
+        with opened(folder, config) as log:
+            assert log.end_offset == len(there)
+        assert findings(folder) == []
+        if not storage.has_failed:
+            break
+    assert seen == {NOTHING_VISIBLE, ALL_VISIBLE}

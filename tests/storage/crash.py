@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from sparklog.errors import StorageError
 from sparklog.storage.writing import HeldLock, LocalWritableFile, LocalWritableStorage
 
 Loss = Literal["kept", "torn", "lost", "zeros"]
@@ -175,6 +176,24 @@ class CrashingFile(LocalWritableFile):
         self._storage.step("sync", self.path)
         super().sync()
         self._storage.disk.sync(Path(self.path))
+
+
+class FailingStorage(CrashingStorage):
+    """Fails at its n-th change, and with ``is_full`` at each after it that takes room on the disk."""
+
+    def __init__(self, root: Path, fail_at: int, *, is_full: bool) -> None:
+        super().__init__(root)
+        self._fail_at, self._is_full = fail_at, is_full
+
+    def step(self, name: str, path: str) -> None:
+        super().step(name, path)
+        number, takes_room = len(self.calls), name in ("make", "append", "append_from", "sync")
+        if number == self._fail_at or (self._is_full and number > self._fail_at and takes_room):
+            raise StorageError(f"cannot write {path}: the disk is full; make room")
+
+    @property
+    def has_failed(self) -> bool:
+        return len(self.calls) >= self._fail_at
 
 
 @dataclass(frozen=True)

@@ -21,31 +21,13 @@ from sparklog.topic.commit import Job, commit
 from sparklog.topic.ledger import Transaction
 from tests.build import ProducerEntry, producer_snapshot, producer_snapshot_name, write_partition
 from tests.log.logs import batch
-from tests.storage.crash import CrashingStorage
+from tests.storage.crash import CrashingStorage, FailingStorage
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
 
 STORAGE = LocalWritableStorage()
 OLD = [rows(["old 0", "old 1", "old 2"], partition=[0, 0, 1])]
 NEW = [rows([f"new {n}" for n in range(12)], partition=[n % 2 for n in range(12)])]
 DAY_MS = 24 * 3600 * 1000
-
-
-class FailingStorage(CrashingStorage):
-    """Fails at its n-th change, and with ``is_full`` at each after it that takes room on the disk."""
-
-    def __init__(self, root: Path, fail_at: int, *, is_full: bool) -> None:
-        super().__init__(root)
-        self._fail_at, self._is_full = fail_at, is_full
-
-    def step(self, name: str, path: str) -> None:
-        super().step(name, path)
-        number, takes_room = len(self.calls), name in ("make", "append", "append_from", "sync")
-        if number == self._fail_at or (self._is_full and number > self._fail_at and takes_room):
-            raise StorageError(f"cannot write {path}: the disk is full; make room")
-
-    @property
-    def has_failed(self) -> bool:
-        return len(self.calls) >= self._fail_at
 
 
 def outcome_of(storage: CrashingStorage, job: Job, staged: Sequence[Staged]) -> tuple[str, str]:
