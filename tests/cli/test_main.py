@@ -67,6 +67,30 @@ def test_describe_topics_partitions_and_segments_as_json() -> None:
     assert [(row["base_offset"], row["end_offset"]) for row in segments] == [(0, 335), (335, 590), (590, 632)]
 
 
+@pytest.mark.parametrize("command", ["describe", "dump", "verify", "recover"])
+@pytest.mark.parametrize("path", ["", " ", "file:", "file://[x", "a\0b", "\udcff"])
+def test_path_that_is_none_is_not_the_folder_that_we_run_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, path: str
+) -> None:
+    monkeypatch.chdir(EXAMPLES / "shop-events-0")
+    result = run(command, path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert "[SEGLOG_INVALID_OPTION] path " in result.stderr
+
+
+def test_link_to_a_partitions_folder_is_not_recovered(tmp_path: Path) -> None:
+    """The lock would be that of the directory that the link is in."""
+    shutil.copytree(EXAMPLES / "shop-events-0", tmp_path / "disk" / "shop-events-0")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "shop-events-0").symlink_to(tmp_path / "disk" / "shop-events-0")
+    before = sorted((tmp_path / "disk").rglob("*"))
+    result = run("recover", tmp_path / "logs", "--json")
+    assert result.exit_code == 1
+    assert "is a link to" in json.loads(result.stdout)["what"]
+    assert sorted((tmp_path / "disk").rglob("*")) == before
+
+
 def test_describe_as_a_table_is_plain_where_it_is_piped() -> None:
     result = run("describe", EXAMPLES)
     assert result.stdout.splitlines()[0].split()[:3] == ["TOPIC", "PARTS", "SEGS"]
