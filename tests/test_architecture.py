@@ -33,6 +33,7 @@ DEFERRED = {
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
     ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("log/staging.py", "sparklog.record.encode"),  # a type
+    ("log/segment.py", "sparklog.record.wrappers"),  # hardly a log begins with a wrapper that does not say its offset
     ("log/recovery.py", "sparklog.record.columns"),  # a log that was closed cleanly is not read to be opened
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/options.py", "sparklog.log.reader"),  # a type

@@ -19,7 +19,7 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.producers import TransactionMarkers, last_stable_offset
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.walk import walk
-from sparklog.record.columns import LIMITS, DecodeLimits, decode_batches
+from sparklog.record.columns import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -208,19 +208,34 @@ class LogReader:
     ) -> Iterator[pa.RecordBatch]:
         markers = TransactionMarkers(self._layout, start) if committed else None
         columns = [name for name in schema.names if name != FILE_COLUMN]
+        progress = Progress()
         for segment, window in walk(self._layout, start, end, fail_on_data_loss):
             headers = window.headers.where(~window.headers.is_control)
             if markers is not None:
                 headers = headers.where(~markers.is_aborted(headers))
-            for batch in self._decoded(segment, Window(window.buffer, headers), columns, start, end, limits):
+            for batch in self._decoded(segment, Window(window.buffer, headers), columns, start, end, limits, progress):
                 yield _arranged(batch, schema, segment)
 
     def _decoded(
-        self, segment: Segment, window: Window, columns: Sequence[str], start: int, end: int, limits: DecodeLimits
+        self,
+        segment: Segment,
+        window: Window,
+        columns: Sequence[str],
+        start: int,
+        end: int,
+        limits: DecodeLimits,
+        progress: Progress | None = None,
     ) -> Iterator[pa.RecordBatch]:
         try:
             yield from decode_batches(
-                window.buffer, window.headers, columns=columns, start_offset=start, end_offset=end, limits=limits
+                window.buffer,
+                window.headers,
+                columns=columns,
+                start_offset=start,
+                end_offset=end,
+                reaches_log_end=end >= self.end_offset,
+                limits=limits,
+                progress=progress,
             )
         except CorruptLogError as error:
             raise error.located(path=segment.path()) from error

@@ -203,12 +203,15 @@ class _Walk:
             return
         starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
         rows = np.searchsorted(sound.column("position"), positions[starts])
-        # Only a wrapper of magic 0 or 1 does not say in its header where its offsets begin.
-        lasts = sound.column("last_offset")
-        overlaps = (rows > 0) & (offsets[starts] <= lasts[rows - 1]) & (sound.column("magic")[rows] < 2)
-        for at in np.flatnonzero(overlaps).tolist():
+        # What headers tell has been told. A wrapper of magic 0 or 1 does not say there where its offsets begin, and a
+        # batch may hold offsets above the last one that it says.
+        lasts = sound.column("last_offset").copy()
+        told = sound.column("base_offset") > np.concatenate([[self._place.offset - 1], lasts[:-1]])
+        lasts[rows] = np.maximum(lasts[rows], offsets[np.append(starts[1:], len(offsets)) - 1])
+        previous = np.concatenate([[self._place.offset - 1], lasts[:-1]])
+        for at in np.flatnonzero(told[rows] & (offsets[starts] <= previous[rows])).tolist():
             batch, first = sound.table[rows[at]], int(offsets[starts[at]])
-            message = f"a wrapper's first message has offset {first}, which is in the batch before it"
+            message = f"the first record of a batch has offset {first}, which is in the batch before it"
             yield self._error("offset-order", message, int(batch["position"]), first)
         latest = np.maximum.reduceat(timestamps, starts)
         late = (latest > sound.column("max_timestamp")[rows]) & (sound.column("magic")[rows] > 0)

@@ -1,8 +1,8 @@
-"""Crafted batches, and what Kafka's own classes make of each: ``python -m tests.kafka.verdicts`` writes the table anew.
+"""Crafted batches, and what Kafka's own classes make of each; ``python -m tests.kafka.verdicts`` makes the table.
 
-The table is ``tests/data/verdicts/verdicts.jsonl.gz``, one JSON object a line: ``name``, ``data`` (base64, the batches),
-``rows`` (as `KafkaReader` prints them) and ``error``, null where Kafka reads all of it. The tests hold the package to
-it offline, and with ``-m kafka`` they hold it to the classes.
+The table is ``tests/data/verdicts/verdicts.jsonl.gz``, one JSON object a line: ``name``, ``data`` (base64, the
+batches), ``rows`` (as `KafkaReader` prints them) and ``error``, null where Kafka reads all of it. The tests hold the
+package to it offline, and with ``-m kafka`` they hold it to the classes.
 """
 
 from __future__ import annotations
@@ -265,13 +265,13 @@ def lz4_cases() -> dict[str, bytes]:
         ),
         "a block of nothing first": lambda content: lz4_header() + lz4_block(b"") + lz4_block(content) + end,
         "no end": lambda content: lz4_header() + lz4_block(content),
-        "broken block": lambda content: lz4_header() + struct.pack("<I", 2) + b"\xff\xff" + end,
+        "broken block": lambda _: lz4_header() + struct.pack("<I", 2) + b"\xff\xff" + end,
         "linked blocks": lambda content: lz4_frame(content, 0x40),
         "skippable frame first": lambda content: struct.pack("<II", 0x184D2A50, 2) + b"ab" + lz4_frame(content),
         "two frames": lambda content: lz4_frame(content[:9]) + lz4_frame(content[9:]),
         "legacy frame": lambda content: b"\x02\x21\x4c\x18" + lz4_block(content),
-        "only a header": lambda content: lz4_header(),
-        "only a header and an end": lambda content: lz4_header() + end,
+        "only a header": lambda _: lz4_header(),
+        "only a header and an end": lambda _: lz4_header() + end,
     }
     for count in (1, 2, 4, 7, 30, 9000):
         streams[f"behind it {count} zeros"] = lambda content, count=count: lz4_frame(content) + bytes(count)  # type: ignore[misc]
@@ -324,7 +324,7 @@ def zstd_cases() -> dict[str, bytes]:
         "skippable before it": lambda content: skippable + zstd_frame(content),
         "skippable behind it": lambda content: zstd_frame(content) + skippable,
         "skippable cut behind it": lambda content: zstd_frame(content) + skippable[:-1],
-        "only skippable": lambda content: skippable,
+        "only skippable": lambda _: skippable,
         "raw block": lambda content: b"\x28\xb5\x2f\xfd\0\x58" + struct.pack("<I", 1 | len(content) << 3)[:3] + content,
         "reserved block": lambda content: (
             b"\x28\xb5\x2f\xfd\0\x58" + struct.pack("<I", 7 | len(content) << 3)[:3] + content
