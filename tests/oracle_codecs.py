@@ -141,9 +141,11 @@ def _unsnappy(data: bytes) -> bytes:
     out = b""
     while reader.remaining >= 4:
         if data.startswith(XERIAL_MAGIC, reader.position):  # also in the middle: streams may be concatenated
+            start = reader.position
             reader.take(8)
             version, _version_min = reader.int32(), reader.int32()
-            if version < 1:
+            # xerial's reader asks this of streams behind the first only.
+            if version < 1 and start > 0:
                 raise OracleError("the version of the snappy stream is unknown")
             continue
         out += bytes(snappy.uncompress(reader.take(reader.int32())))

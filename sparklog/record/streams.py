@@ -4,8 +4,8 @@ A snappy stream is as xerial's library writes it, big-endian:
 
     byte  size  field
     0     8     magic               82 "SNAPPY" 00
-    8     4     version
-    12    4     compatible_version  the oldest that reads it; 1 or more
+    8     4     version             1 or more; of the first stream in a row it is not looked at
+    12    4     compatible_version  the oldest that reads it; not looked at
     16    4     block_bytes         then as many bytes, a raw snappy block; this again for each further block
 
 An lz4 stream is an LZ4 frame of independent blocks, without checksums and sizes of content, little-endian:
@@ -69,7 +69,7 @@ def snappy_blocks(data: memoryview) -> list[memoryview]:
     while position + _BLOCK_BYTES.size <= end:
         (block_bytes,) = _BLOCK_BYTES.unpack_from(data, position)
         if block_bytes < 0 and data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
-            if position + XERIAL_START.size > end or XERIAL_START.unpack_from(data, position)[2] < 1:
+            if position + XERIAL_START.size > end or XERIAL_START.unpack_from(data, position)[1] < 1:
                 raise ValueError("the header of a snappy stream is cut short or of an unknown version")
             position += XERIAL_START.size
             continue

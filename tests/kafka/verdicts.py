@@ -102,7 +102,14 @@ def main() -> None:
 
 def cases() -> dict[str, bytes]:
     """Make every case by its name, which begins with what it is about."""
-    made = {**gzip_cases(), **lz4_cases(), **zstd_cases(), **dict(record_cases()), **dict(wrapper_cases())}
+    made = {
+        **gzip_cases(),
+        **snappy_cases(),
+        **lz4_cases(),
+        **zstd_cases(),
+        **dict(record_cases()),
+        **dict(wrapper_cases()),
+    }
     assert len(made) == len({*made})
     return made
 
@@ -210,6 +217,57 @@ def at_buffer_ends() -> Iterator[tuple[str, bytes]]:
         for name, tail in tails.items():
             stored = in_v2("gzip", lambda raw, tail=tail: member(raw, body=deflated(raw, 0)) + tail, records)  # type: ignore[misc]
             yield f"gzip, at the buffer's end {left}, {name}", stored
+
+
+def snappy_block(content: bytes) -> bytes:
+    packed = build.compress("snappy-bare", content)
+    return struct.pack(">i", len(packed)) + packed
+
+
+def snappy_cases() -> dict[str, bytes]:
+    def header(version: int = 1, compatible_version: int = 1) -> bytes:
+        return build.XERIAL_MAGIC + struct.pack(">ii", version, compatible_version)
+
+    def two_blocks(content: bytes) -> bytes:
+        return header() + snappy_block(content[:9]) + snappy_block(content[9:])
+
+    def bare(content: bytes) -> bytes:
+        return build.compress("snappy-bare", content)
+
+    nothing = struct.pack(">i", 0)
+    streams: dict[str, Stream] = {
+        "empty": lambda _: b"",
+        "nonsense": lambda content: content,
+        "only a header": lambda _: header(),
+        "a block of nothing": lambda content: (
+            header() + snappy_block(content[:9]) + snappy_block(b"") + snappy_block(content[9:])
+        ),
+        "no bytes for a block": lambda content: (
+            header() + snappy_block(content[:9]) + nothing + snappy_block(content[9:])
+        ),
+        "another magic in the middle": lambda content: (
+            header() + snappy_block(content) + b"\x82SNAPPX\0" + struct.pack(">ii", 1, 1)
+        ),
+    }
+    for versions in [(version, compatible) for version in (-1, 0, 1, 2) for compatible in (-1, 0, 1, 2)]:
+        streams |= {
+            f"versions {versions}": lambda content, versions=versions: header(*versions) + snappy_block(content),  # type: ignore[misc]
+            f"versions {versions} in the middle": lambda content, versions=versions: (  # type: ignore[misc]
+                header() + snappy_block(content[:9]) + header(*versions) + snappy_block(content[9:])
+            ),
+            f"versions {versions} at the end": lambda content, versions=versions: (  # type: ignore[misc]
+                header() + snappy_block(content) + header(*versions)
+            ),
+        }
+    for tail in (*(bytes(count) for count in (1, 2, 3, 4, 5, 8, 9)), b"\xff" * 3, b"\xff" * 4, header()[:12]):
+        streams[f"behind it {tail.hex()}"] = lambda content, tail=tail: two_blocks(content) + tail  # type: ignore[misc]
+        streams[f"bare, behind it {tail.hex()}"] = lambda content, tail=tail: bare(content) + tail  # type: ignore[misc]
+    streams |= cut_everywhere(two_blocks) | {f"bare, {name}": cut for name, cut in cut_everywhere(bare).items()}
+    made = {f"snappy, {name}": in_v2("snappy", stream) for name, stream in streams.items()}
+    for magic in (0, 1):
+        made[f"snappy in magic {magic}, two blocks"] = in_wrapper("snappy", two_blocks, magic)
+        made[f"snappy in magic {magic}, bare"] = in_wrapper("snappy", bare, magic)
+    return made
 
 
 def lz4_block(content: bytes, *, stored: bool = False, checksum: int | None = None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
@@ -21,6 +22,9 @@ STRICTER = {
         r"zstd, .*(second frame cut to|skippable cut)"
     ),
     "a block that holds nothing: Kafka's reader stops at it, unless it is the last": r"lz4.*, a block of nothing$",
+    "a snappy stream behind another whose magic is wrong in its second half, at which Kafka's reader does not look": (
+        r"snappy, another magic in the middle"
+    ),
     "offsets that do not ascend: Kafka's consumer passes over what is not above the record before": (
         r"records .*, (disorder|overlap)"
     ),
@@ -46,6 +50,7 @@ def named(table: dict[str, str], name: str) -> bool:
     return any(re.match(pattern, name) for pattern in table.values())
 
 
+@functools.cache
 def told(data: bytes) -> list[tuple[int, int, int, bytes | None, bytes | None]] | None:
     """Decode; None where that is an error."""
     columns = ("base_offset", "offset", "timestamp", "key", "value")
