@@ -36,7 +36,8 @@ V2_HEADER = struct.Struct(">qiibIhiqqqhii")
 V2_OVERHEAD = 61
 assert V2_HEADER.size == V2_OVERHEAD
 
-XERIAL_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+XERIAL_MAGIC = b"\x82SNAPPY\0"
+XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 << 10
 LZ4_BLOCK_BYTES = 64 << 10
 LZ4_HEADER = bytes.fromhex("04224d18604082")

@@ -331,6 +331,9 @@ def _unwrap(wrapper: _Message, codec: str) -> Iterator[OracleRecord]:
     if not messages:
         raise OracleError("a compressed wrapper holds no message")
 
+    # Kafka looks at the offset of a wrapper of magic 0 only to skip it; under no checksum, it must be right here.
+    if wrapper.magic == 0 and wrapper.offset != messages[-1].offset:
+        raise OracleError("the wrapper's offset is not that of its last message")
     shift = 0
     # Old librdkafka left the wrapper's offset 0; the inner ones are absolute then.
     if wrapper.magic == 1 and wrapper.offset != 0:

@@ -2,8 +2,8 @@
 
 Each codec takes a whole stream and follows Kafka's own reader of it, which is narrower than the format in places (LZ4:
 one frame, no linked blocks) and wider in others (bare snappy, gzip members and zstd frames one after another, bytes
-after the end of a gzip or LZ4 stream). A second gzip member or zstd frame that is cut short is an error here; Java's
-readers may end in silence before it.
+after the end of a gzip or LZ4 stream). A later zstd frame that is cut short is an error here; Java's reader may end in
+silence before it. So is an LZ4 block that holds nothing, which Java's reader may take for the end.
 """
 
 from __future__ import annotations
@@ -82,16 +82,42 @@ def decompress(codec: str, data: bytes, magic: int) -> bytes:
 
 
 def _gunzip(data: bytes) -> bytes:
+    """Read members as java.util.zip.GZIPInputStream of JDK 17 does, whose buffer holds all of the data."""
     out = b""
+    reader = Reader(data)
+    _gzip_header(reader)
     while True:
-        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        out += member.decompress(data)
+        member = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+        content = member.decompress(data[reader.position :])
         if not member.eof:
             raise EndOfBytesError
-        data = member.unused_data
-        # Java's GZIPInputStream passes over what follows the last member and is none.
-        if not data.startswith(b"\x1f\x8b\x08"):
+        reader.position = len(data) - len(member.unused_data)
+        if reader.take(8) != struct.pack("<II", zlib.crc32(content), len(content) & 0xFFFFFFFF):
+            raise OracleError("the trailer of a gzip member differs")
+        out += content
+        if reader.remaining + 8 <= 26:
             return out
+        try:
+            _gzip_header(reader)
+        except OracleError:
+            return out
+
+
+def _gzip_header(reader: Reader) -> None:
+    start = reader.position
+    magic, method, flags = struct.unpack("<HBB", reader.take(4))
+    if magic != 0x8B1F or method != 8:
+        raise OracleError("not a gzip member")
+    reader.take(6)
+    if flags & 0x04:
+        reader.take(int.from_bytes(reader.take(2), "little"))
+    for text in (0x08, 0x10):
+        while flags & text and reader.take(1) != b"\0":
+            pass
+    if flags & 0x02:
+        checksum = zlib.crc32(reader.data[start : reader.position]) & 0xFFFF
+        if reader.take(2) != struct.pack("<H", checksum):
+            raise OracleError("the checksum of a gzip header differs")
 
 
 def _unzstd(data: bytes) -> bytes:
@@ -115,9 +141,11 @@ def _unsnappy(data: bytes) -> bytes:
     out = b""
     while reader.remaining >= 4:
         if data.startswith(XERIAL_MAGIC, reader.position):  # also in the middle: streams may be concatenated
+            start = reader.position
             reader.take(8)
             version, _version_min = reader.int32(), reader.int32()
-            if version < 1:
+            # xerial's reader asks this of streams behind the first only.
+            if version < 1 and start > 0:
                 raise OracleError("the version of the snappy stream is unknown")
             continue
         out += bytes(snappy.uncompress(reader.take(reader.int32())))
@@ -150,11 +178,15 @@ def _unlz4(data: bytes, magic: int) -> bytes:
     out = b""
     while True:
         (size,) = struct.unpack("<I", reader.take(4))
-        if size == 0:
-            return out
         is_compressed, size = size < 0x80000000, size & 0x7FFFFFFF
+        if size == 0:
+            # The checksum of the content must be there, and is not looked at.
+            reader.take(4 if flags & 0x04 else 0)
+            return out
         if size > block_bytes_max:
             raise OracleError("a block of the LZ4 frame is too large")
+        if is_compressed and size == 1:
+            raise OracleError("a block of the LZ4 frame holds nothing")
         block = reader.take(size)
         if has_block_checksum and reader.take(4) != struct.pack("<I", xxh32(block)):
             raise OracleError("the checksum of an LZ4 block differs")

@@ -33,6 +33,7 @@ DEFERRED = {
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
     ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("log/staging.py", "sparklog.record.encode"),  # a type
+    ("log/segment.py", "sparklog.record.wrappers"),  # hardly a log begins with a wrapper that does not say its offset
     ("log/recovery.py", "sparklog.record.columns"),  # a log that was closed cleanly is not read to be opened
     ("log/walk.py", "sparklog.record.columns"),  # a plan without transactions checks nothing
     ("log/damage.py", "sparklog.record.kernels_search"),  # most logs are not damaged

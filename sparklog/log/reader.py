@@ -21,7 +21,7 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.producers import TransactionMarkers, last_stable_offset
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.walk import refuse_damaged, walk
-from sparklog.record.columns import LIMITS, DecodeLimits, decode_batches
+from sparklog.record.columns import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
 from sparklog.storage.base import locate
 
@@ -216,6 +216,7 @@ class LogReader:
     ) -> Iterator[pa.RecordBatch]:
         markers = TransactionMarkers(self._layout, start) if committed else None
         columns = [name for name in schema.names if name != FILE_COLUMN]
+        progress = Progress()
         for segment, window in walk(self._layout, start, end, fail_on_data_loss):
             headers, failure = window.headers, None
             is_wanted = ~headers.is_control
@@ -229,17 +230,31 @@ class LogReader:
                 failure = error
                 is_wanted &= headers.column("position") < (error.position or 0)
             sound = Window(window.buffer, headers.where(is_wanted))
-            for batch in self._decoded(segment, sound, columns, start, end, limits):
+            for batch in self._decoded(segment, sound, columns, start, end, limits, progress):
                 yield _arranged(batch, schema, segment)
             if failure is not None:
                 raise failure
 
     def _decoded(
-        self, segment: Segment, window: Window, columns: Sequence[str], start: int, end: int, limits: DecodeLimits
+        self,
+        segment: Segment,
+        window: Window,
+        columns: Sequence[str],
+        start: int,
+        end: int,
+        limits: DecodeLimits,
+        progress: Progress | None = None,
     ) -> Iterator[pa.RecordBatch]:
         try:
             yield from decode_batches(
-                window.buffer, window.headers, columns=columns, start_offset=start, end_offset=end, limits=limits
+                window.buffer,
+                window.headers,
+                columns=columns,
+                start_offset=start,
+                end_offset=end,
+                reaches_log_end=end >= self.end_offset,
+                limits=limits,
+                progress=progress,
             )
         except CorruptLogError as error:
             raise error.located(path=segment.path()) from error

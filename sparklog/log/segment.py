@@ -267,7 +267,9 @@ class OpenSegment:
         """Read the one batch that a header is of."""
         position, batch_bytes = int(header.column("position")[0]), int(header.column("batch_bytes")[0])
         buffer = self._file.read(position, batch_bytes)
-        return Window(buffer, scan_headers(buffer, position))
+        headers = scan_headers(buffer, position)
+        headers.column("lowest_offset")[:1] = header.column("lowest_offset")[:1]
+        return Window(buffer, headers)
 
     def _seek_time(self, timestamp: int) -> Place:
         """Find a batch boundary before which nothing is as late as a time, from the time index where there is one."""
@@ -313,9 +315,11 @@ class OpenSegment:
 
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
         """Check that offsets ascend and stay in the segment; the offset after the last batch."""
+        self._resolve_zero(headers)
         last_offsets = headers.column("last_offset")
-        # The base offset of a compressed wrapper is not written in it; its last offset has to do.
+        # The base offset of a compressed wrapper is not written in it; its last offset has to do until it is decoded.
         previous = np.concatenate([[lowest_offset - 1], last_offsets[:-1]])
+        headers.column("lowest_offset")[:] = previous + 1
         wrong = np.flatnonzero(
             (headers.column("base_offset") <= previous) | (last_offsets >= self.segment.upper_offset)
         )
@@ -331,6 +335,24 @@ class OpenSegment:
                 hint=_HINT,
             )
         return int(last_offsets[-1]) + 1
+
+    def _resolve_zero(self, headers: BatchHeaders) -> None:
+        """Look into a wrapper of magic 1 at offset 0, which does not say where it ends: its last message does.
+
+        The offset of a wrapper is that of its last message, but old librdkafka left it 0, and Kafka reads it so. Only
+        the first batch of a log can be at offset 0.
+        """
+        first = headers.table[0]
+        if self.segment.base_offset or first["position"] or first["last_offset"] or first["magic"] != 1:
+            return
+        batch = self._file.read(0, int(first["batch_bytes"]))
+        if first["record_count"] > 0 or not is_intact(batch):
+            return
+        from sparklog.record.wrappers import last_offset_inside
+
+        last_offset = last_offset_inside(batch)
+        if last_offset is not None and last_offset > 0:
+            first["base_offset"] = first["last_offset"] = last_offset
 
     def _judge_tail(self, place: Place, headers: BatchHeaders, size_bytes: int) -> None:
         """Raise unless what begins at ``place``, which is no whole batch, may be the torn end of the log."""

@@ -203,13 +203,7 @@ class _Walk:
             return
         starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
         rows = np.searchsorted(sound.column("position"), positions[starts])
-        # Only a wrapper of magic 0 or 1 does not say in its header where its offsets begin.
-        lasts = sound.column("last_offset")
-        overlaps = (rows > 0) & (offsets[starts] <= lasts[rows - 1]) & (sound.column("magic")[rows] < 2)
-        for at in np.flatnonzero(overlaps).tolist():
-            batch, first = sound.table[rows[at]], int(offsets[starts[at]])
-            message = f"a wrapper's first message has offset {first}, which is in the batch before it"
-            yield self._error("offset-order", message, int(batch["position"]), first)
+        yield from self._record_offsets(sound, rows, offsets[starts], offsets[np.append(starts[1:], len(offsets)) - 1])
         latest = np.maximum.reduceat(timestamps, starts)
         late = (latest > sound.column("max_timestamp")[rows]) & (sound.column("magic")[rows] > 0)
         if late.any():
@@ -221,6 +215,29 @@ class _Walk:
             )
             place = int(batch["position"]), int(batch["base_offset"])
             yield Finding(Severity.WARNING, "batch-timestamp", self._path, message, *place)
+
+    def _record_offsets(self, sound: BatchHeaders, rows: Numbers, firsts: Numbers, ends: Numbers) -> Iterator[Finding]:
+        """Check the first and last offsets of the batches that hold records against each other and their headers.
+
+        What headers tell has been told. A wrapper of magic 0 or 1 does not say there where its offsets begin, and a
+        batch may hold offsets above the last one that it says.
+        """
+        lasts = sound.column("last_offset").copy()
+        in_order = sound.column("base_offset") > np.concatenate([[self._place.offset - 1], lasts[:-1]])
+        for at in np.flatnonzero((ends > lasts[rows]) & (sound.column("magic")[rows] == 2)).tolist():
+            batch = sound.table[rows[at]]
+            message = (
+                f"a record has offset {ends[at]}, above the last offset {batch['last_offset']} that its batch says: "
+                f"reading from {batch['last_offset'] + 1} on passes over it"
+            )
+            place = int(batch["position"]), int(batch["base_offset"])
+            yield Finding(Severity.WARNING, "batch-offset", self._path, message, *place)
+        lasts[rows] = np.maximum(lasts[rows], ends)
+        previous = np.concatenate([[self._place.offset - 1], lasts[:-1]])
+        for at in np.flatnonzero(in_order[rows] & (firsts <= previous[rows])).tolist():
+            batch, first = sound.table[rows[at]], int(firsts[at])
+            message = f"the first record of a batch has offset {first}, which is in the batch before it"
+            yield self._error("offset-order", message, int(batch["position"]), first)
 
     def _resume(self, fault: str | None, size_bytes: int) -> Generator[Finding, None, int | None]:
         """Say what stands where the next batch must begin, and return where the next whole one does."""

@@ -3,13 +3,16 @@
 A run of batches of one kind is handed to a kernel, which checks and walks them and copies the wanted fields straight
 into the buffers of Arrow columns until those are full. Batches that are not compressed are read where they stand; the
 others are checked and decompressed a few at a time, so that what one step writes the next still finds in the cache.
-What headers alone can tell is told without decompressing anything.
+
+Whatever columns are wanted, every batch of the range is checked, decompressed and walked to its end, and no row is told
+by a header alone: a checksum that is right says that the bytes are those that were sent, not that they hold the records
+that the header counts, or at the offsets that it spans.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -33,6 +36,7 @@ from sparklog.record.headers import BatchHeaders
 from sparklog.record.rows import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
 from sparklog.record.streams import Int64s, Octets, single_blocks
+from sparklog.record.wrappers import wrapped
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
 _CHUNK_SLACK_BYTES: Final = 1 << 18
@@ -64,6 +68,19 @@ class DecodeLimits:
 LIMITS: Final = DecodeLimits()
 
 
+@dataclass
+class Progress:
+    """How far a read has come; it is handed from one decode to the next, so that offsets ascend over all of them.
+
+    Attributes
+    ----------
+    next_offset : int
+        No record that is still to come may be below it.
+    """
+
+    next_offset: int = 0
+
+
 def decode_batches(
     buffer: memoryview,
     headers: BatchHeaders,
@@ -71,7 +88,9 @@ def decode_batches(
     columns: Collection[str] = RECORD_COLUMNS,
     start_offset: int = 0,
     end_offset: int = OFFSET_MAX,
+    reaches_log_end: bool = False,
     limits: DecodeLimits = LIMITS,
+    progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode whole batches into record columns.
 
@@ -82,11 +101,17 @@ def decode_batches(
     headers : BatchHeaders, length n_batches
         From `scan_headers` over the same buffer, control batches left out.
     columns : collection of str
-        Names of `RECORD_SCHEMA`; what is not named is not copied, and where possible not decompressed.
+        Names of `RECORD_SCHEMA`; what is not named is not copied. None at all still gives rows.
     start_offset, end_offset : int
         Records before the one, and from the other on, are left out.
+    reaches_log_end : bool
+        Whether ``end_offset`` is the end of the log. There records are given, as by Kafka, whose offsets are above the
+        last one of their batch and past the end; before the end of the log they are an error, since whoever reads on
+        from ``end_offset`` would not find them.
     limits : DecodeLimits
         How large a piece at a time.
+    progress : Progress, optional
+        Of the read that this decode is a part of; moved.
 
     Yields
     ------
@@ -96,28 +121,32 @@ def decode_batches(
     Raises
     ------
     CorruptBatchError
-        A checksum differs, or a length runs past its batch; with the position of the batch and its offset. The records
+        A checksum differs, a length runs past its batch, a count or an offset is not that of the records, or offsets do
+        not ascend from batch to batch; with the position of the batch and its offset. The records
         of all batches before it have been yielded by then. Of the batch itself none has, unless it is longer than
         ``output_bytes_max`` and its checksum is right.
 
     Notes
     -----
     Length -1 is null and length 0 is empty; both survive. Format: KIP-98, KIP-534.
+
+    An offset above the last one that its batch's header gives is Kafka's to give and ours, too, as long as offsets
+    ascend. Where the next batch begins below it, Kafka's consumer gives the one and passes over the other, or the other
+    way round, as its fetches fall; here the second batch is an error.
     """
     names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
+    progress = Progress() if progress is None else progress
     decoding = _Decoding(headers, names, (start_offset, end_offset), limits)
+    decoding.begin(progress.next_offset - 1, OFFSET_MAX if reaches_log_end else end_offset)
     for run in _runs(headers):
         try:
-            if _told_by_headers(headers[run], names):
-                yield from decoding.flush()
-                yield from decoding.rows_of_headers(buffer, run)
-                continue
             for step in _steps(buffer, headers, run, limits):
                 yield from decoding.rows_of_step(step)
         except CorruptBatchError:
             yield from decoding.flush()
             raise
     yield from decoding.flush()
+    progress.next_offset = decoding.last_offset + 1
 
 
 def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
@@ -163,19 +192,6 @@ def _runs(headers: BatchHeaders) -> Iterator[slice]:
     for start, end in pairwise(borders):
         if start < end:
             yield slice(start, end)
-
-
-def _told_by_headers(run: BatchHeaders, names: Collection[str]) -> bool:
-    """Whether every wanted column of these batches follows from their headers.
-
-    It does in v2 where no offset is missing from a batch, so that its records are those from its base to its last
-    offset. A batch that was emptied has none.
-    """
-    if "key" in names or "value" in names or "headers" in names or run.column("magic")[0] < 2:
-        return False
-    counts = run.column("record_count")
-    dense = (counts == 0) | (run.column("last_offset") - run.column("base_offset") == counts - 1)
-    return bool(dense.all()) and ("timestamp" not in names or bool((run.timestamp_types == 1).all()))
 
 
 @dataclass(frozen=True)
@@ -283,7 +299,7 @@ class _Pieces:
         if codec_id == 0:
             return data
         undo = decompressor(codec_id, int(self._magics[row]))
-        return undo(data if self._are_v2 else _wrapped(data), limit_bytes)
+        return undo(data if self._are_v2 else wrapped(data), limit_bytes)
 
 
 def _step(first: int, octets: memoryview, borders: list[int]) -> _Step:
@@ -293,34 +309,34 @@ def _step(first: int, octets: memoryview, borders: list[int]) -> _Step:
     return _Step(first, np.frombuffer(octets, np.uint8), spans, in_place=False)
 
 
-def _wrapped(message: memoryview) -> memoryview:
-    """Return the value of a compressed wrapper of magic 0 or 1."""
-    field = 26 if message[16] == 1 else 18
-    key_bytes = int.from_bytes(message[field : field + 4], "big", signed=True)
-    field += 4 + max(key_bytes, 0)
-    value_bytes = int.from_bytes(message[field : field + 4], "big", signed=True)
-    value = message[field + 4 :]
-    if not 0 <= value_bytes <= len(value):
-        raise CorruptBatchError("a compressed wrapper's value is null or runs past it")
-    return value[:value_bytes]
-
-
 class _Decoding:
     """One call of `decode_batches`: the columns in the making, and where the kernels are to go on."""
 
     def __init__(
         self, headers: BatchHeaders, names: tuple[str, ...], offsets: tuple[int, int], limits: DecodeLimits
     ) -> None:
-        self._headers, self._names, self._offsets, self._limits = headers, names, offsets, limits
+        counts = headers.column("record_count")
+        has_wrappers = bool((counts < 0).any())
+        # The kernels write into the table where the offsets of wrappers begin; it is not theirs to change.
+        self._headers = replace(headers, table=headers.table.copy()) if has_wrappers else headers
+        self._names, self._offsets, self._limits = names, offsets, limits
         self._schema = _schema(names)
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
         self._columns: Columns | None = None
-        counts = headers.column("record_count")
-        self._rows_max = ROWS_MAX if (counts < 0).any() else max(1, min(ROWS_MAX, int(counts.sum())))
+        self._rows_max = ROWS_MAX if has_wrappers else max(1, min(ROWS_MAX, int(counts.sum())))
         self._bytes_max = limits.output_bytes_max
         if not headers.codec_ids.any():
             self._bytes_max = max(1, min(self._bytes_max, int(headers.column("batch_bytes").sum())))
         self._record_headers_max = 0
+
+    def begin(self, last_offset: int, excess_end: int) -> None:
+        """Say after which offset the records begin, and below which they must be where their batch's header lies."""
+        self._cursor[kernels.LAST_OFFSET_DONE], self._cursor[kernels.EXCESS_END] = last_offset, excess_end
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record of all batches that are done, or what `begin` was given."""
+        return int(self._cursor[kernels.LAST_OFFSET_DONE])
 
     def rows_of_step(self, step: _Step) -> Iterator[pa.RecordBatch]:
         """Walk a step's batches; yield what fills up on the way."""
@@ -375,34 +391,6 @@ class _Decoding:
         self._columns = None
         if columns is not None and rows:
             yield self._batch(columns.take(rows, self._headers))
-
-    def rows_of_headers(self, buffer: memoryview, run: slice) -> Iterator[pa.RecordBatch]:
-        """Yield rows for batches that `_told_by_headers` said yes to."""
-        run, failure = _sound(buffer, self._headers, run)
-        batches = self._headers[run]
-        room = np.where(batches.codec_ids == 0, batches.column("batch_bytes"), self._limits.decompressed_bytes_max)
-        crowded = np.flatnonzero(batches.column("record_count") > room // v2.RECORD_BYTES_MIN)
-        if len(crowded):
-            row = int(crowded[0])
-            failure = _corrupt(batches, row, kernels.REASONS[kernels.CROWDED])
-            batches = batches[:row]
-        start_offset, end_offset = self._offsets
-        bases, counts = batches.column("base_offset"), batches.column("record_count")
-        firsts = np.maximum(bases, start_offset)
-        counts = np.maximum(np.minimum(counts - (firsts - bases), end_offset - firsts), 0)
-        ends = np.cumsum(counts)
-        shifts = firsts - (ends - counts)
-        for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MAX):
-            end = min(start + ROWS_MAX, int(ends[-1]))
-            there = slice(int(np.searchsorted(ends, start, "right")), int(np.searchsorted(ends, end)) + 1)
-            part = batches[there]
-            inside = np.minimum(ends[there], end) - np.maximum(ends[there] - counts[there], start)
-            index = np.repeat(np.arange(len(part)), inside)
-            offsets = np.arange(start, end) + shifts[there][index]
-            timestamps = pa.array(part.column("max_timestamp")[index]).view(RECORD_SCHEMA.field("timestamp").type)
-            yield self._batch(Rows(part, index, pa.array(offsets), timestamps, {}))
-        if failure is not None:
-            raise failure
 
     def _batch(self, rows: Rows) -> pa.RecordBatch:
         if not self._names:

@@ -8,6 +8,9 @@ producers make of them, and that no stream may make us allocate more than the li
 - lz4: one LZ4 frame. In magic 0 its header checksum was computed over the wrong bytes, so there it is not looked at.
 - zstd: zstd frames, without their content size. Only in magic 2.
 
+Where such streams begin and end, what may stand behind them, and which checksums are compared is written in
+`sparklog.record.frames`.
+
 Source: apache/kafka, common/compress; the LZ4 frame format 1.5.1; KAFKA-3160 for the checksum.
 """
 
@@ -27,12 +30,20 @@ import zstandard
 from isal import isal_zlib
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError, InvalidOptionError
+from sparklog.record.frames import (
+    GZIP_REST_BYTES_MAX,
+    GZIP_TRAILER,
+    check_zstd_frames,
+    gzip_content,
+    lz4_block_bytes,
+    lz4_frame,
+    plain_lz4,
+)
 from sparklog.record.streams import (
     LZ4,
-    LZ4_KAFKA_FLAGS,
-    LZ4_MAGIC,
+    LZ4_KAFKA_BLOCK_BYTES,
+    LZ4_KAFKA_HEADERS,
     LZ4_SIZE_MASK,
-    LZ4_START,
     LZ4_STORED,
     SNAPPY,
     XERIAL_MAGIC,
@@ -63,13 +74,14 @@ _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct("<I")
 _XERIAL_HEADER = XERIAL_START.pack(XERIAL_MAGIC, 1, 1)
 _XERIAL_BLOCK_BYTES = 32 << 10
-# The beginning of a frame of blocks of this size, the checksum of which is right.
+_MEMBER_STEP_BYTES = 512
+# The beginning of a frame of blocks of the size that Kafka's producers choose.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
-_LZ4_BLOCK_BYTES = 64 << 10
+_LZ4_HEADER_BYTES = len(_LZ4_HEADER)
+assert LZ4_KAFKA_HEADERS[_LZ4_HEADER] == LZ4_KAFKA_BLOCK_BYTES
 _BLOCK_ERRORS = (cramjam.DecompressionError, lz4.block.LZ4BlockError)
 _SNAPPY_RATIO_MAX = 64
 _LZ4_RATIO_MAX = 255
-_LZ4_CONTENT_SIZE, _LZ4_DICTIONARY_ID, _LZ4_BLOCK_INDEPENDENCE = 0x08, 0x01, 0x20
 
 
 @dataclass(frozen=True)
@@ -91,25 +103,52 @@ def _none_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:  # 
 
 def _gzip(data: memoryview, limit_bytes: int) -> bytes:
     pieces: list[bytes] = []
-    room = limit_bytes
-    rest: memoryview | bytes = data
-    while rest:
-        stream = isal_zlib.decompressobj(31)
-        piece = stream.decompress(rest, room + 1)
+    room, position = limit_bytes, 0
+    while True:
+        try:
+            start = gzip_content(data, position)
+        except ValueError:
+            if position == 0:
+                raise
+            break
+        # Nearly all streams are of one member. Of others each is given a little at a time: what is given is copied.
+        member, end = _inflated(data, start, _MEMBER_STEP_BYTES if position else len(data), room, limit_bytes)
+        position = end + GZIP_TRAILER.size
+        if position > len(data):
+            raise ValueError("the gzip stream is cut short")
+        if GZIP_TRAILER.unpack_from(data, end) != (isal_zlib.crc32(member), len(member) & 0xFFFFFFFF):
+            raise ValueError("the checksum or size of a gzip member is wrong")
+        room -= len(member)
+        if member:
+            pieces.append(member)
+        if len(data) - position <= GZIP_REST_BYTES_MAX:
+            break
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _inflated(data: memoryview, start: int, step_bytes: int, room: int, limit_bytes: int) -> tuple[bytes, int]:
+    """Undo a raw deflate stream: what it holds, and where it ends."""
+    stream = isal_zlib.decompressobj(-15)
+    pieces: list[bytes] = []
+    while True:
+        fed = data[start : start + step_bytes]
+        if not fed:
+            raise ValueError("the gzip stream is cut short")
+        piece = stream.decompress(fed, room + 1)
         room -= len(piece)
         if room < 0:
             raise _too_large(limit_bytes)
-        if not stream.eof:
-            raise ValueError("the gzip stream is cut short")
         pieces.append(piece)
-        rest = stream.unused_data
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        start += len(fed) - len(stream.unused_data)
+        if stream.eof:
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces), start
+        step_bytes *= 2
 
 
 def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
     filled_bytes = 0
     for block in snappy_blocks(data):
-        claimed = _claimed(block, limit_bytes - filled_bytes)
+        claimed = _claimed(block, filled_bytes, limit_bytes)
         end = filled_bytes + claimed
         if end > len(room):
             return NO_ROOM
@@ -123,16 +162,16 @@ def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
 def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     claimed = 0
     for block in snappy_blocks(data):
-        claimed += _claimed(block, limit_bytes - claimed)
+        claimed += _claimed(block, claimed, limit_bytes)
     records = bytearray(claimed)
     _snappy_into(data, memoryview(records), limit_bytes)
     return records
 
 
-def _claimed(block: memoryview, limit_bytes: int) -> int:
-    """Return how many bytes a raw snappy block says that it holds, if it can."""
+def _claimed(block: memoryview, before_bytes: int, limit_bytes: int) -> int:
+    """Return how many bytes a raw snappy block says that it holds, if it can and they fit behind those before it."""
     claimed: int = cramjam.snappy.decompress_raw_len(block)
-    if claimed > limit_bytes:
+    if claimed > limit_bytes - before_bytes:
         raise _too_large(limit_bytes)
     if claimed > len(block) * _SNAPPY_RATIO_MAX:
         raise ValueError("a snappy block claims more than it can hold")
@@ -140,11 +179,19 @@ def _claimed(block: memoryview, limit_bytes: int) -> int:
 
 
 def _lz4(data: memoryview, limit_bytes: int) -> bytes:
-    if len(data) > 4 and not data[4] & _LZ4_CONTENT_SIZE and len(data) * _LZ4_RATIO_MAX <= limit_bytes:
-        return lz4.frame.decompress(data)  # type: ignore[no-any-return]
+    return _undo_lz4_frame(plain_lz4(data, lz4_frame(data, checks_header=True)), limit_bytes)
+
+
+def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
+    return _undo_lz4_frame(plain_lz4(data, lz4_frame(data, checks_header=False)), limit_bytes)
+
+
+def _undo_lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
+    if len(frame) * _LZ4_RATIO_MAX <= limit_bytes:
+        return lz4.frame.decompress(frame)  # type: ignore[no-any-return]
     stream = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
-    room, fed = limit_bytes, data
+    room, fed = limit_bytes, frame
     while not stream.eof:
         piece = stream.decompress(fed, max_length=min(room + 1, _LZ4_STEP_BYTES))
         room -= len(piece)
@@ -159,17 +206,21 @@ def _lz4(data: memoryview, limit_bytes: int) -> bytes:
 
 def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
     """Undo the blocks of a frame as Kafka's producers write it; any other is left to the library's own reader."""
-    if len(data) < LZ4_START.size or len(room) > limit_bytes:
+    block_bytes_max = LZ4_KAFKA_HEADERS.get(bytes(data[:_LZ4_HEADER_BYTES]))
+    if block_bytes_max is None or len(room) > limit_bytes:
         return copied(_lz4(data, limit_bytes), room)
-    magic, flags, _, _, size = LZ4_START.unpack_from(data)
-    if magic != LZ4_MAGIC or flags != LZ4_KAFKA_FLAGS:
-        return copied(_lz4(data, limit_bytes), room)
-    position, filled_bytes = LZ4_START.size, 0
-    while size:
-        end = position + (size & LZ4_SIZE_MASK)
-        if end + _UINT32.size > len(data):
+    position, filled_bytes = _LZ4_HEADER_BYTES, 0
+    while True:
+        start = position + _UINT32.size
+        if start > len(data):
             raise ValueError("the lz4 frame is cut short")
-        block = data[position:end]
+        (size,) = _UINT32.unpack_from(data, position)
+        position = start + lz4_block_bytes(size, block_bytes_max)
+        if start == position:
+            return filled_bytes
+        if position > len(data):
+            raise ValueError("the lz4 frame is cut short")
+        block = data[start:position]
         if size > LZ4_SIZE_MASK:
             if len(block) > len(room) - filled_bytes:
                 return NO_ROOM
@@ -177,13 +228,10 @@ def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
             filled_bytes += len(block)
         else:
             try:
-                filled_bytes += _undo_lz4_block(block, room[filled_bytes:])
+                filled_bytes += _undo_lz4_block(block, room[filled_bytes : filled_bytes + block_bytes_max])
             except _BLOCK_ERRORS:
                 # There is more than the room is for, or damage; which one shows when the frame's own reader reads it.
                 return NO_ROOM
-        (size,) = _UINT32.unpack_from(data, end)
-        position = end + _UINT32.size
-    return filled_bytes
 
 
 def _undo_lz4_block(block: memoryview, room: memoryview) -> int:
@@ -194,21 +242,6 @@ def _undo_lz4_block(block: memoryview, room: memoryview) -> int:
         return size
     piece = lz4.block.decompress(block, uncompressed_size=len(room))
     return _put(piece, room)
-
-
-def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
-    """Put a right header in the place of the frame's own, whose checksum is wrong, and decompress that."""
-    if len(data) < 7 or data[4] >> 6 != 1:
-        raise ValueError("not an lz4 frame")
-    flags, block_size_id = data[4], data[5] >> 4 & 0x07
-    header_bytes = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY_ID else 0)
-    compressor = lz4.frame.LZ4FrameCompressor(
-        block_size=block_size_id,
-        block_linked=not flags & _LZ4_BLOCK_INDEPENDENCE,
-        content_checksum=bool(flags & 0x04),
-        block_checksum=bool(flags & 0x10),
-    )
-    return _lz4(memoryview(compressor.begin() + bytes(data[header_bytes:])), limit_bytes)
 
 
 def _zstd_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
@@ -223,6 +256,8 @@ def _zstd_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
 
 
 def _zstd(data: memoryview, limit_bytes: int) -> bytes:
+    # The library's own reader of streams takes one that is cut short for a shorter one.
+    check_zstd_frames(data)
     stream = _of_thread.zstd.stream_reader(data, read_across_frames=True)
     pieces: list[bytes] = []
     read_bytes = 0
@@ -340,8 +375,8 @@ def _compress_snappy(records: memoryview, room: memoryview) -> int:
 def _compress_lz4(records: memoryview, room: memoryview) -> int:
     room[: len(_LZ4_HEADER)] = _LZ4_HEADER
     filled_bytes = len(_LZ4_HEADER)
-    for start in range(0, len(records), _LZ4_BLOCK_BYTES):
-        block, size_at = records[start : start + _LZ4_BLOCK_BYTES], filled_bytes
+    for start in range(0, len(records), LZ4_KAFKA_BLOCK_BYTES):
+        block, size_at = records[start : start + LZ4_KAFKA_BLOCK_BYTES], filled_bytes
         filled_bytes += _UINT32.size
         block_bytes = cramjam.lz4.compress_block_into(block, room[filled_bytes:], store_size=False)
         size = block_bytes
@@ -423,7 +458,7 @@ def block_decompressor_into(codec_id: int) -> DecompressInto:
 
 _UNDO_BLOCK: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
     SNAPPY: cramjam.snappy.decompress_raw_into,
-    LZ4: _undo_lz4_block,
+    LZ4: lambda block, room: _undo_lz4_block(block, room[:LZ4_KAFKA_BLOCK_BYTES]),
 }
 
 

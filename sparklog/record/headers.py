@@ -28,9 +28,10 @@ TABLE: Final = np.dtype(
         ("base_sequence", "i8"),
         ("leader_epoch", "i8"),
         ("record_count", "i8"),
+        ("lowest_offset", "i8"),
     ]
 )
-TABLE_FIELDS: Final = 14
+TABLE_FIELDS: Final = 15
 (
     POSITION,
     BATCH_BYTES,
@@ -46,6 +47,7 @@ TABLE_FIELDS: Final = 14
     BASE_SEQUENCE,
     LEADER_EPOCH,
     RECORD_COUNT,
+    LOWEST_OFFSET,
 ) = range(TABLE_FIELDS)
 assert TABLE.itemsize == 8 * TABLE_FIELDS
 
@@ -60,7 +62,9 @@ class BatchHeaders:
     ----------
     table : structured array of `TABLE`, length n_batches
         ``position`` is that in the file. What a format does not have is -1; the base offset of a compressed wrapper of
-        magic 0 or 1 is not written in it, and is given as the last offset, with a record count of -1.
+        magic 0 or 1 is not written in it, and is given as the last offset, with a record count of -1. ``lowest_offset``
+        is no field of a header: no record of the batch may be below it, by what stands before the batch in the log; 0
+        where that is not known.
     origin : int
         Position in the file of the first byte of the buffer.
     valid_bytes : int

@@ -29,6 +29,7 @@ from sparklog.record.headers import (
     CRC,
     LAST_OFFSET,
     LEADER_EPOCH,
+    LOWEST_OFFSET,
     MAGIC,
     MAX_TIMESTAMP,
     POSITION,
@@ -59,6 +60,9 @@ BAD_MESSAGE_MAGIC: Final = 16
 NESTED_COMPRESSION: Final = 17
 EMPTY_WRAPPER: Final = 18
 BAD_WRAPPER_OFFSET: Final = 19
+WRONG_WRAPPER_OFFSET: Final = 21
+WRAPPER_OVERLAP: Final = 22
+BEYOND_RANGE: Final = 23
 
 REASONS: Final = {
     TORN_VARINT: "a variable-length number runs past its record",
@@ -66,7 +70,7 @@ REASONS: Final = {
     BAD_FIELD_LENGTH: "a key's or value's length runs past its record",
     BAD_HEADER_COUNT: "a record's header count is negative or more than its bytes can hold",
     BAD_HEADER_LENGTH: "a record header's length is negative or runs past its record",
-    BAD_OFFSET: "a record's offset is outside its batch or not above the one before it",
+    BAD_OFFSET: "a record's offset is below that of its batch or not above the one before it",
     RECORD_NOT_FILLED: "a record's fields end before its length does",
     TRAILING_BYTES: "bytes are left over after the last record of a batch",
     TOO_FEW_RECORDS: "a batch ends before its record count is reached",
@@ -78,6 +82,9 @@ REASONS: Final = {
     NESTED_COMPRESSION: "a message inside a compressed wrapper is itself compressed",
     EMPTY_WRAPPER: "a compressed wrapper holds no message",
     BAD_WRAPPER_OFFSET: "a wrapper's offset is below the offset of a message inside it",
+    WRONG_WRAPPER_OFFSET: "a wrapper's offset is not that of the last message inside it",
+    WRAPPER_OVERLAP: "a wrapper's offset puts the first message inside it below the end of the batch before it",
+    BEYOND_RANGE: "a record's offset is above the last offset of its batch, and past the range that is read",
 }
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -87,9 +94,21 @@ START, END = range(2)
 
 # What a decode keeps from one call of a kernel to the next: the batch and how many of its records are done, where the
 # next one begins, the offset of the last, what a wrapper adds to the offsets inside it; then how many rows and bytes of
-# records the output holds, and the bytes of a record that is too large for it.
-CURSOR_FIELDS: Final = 8
-BATCH, RECORDS_DONE, NEXT_RECORD, PREVIOUS_OFFSET, OFFSET_SHIFT, ROWS, TAKEN_BYTES, RECORD_BYTES = range(CURSOR_FIELDS)
+# records the output holds, and the bytes of a record that is too large for it; the offset of the last record of all
+# batches that are done; and, never changed, what records above the last offset of their batch must be below.
+CURSOR_FIELDS: Final = 10
+(
+    BATCH,
+    RECORDS_DONE,
+    NEXT_RECORD,
+    PREVIOUS_OFFSET,
+    OFFSET_SHIFT,
+    ROWS,
+    TAKEN_BYTES,
+    RECORD_BYTES,
+    LAST_OFFSET_DONE,
+    EXCESS_END,
+) = range(CURSOR_FIELDS)
 
 KEYS, VALUES, HEADERS = 1, 2, 4
 """Bits that say which columns are to be copied out."""
@@ -132,7 +151,7 @@ OUTPUT = types.NamedTuple((NUMBERS_OUT, NUMBERS_OUT, _INT32S_OUT, _INT32S_OUT, *
 # Of `decode_records` and `decode_messages`: what decodes batches into an output.
 DECODE = types.int64(
     BYTES,
-    TABLE,
+    TABLE_OUT,
     TABLE,
     types.int64,
     types.boolean,
@@ -399,6 +418,7 @@ def scan(buffer, position, table):
         table[row, BATCH_BYTES] = batch_bytes
         table[row, MAGIC] = magic
         table[row, BASE_OFFSET] = base_offset
+        table[row, LOWEST_OFFSET] = 0
         if magic == 2:
             table[row, ATTRIBUTES] = buffer[position + 22]
             table[row, CRC] = big_endian_32(buffer, position + 17) & np.int64(0xFFFFFFFF)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparklog.record.headers import ATTRIBUTES, LAST_OFFSET, MAGIC, MAX_TIMESTAMP
+from sparklog.record.headers import ATTRIBUTES, BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, MAGIC, MAX_TIMESTAMP
 from sparklog.record.kernels import (
     BAD_FIELD_LENGTH,
     BAD_MESSAGE_MAGIC,
@@ -23,6 +23,7 @@ from sparklog.record.kernels import (
     FULL,
     HEADERS,
     KEYS,
+    LAST_OFFSET_DONE,
     NESTED_COMPRESSION,
     NEXT_RECORD,
     OFFSET_SHIFT,
@@ -36,7 +37,9 @@ from sparklog.record.kernels import (
     START,
     TAKEN_BYTES,
     VALUES,
+    WRAPPER_OVERLAP,
     WRONG_CRC,
+    WRONG_WRAPPER_OFFSET,
     big_endian_32,
     big_endian_64,
     crc32,
@@ -50,19 +53,22 @@ from sparklog.record.v2 import CODEC_MASK, LOG_APPEND_TIME
 
 @step
 def _walk(buffer, position, end):
-    """Step over the messages that must fill a span: (status, offset field of the last)."""
-    last_offset = np.int64(-1)
+    """Step over the messages that must fill a span: (status, offset fields of the first and of the last)."""
+    first_offset = last_offset = np.int64(-1)
     if position == end:
-        return EMPTY_WRAPPER, last_offset
+        return EMPTY_WRAPPER, first_offset, last_offset
+    start = position
     while position < end:
         if end - position < 12:
-            return BAD_MESSAGE_SIZE, last_offset
+            return BAD_MESSAGE_SIZE, first_offset, last_offset
         size = big_endian_32(buffer, position + 8)
         if size < SIZE_MIN or size > end - position - 12:
-            return BAD_MESSAGE_SIZE, last_offset
+            return BAD_MESSAGE_SIZE, first_offset, last_offset
         last_offset = big_endian_64(buffer, position)
+        if position == start:
+            first_offset = last_offset
         position += size + 12
-    return OK, last_offset
+    return OK, first_offset, last_offset
 
 
 @inlined
@@ -96,31 +102,42 @@ def _fields(buffer, position, end):
 
 
 @step
-def _begin_span(buffer, table, r, start, end, cursor):
-    """Check what a span is filled with, and tell the cursor what is to be added to the offsets inside it."""
+def _begin_span(buffer, table, r, start, end, previous_offset, cursor):
+    """Check what a span is filled with, and tell the cursor what is to be added to the offsets inside it.
+
+    A wrapper's offset is under no checksum, and those inside it are: they must agree as far as the format lets them.
+    The base offset of a wrapper, which its header does not say, is written into the table.
+    """
     if start < 0 or end < start or end > buffer.shape[0]:
         return OUTSIDE
-    status, last_offset = _walk(buffer, start, end)
+    status, first_offset, last_offset = _walk(buffer, start, end)
     if status != OK:
         return status
     cursor[OFFSET_SHIFT] = 0
-    # Old librdkafka left the wrapper's offset 0; the broker then kept the inner offsets.
-    if table[r, ATTRIBUTES] & CODEC_MASK and table[r, MAGIC] == 1 and table[r, LAST_OFFSET] != 0:
+    if table[r, ATTRIBUTES] & CODEC_MASK == 0:
+        return OK
+    if table[r, MAGIC] == 0:
+        if table[r, LAST_OFFSET] != last_offset:
+            return WRONG_WRAPPER_OFFSET
+    # Old librdkafka left the wrapper's offset 0; the offsets inside are those of the log then.
+    elif table[r, LAST_OFFSET] != 0:
         if table[r, LAST_OFFSET] < last_offset:
             return BAD_WRAPPER_OFFSET
         cursor[OFFSET_SHIFT] = wrapped_sum(table[r, LAST_OFFSET], -last_offset)
-    return OK
+    table[r, BASE_OFFSET] = wrapped_sum(first_offset, cursor[OFFSET_SHIFT])
+    return OK if table[r, BASE_OFFSET] > previous_offset else WRAPPER_OVERLAP
 
 
 @step
 def _decode_span(buffer, table, r, position, end, start_offset, end_offset, wanted, bytes_max, cursor, output):
     """Do one batch of `decode_messages`, from its beginning or from where the cursor says that it was cut."""
-    row, taken, done, previous_offset = cursor[ROWS], cursor[TAKEN_BYTES], cursor[RECORDS_DONE], np.int64(-1)
+    row, taken, done = cursor[ROWS], cursor[TAKEN_BYTES], cursor[RECORDS_DONE]
+    previous_offset = max(cursor[LAST_OFFSET_DONE], table[r, LOWEST_OFFSET] - 1)
     first_row = row
     if done > 0:
         position, previous_offset = cursor[NEXT_RECORD], cursor[PREVIOUS_OFFSET]
     else:
-        status = _begin_span(buffer, table, r, position, end, cursor)
+        status = _begin_span(buffer, table, r, position, end, previous_offset, cursor)
         if status != OK:
             return status
         if row > 0 and taken + end - position > bytes_max:
@@ -163,6 +180,7 @@ def _decode_span(buffer, table, r, position, end, start_offset, end_offset, want
         previous_offset = offset
         position = message_end
     cursor[RECORDS_DONE], cursor[ROWS], cursor[TAKEN_BYTES] = 0, row, taken
+    cursor[LAST_OFFSET_DONE] = previous_offset
     return OK
 
 

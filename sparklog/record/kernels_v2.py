@@ -15,6 +15,7 @@ from sparklog.record.headers import (
     BASE_TIMESTAMP,
     CRC,
     LAST_OFFSET,
+    LOWEST_OFFSET,
     MAX_TIMESTAMP,
     RECORD_COUNT,
 )
@@ -25,14 +26,18 @@ from sparklog.record.kernels import (
     BAD_OFFSET,
     BAD_RECORD_LENGTH,
     BATCH,
+    BEYOND_RANGE,
     CROWDED,
     DECODE,
     END,
+    EXCESS_END,
     FULL,
     HEADERS,
     KEYS,
+    LAST_OFFSET_DONE,
     NEXT_RECORD,
     NO_HEADER_ROOM,
+    OFFSET_MAX,
     OK,
     OUTSIDE,
     PREVIOUS_OFFSET,
@@ -216,10 +221,24 @@ def _batch_status(buffer, table, r, start, end, in_place):
 
 
 @step
+def _excess_status(offset_delta, base_offset, end_offset, last_offset, excess_end):
+    """Say whether a record may have an offset above the last one of its batch's header, as Kafka lets it.
+
+    Where the batch itself is before the end of the range, no other range reads it, and the record must not be lost.
+    """
+    if base_offset > OFFSET_MAX - offset_delta:
+        return BAD_OFFSET
+    if last_offset < end_offset and base_offset + offset_delta >= excess_end:
+        return BEYOND_RANGE
+    return OK
+
+
+@step
 def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output):
     """Do one batch of `decode_records`, from its beginning or from where the cursor says that it was cut."""
     count, base_offset = table[r, RECORD_COUNT], table[r, BASE_OFFSET]
-    last_delta, previous_delta = table[r, LAST_OFFSET] - base_offset, np.int64(-1)
+    last_delta = table[r, LAST_OFFSET] - base_offset
+    previous_delta = max(max(cursor[LAST_OFFSET_DONE], table[r, LOWEST_OFFSET] - 1) - base_offset, np.int64(-1))
     row, taken, done = cursor[ROWS], cursor[TAKEN_BYTES], cursor[RECORDS_DONE]
     first_row = row
     if done > 0:
@@ -235,10 +254,17 @@ def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_off
         record_end, fields = _record(buffer, record, end)
         if record_end < 0:
             return -record_end
-        if fields[0] <= previous_delta or fields[0] > last_delta:
+        if fields[0] <= previous_delta:
             return BAD_OFFSET
+        range_end = end_offset
+        if fields[0] > last_delta:
+            status = _excess_status(fields[0], base_offset, end_offset, table[r, LAST_OFFSET], cursor[EXCESS_END])
+            if status != OK:
+                return status
+            if table[r, LAST_OFFSET] < end_offset:
+                range_end = cursor[EXCESS_END]
         offset = base_offset + fields[0]
-        if start_offset <= offset < end_offset:
+        if start_offset <= offset < range_end:
             status = _room_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
             if status != OK:
                 if first_row == 0:
@@ -258,6 +284,7 @@ def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_off
     if record != end:
         return TRAILING_BYTES
     cursor[RECORDS_DONE], cursor[ROWS], cursor[TAKEN_BYTES] = 0, row, taken
+    cursor[LAST_OFFSET_DONE] = base_offset + previous_delta
     return OK
 
 
@@ -270,7 +297,7 @@ def decode_records(buffer, table, spans, first, in_place, start_offset, end_offs
     buffer : uint8 array
         Where the records are, decompressed.
     table : int64 array, shape (n_batches, headers.TABLE_FIELDS)
-        The headers.
+        The headers; not changed here.
     spans : int64 array, shape (n, 2)
         START and END of the records of the batches from row ``first`` of the table on.
     in_place : bool

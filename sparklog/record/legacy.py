@@ -16,6 +16,12 @@ messages. All integers are big-endian.
 Offsets inside a wrapper are those of the log in magic 0, and count from 0 in magic 1, so that the first is the
 wrapper's less the last inside; compaction leaves gaps in them. A wrapper must not hold a wrapper.
 
+No checksum covers a message's own offset, but that of a wrapper covers the offsets inside. So the offset of a wrapper
+of magic 0 must be that of the last message inside, where Kafka would believe either; the first offset in a wrapper of
+magic 1 must be above the batch before it. Some bits of a damaged offset of magic 1 cannot be seen: those that move all
+messages to offsets that no other batch has. Where it is 0, as old librdkafka left it, the offsets inside are those of
+the log, and the last of them says where the wrapper ends.
+
 Source: apache/kafka, LegacyRecord.java, AbstractLegacyRecordBatch.java; KIP-31, KIP-32.
 """
 

@@ -24,6 +24,7 @@ ROWS_MAX: Final = 1 << 16
 RECORD_HEADERS_MAX: Final = 1 << 16
 """Nor more record headers, unless a single record has."""
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_BYTES_WITHOUT_END: Final = 1 << 62
 _NOTHING: Final = kernels.Strings(np.zeros(1, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.uint8))
 _CODEC_NAMES: Final = pa.array([codec_name(codec_id) for codec_id in range(v2.CODEC_MASK + 1)])
 
@@ -80,8 +81,9 @@ class Columns:
     """
 
     def __init__(self, names: Collection[str], rows_max: int, bytes_max: int, headers_max: int) -> None:
-        self.bytes_max = bytes_max
         self.wanted = sum(bit for name, bit in _WANTED_BITS.items() if name in names)
+        # Where no bytes are copied, no number of them is too many.
+        self.bytes_max = bytes_max if self.wanted else _BYTES_WITHOUT_END
         self._offsets, self._timestamps = _Room(np.int64, rows_max), _Room(np.int64, rows_max)
         self._batches, self._lists = _Room(np.int32, rows_max), _Room(np.int32, rows_max + 1)
         self._lists.array[0] = 0

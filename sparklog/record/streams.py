@@ -4,8 +4,8 @@ A snappy stream is as xerial's library writes it, big-endian:
 
     byte  size  field
     0     8     magic               82 "SNAPPY" 00
-    8     4     version
-    12    4     compatible_version  the oldest that reads it; 1 or more
+    8     4     version             1 or more; of the first stream in a row it is not looked at
+    12    4     compatible_version  the oldest that reads it; not looked at
     16    4     block_bytes         then as many bytes, a raw snappy block; this again for each further block
 
 An lz4 stream is an LZ4 frame of independent blocks, without checksums and sizes of content, little-endian:
@@ -37,26 +37,25 @@ LZ4: Final = 3
 XERIAL_MAGIC: Final[bytes] = b"\x82SNAPPY\x00"
 XERIAL_START: Final = struct.Struct(">8sii")
 LZ4_MAGIC: Final = 0x184D2204
-LZ4_KAFKA_FLAGS: Final = 0x60
-LZ4_START: Final = struct.Struct("<IBBBI")
+LZ4_KAFKA_HEADERS: Final = {
+    bytes.fromhex("04224d18604082"): 64 << 10,
+    bytes.fromhex("04224d186050fb"): 256 << 10,
+    bytes.fromhex("04224d18606051"): 1 << 20,
+    bytes.fromhex("04224d18607073"): 4 << 20,
+}
+"""All headers of such frames, with their right checksums, and how long each lets a block be."""
+
+LZ4_KAFKA_BLOCK_BYTES: Final = 64 << 10
 LZ4_STORED: Final = 0x80000000
 LZ4_SIZE_MASK: Final = LZ4_STORED - 1
 
 _BLOCK_BYTES = struct.Struct(">i")
 # A stream's beginning up to its first block, as above.
 _SNAPPY_LEAD = np.dtype([("magic", "S8"), ("version", ">i4"), ("compatible_version", ">i4"), ("block_bytes", ">i4")])
-_LZ4_LEAD = np.dtype(
-    [
-        ("magic", "<u4"),
-        ("flags", "u1"),
-        ("block_size_class", "u1"),
-        ("header_checksum", "u1"),
-        ("block_bytes", "<u4"),
-    ]
-)
+_LZ4_LEAD = np.dtype([("header", "S7"), ("block_bytes", "<u4")])
 _LZ4_END = np.dtype("<u4")
 assert _SNAPPY_LEAD.itemsize == XERIAL_START.size + _BLOCK_BYTES.size
-assert _LZ4_LEAD.itemsize == LZ4_START.size
+_LZ4_USUAL_HEADER = next(header for header, size in LZ4_KAFKA_HEADERS.items() if size == LZ4_KAFKA_BLOCK_BYTES)
 
 
 def snappy_blocks(data: memoryview) -> list[memoryview]:
@@ -70,7 +69,7 @@ def snappy_blocks(data: memoryview) -> list[memoryview]:
     while position + _BLOCK_BYTES.size <= end:
         (block_bytes,) = _BLOCK_BYTES.unpack_from(data, position)
         if block_bytes < 0 and data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
-            if position + XERIAL_START.size > end or XERIAL_START.unpack_from(data, position)[2] < 1:
+            if position + XERIAL_START.size > end or XERIAL_START.unpack_from(data, position)[1] < 1:
                 raise ValueError("the header of a snappy stream is cut short or of an unknown version")
             position += XERIAL_START.size
             continue
@@ -126,7 +125,7 @@ def _is_single_snappy(octets: Octets, leads: np.ndarray[Any, Any], starts: Int64
 
 def _is_single_lz4(octets: Octets, leads: np.ndarray[Any, Any], starts: Int64s, ends: Int64s) -> Any:
     is_whole = (leads["block_bytes"] == ends - starts) & (_gathered(octets, ends, _LZ4_END) == 0)
-    return is_whole & (leads["magic"] == LZ4_MAGIC) & (leads["flags"] == LZ4_KAFKA_FLAGS)
+    return is_whole & (leads["block_bytes"] <= LZ4_KAFKA_BLOCK_BYTES) & (leads["header"] == _LZ4_USUAL_HEADER)
 
 
 _IsSingle = Callable[[Octets, np.ndarray[Any, Any], Int64s, Int64s], Any]

@@ -17,7 +17,7 @@ OLD = "2.8.2"
 
 HERE = Path(__file__).parent
 JARS = HERE / ".jars"
-SOURCES = ("Guard.java", "KafkaTool.java")
+SOURCES = ("Guard.java", "KafkaReader.java", "KafkaTool.java")
 MAVEN_TIMEOUT_S = 600
 
 
@@ -62,7 +62,7 @@ def connector_jars() -> list[Path]:
 
 @functools.cache
 def tool_classes() -> Path:
-    """Return the directory of `KafkaTool` and `Guard`, compiled against the newest clients."""
+    """Return the directory of `KafkaTool`, `KafkaReader` and `Guard`, compiled against the newest clients."""
     sources = [HERE / name for name in SOURCES]
     digest = hashlib.sha256(NEWEST.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()
     directory = JARS / f"classes-{digest[:16]}"
@@ -75,7 +75,7 @@ def tool_classes() -> Path:
 
 
 def classpath(version: str) -> str:
-    """Return the class path that runs a release's classes, `KafkaTool` and `Guard`."""
+    """Return the class path that runs a release's classes, and those of `tool_classes`."""
     return os.pathsep.join([str(tool_classes()), f"{jars(version)}/*"])
 
 

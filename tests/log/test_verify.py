@@ -267,15 +267,20 @@ def test_record_later_than_its_batch_says_is_a_warning(tmp_path: Path) -> None:
         batch(1, record_count=5),
         batch(1, codec="zstd", compressed_records=b"\x28\xb5\x2f\xfd nothing"),
         batch(1, attributes=7),
-        batch(1, last_offset_delta=2),
     ],
-    ids=["count-below", "count-above", "bad-stream", "unknown-codec", "offset-outside"],
+    ids=["count-below", "count-above", "bad-stream", "unknown-codec"],
 )
 def test_batch_whose_checksum_is_right_and_content_wrong(tmp_path: Path, damaged: bytes) -> None:
     folder = tmp_path / "events-0"
     write_partition(folder, [batch(0), damaged, batch(2)])
     found = [each for each in findings(folder) if each.severity is Severity.ERROR]
     assert [(each.code, each.position, each.offset) for each in found] == [("corrupt-batch", len(batch(0)), 4)]
+
+
+def test_record_above_the_last_offset_of_its_batch_is_warned_of(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [batch(0), batch(1, last_offset_delta=2), batch(2)])
+    assert problems(folder) == [("warning", "batch-offset", f"{FIRST}.log")]
 
 
 # Transactions

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import sparklog.record.columns as columns_module
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
-from sparklog.record.columns import DecodeLimits, check_crcs, decode_batches
+from sparklog.record.columns import DecodeLimits, Progress, check_crcs, decode_batches
 from sparklog.record.framing import scan_headers
 from sparklog.record.schema import RECORD_COLUMNS
 from tests import build
@@ -160,32 +159,81 @@ def test_rows_before_the_damage_are_yielded_before_it_is_raised(codec: str) -> N
         assert sum(piece.num_rows for piece in found) == 9
 
 
-def refusing(*arguments: Any) -> Any:
-    raise AssertionError("a codec was called")
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+SOME_COLUMNS: list[tuple[str, ...]] = [(), ("offset",), ("producer_id", "timestampType"), ("key",), ("value", "offset")]
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
-def test_what_headers_tell_is_told_without_decompressing(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    dense = [Record(i, 1000 + i, b"k", b"v") for i in range(5)]
-    told_by_headers = set(RECORD_COLUMNS) - {"key", "value", "headers", "timestamp"}
-    data = b"".join(
-        [
-            build.v2_batch(dense, base_offset=100, codec=codec, base_sequence=2**31 - 3, producer_id=7),
-            build.empty_batch(105, 110),
-            build.v2_batch(dense, base_offset=111, codec=codec, log_append_time=True, max_timestamp=9),
-        ]
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("columns", SOME_COLUMNS)
+@pytest.mark.parametrize("count", [3, 50_000_000])
+@pytest.mark.parametrize("body", [b"", None, b"\xa5" * 40], ids=["nothing", "empty stream", "noise"])
+def test_body_that_cannot_be_decoded_counts_no_rows_whatever_is_asked_for(
+    codec: str, columns: tuple[str, ...], count: int, body: bytes | None
+) -> None:
+    stream = build.compress(codec, b"") if body is None else body
+    fields: dict[str, Any] = {"codec": codec, "record_count": count, "last_offset_delta": count - 1}
+    dense = BEFORE + build.v2_batch(RECORDS, base_offset=100, compressed_records=stream, **fields)
+    append_time = BEFORE + build.v2_batch(
+        RECORDS, base_offset=100, compressed_records=stream, log_append_time=True, max_timestamp=9, **fields
     )
-    whole = table_rows(data, columns=RECORD_COLUMNS)
-    assert len(whole) == 10
-    for name in ("decompressor", "decompressor_into"):
-        monkeypatch.setattr(columns_module, name, refusing)
-    assert table_rows(data, columns=told_by_headers) == [
-        {name: value for name, value in row.items() if name in told_by_headers} for row in whole
-    ]
-    found = table_rows(data, columns=("offset",), start_offset=103, end_offset=113)
-    assert [row["offset"] for row in found] == [103, 104, 111, 112]
-    append_time = data[len(data) - len(build.v2_batch(dense, base_offset=111, codec=codec)) :]
-    assert {row["timestamp"] for row in table_rows(append_time, columns=("timestamp",))} == {9}
+    for data in (dense, append_time):
+        found: list[pa.RecordBatch] = []
+        with pytest.raises(CorruptBatchError) as caught:
+            found.extend(decode_batches(memoryview(data), scan_headers(data), columns=columns))
+        assert (caught.value.position, caught.value.offset) == (len(BEFORE), 100)
+        assert sum(piece.num_rows for piece in found) == 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_tiny_records_that_compress_to_next_to_nothing_are_all_counted(codec: str) -> None:
+    raw = b"".join(build.v2_record(Record(n)) for n in range(60_000))
+    data = build.v2_batch([Record()], codec=codec, raw_records=raw, record_count=60_000, last_offset_delta=59_999)
+    for columns in SOME_COLUMNS:
+        pieces = decode_batches(memoryview(data), scan_headers(data), columns=columns)
+        assert sum(piece.num_rows for piece in pieces) == 60_000
+
+
+@pytest.mark.parametrize("columns", [*SOME_COLUMNS, RECORD_COLUMNS])
+def test_offsets_above_the_last_of_their_batch_are_given_as_kafka_gives_them(columns: tuple[str, ...]) -> None:
+    wide = build.v2_batch([Record(0), Record(1), Record(6)], base_offset=10, last_offset_delta=1)
+    after = build.v2_batch([Record(0), Record(1)], base_offset=17)
+    rows = table_rows(wide + after, columns=columns)
+    expected = [10, 11, 16, 17, 18]
+    assert [row.get("offset", offset) for row, offset in zip(rows, expected, strict=True)] == expected
+
+
+@pytest.mark.parametrize("columns", [*SOME_COLUMNS, RECORD_COLUMNS])
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_batch_that_begins_below_the_record_before_it_is_refused(columns: tuple[str, ...], codec: str) -> None:
+    wide = build.v2_batch([Record(0), Record(1), Record(6)], base_offset=10, codec=codec, last_offset_delta=1)
+    after = build.v2_batch([Record(0), Record(1)], base_offset=16, codec=codec)
+    progress = Progress()
+    for data, position, rows in ((wide + after, len(wide), 3), (wide, None, 3), (after, 0, 0)):
+        found: list[pa.RecordBatch] = []
+        options: dict[str, Any] = {"columns": columns, "progress": Progress() if position else progress}
+        decoded = decode_batches(memoryview(data), scan_headers(data), **options)
+        if position is None:
+            found.extend(decoded)
+        else:
+            with pytest.raises(CorruptBatchError, match="not above the one before it") as caught:
+                found.extend(decoded)
+            assert (caught.value.position, caught.value.offset) == (position, 16)
+        assert sum(piece.num_rows for piece in found) == rows
+
+
+def test_record_above_its_batch_and_past_the_range_is_an_error_but_at_the_end_of_the_log() -> None:
+    wide = build.v2_batch([Record(0), Record(1), Record(6)], base_offset=10, last_offset_delta=1)
+    for end_offset in (12, 16):
+        with pytest.raises(CorruptBatchError, match="past the range"):
+            table_rows(wide, end_offset=end_offset)
+        rows = table_rows(wide, end_offset=end_offset, reaches_log_end=True)
+        assert [row["offset"] for row in rows] == [10, 11, 16]
+    # Whoever reads on from 11 reads the batch once more.
+    assert [row["offset"] for row in table_rows(wide, end_offset=11)] == [10]
+    assert [row["offset"] for row in table_rows(wide, start_offset=11)] == [11, 16]
+    beyond = build.v2_batch([Record(0), Record(3)], base_offset=2**63 - 2, last_offset_delta=0)
+    with pytest.raises(CorruptBatchError, match="offset"):
+        table_rows(beyond)
 
 
 def test_no_columns_still_count_the_rows() -> None:
@@ -203,7 +251,6 @@ def test_count_that_the_bytes_cannot_hold_is_refused(codec: str, columns: tuple[
     data = build.v2_batch(RECORDS, codec=codec, record_count=count, last_offset_delta=count)
     with pytest.raises(CorruptBatchError):
         table_rows(data, columns=columns)
-    # A count that leaves no gap needs no decompression to be told, unless the bytes could never hold it.
     data = build.v2_batch(RECORDS, codec=codec, record_count=2**31 - 1, last_offset_delta=2**31 - 2)
     with pytest.raises(CorruptBatchError, match="more than the batch's bytes can hold"):
         table_rows(data, columns=("value",) if codec == "lz4" else columns)
@@ -240,9 +287,9 @@ def test_batch_that_decompresses_past_the_limit_is_refused() -> None:
 
 
 def test_arrow_batches_are_cut_between_batches_and_inside_only_the_longest() -> None:
-    small = build.v2_batch([Record(i, 0, None, bytes(100)) for i in range(3)])
-    long = build.v2_batch([Record(i, 0, None, bytes(100)) for i in range(20)])
-    data = small * 4 + long
+    small = [Record(i, 0, None, bytes(100)) for i in range(3)]
+    long = build.v2_batch([Record(i, 0, None, bytes(100)) for i in range(20)], base_offset=12)
+    data = b"".join(build.v2_batch(small, base_offset=base_offset) for base_offset in (0, 3, 6, 9)) + long
     pieces = decode_batches(memoryview(data), scan_headers(data), limits=DecodeLimits(output_bytes_max=800))
     assert [piece.num_rows for piece in pieces] == [6, 6, 7, 7, 6]
 

@@ -9,6 +9,7 @@ import random
 import struct
 import subprocess
 import sys
+import time
 import tracemalloc
 import zlib
 
@@ -124,6 +125,42 @@ def test_lz4_checksum_of_magic_0_is_forgiven_there_only() -> None:
         undo("lz4", stream, magic=1)
 
 
+@pytest.mark.parametrize("content_bytes", [0, 4, 1 << 40, 1 << 63])
+def test_content_size_of_an_lz4_frame_is_not_compared_as_in_kafka(content_bytes: int) -> None:
+    # The compressor writes the claim and a right checksum over it.
+    header = bytes(lz4.frame.LZ4FrameCompressor(block_linked=False).begin(content_bytes or 1))
+    assert undo("lz4", header + build.compress("lz4", b"hello")[7:]) == b"hello"
+
+
+def test_members_of_gzip_cost_linear_time_and_little_memory() -> None:
+    def seconds(count: int) -> float:
+        stream = memoryview(gzip.compress(b"abc", mtime=0) * count)
+        start = time.perf_counter()
+        assert decompressor(1, 2)(stream, LIMIT) == b"abc" * count
+        return time.perf_counter() - start
+
+    # Linear is 10 times as long; where each member copied the rest it was 100 times.
+    assert min(seconds(200_000) for _ in range(2)) < 40 * min(seconds(20_000) for _ in range(3))
+    stream = memoryview(gzip.compress(b"", mtime=0) * 200_000)
+    tracemalloc.start()
+    try:
+        assert decompressor(1, 2)(stream[: 20 * 20_000], LIMIT) == b""
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1 << 20
+
+
+@pytest.mark.parametrize("codec", ["gzip", "gzip-members", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("size", [1 << 10, 100 << 10])
+def test_size_error_names_the_limit_that_is_set(codec: str, size: int) -> None:
+    content = random.Random(1).randbytes(size)
+    with pytest.raises(DecompressedSizeError, match=rf"more than {size - 1} bytes.*max.decompressed.message.bytes"):
+        undo(codec, build.compress(codec, content), limit_bytes=size - 1)
+    with pytest.raises(DecompressedSizeError, match="more than 1 bytes"):
+        undo(codec, build.compress(codec, content), limit_bytes=1)
+
+
 def test_streams_one_after_another_are_read_to_the_end() -> None:
     for codec in ("gzip", "zstd", "zstd-sized", "snappy"):
         assert undo(codec, build.compress(codec, b"a" * 10) + build.compress(codec, b"b" * 10)) == b"a" * 10 + b"b" * 10
@@ -172,17 +209,10 @@ def bombs() -> dict[str, bytes]:
     # Sizes that headers claim and no bytes bear out.
     streams["zstd-claim"] = bytes.fromhex("28b52ffde0") + struct.pack("<Q", 1 << 40) + bytes(20)
     streams["zstd-window"] = bytes.fromhex("28b52ffd00b0") + bytes.fromhex("290000") + b"hello"
-    streams["lz4-claim"] = lz4_claiming(1 << 40)
     streams["snappy-claim"] = b"\xff\xff\xff\xff\x0f" + bytes(20)
     streams["snappy-block-claim"] = build.XERIAL_HEADER + struct.pack(">i", 2**31 - 1) + bytes(20)
     streams["snappy-block-negative"] = build.XERIAL_HEADER + struct.pack(">i", -1) + bytes(20)
     return streams
-
-
-def lz4_claiming(content_bytes: int) -> bytes:
-    frame = lz4.frame.LZ4FrameCompressor(block_linked=False)
-    # The compressor writes the claim and a right checksum over it.
-    return bytes(frame.begin(content_bytes)) + build.compress("lz4", b"hello")[7:]
 
 
 @pytest.mark.parametrize("name", bombs())

@@ -29,7 +29,7 @@ def oracle(codec: str, stream: bytes) -> bytes | None:
     if codec == "snappy":
         blocks = snappy_blocks(memoryview(stream))
         return bytes(blocks[0]) if len(blocks) == 1 else None
-    if codec.startswith("lz4"):
+    if codec == "lz4":
         (size,) = struct.unpack_from("<I", stream, 7)
         is_one = 0 < size < 1 << 31 and stream[11 + size :] == bytes(4)
         return stream[11 : 11 + size] if is_one else None
