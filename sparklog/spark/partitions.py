@@ -9,6 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.functions import arrow_udf
 
 from sparklog.errors import InvalidOptionError
+from sparklog.spark.boundary import plain_errors
 from sparklog.spark.schema import check_written
 
 if TYPE_CHECKING:
@@ -56,11 +57,13 @@ def _chooser(names: list[str], partitions: int, partitioner: str, batch_size: in
         from sparklog.topic.partitioner import assign_partitions, make_partitioner, row_bytes
 
         context = TaskContext.get()
-        chooser = make_partitioner(partitioner, seed=context.partitionId() if context else 0, batch_bytes=batch_size)
-        for arrays in batches:
-            columns = dict(zip(names, (arrays,) if isinstance(arrays, pa.Array) else arrays, strict=True))
-            sizes = row_bytes(list(columns.values()), len(columns["value"]))
-            yield pa.array(assign_partitions(chooser, None, columns.get("key"), sizes, partitions), pa.int32())
+        seed = context.partitionId() if context else 0
+        with plain_errors():
+            chooser = make_partitioner(partitioner, seed=seed, batch_bytes=batch_size)
+            for arrays in batches:
+                columns = dict(zip(names, (arrays,) if isinstance(arrays, pa.Array) else arrays, strict=True))
+                sizes = row_bytes(list(columns.values()), len(columns["value"]))
+                yield pa.array(assign_partitions(chooser, None, columns.get("key"), sizes, partitions), pa.int32())
 
     # Spark tells by these what kind of function it is, and cannot resolve names that are local to a module.
     one = len(names) == 1

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from sparklog.errors import InvalidOptionError
 from sparklog.log.locking import refuse_running_broker
 from sparklog.log.staging import Staged, begin, new_job
+from sparklog.spark.boundary import plain_errors
 from sparklog.spark.schema import check_written
 from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.writing import LocalWritableStorage
@@ -66,6 +67,7 @@ class SeglogWriter(DataSourceArrowWriter):
             refuse_running_broker(storage, self._target.directory)
         begin(storage, self._target.directory, self._job_id)
 
+    @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
         """Stage the rows of one task."""
         from sparklog.topic.accumulator import RecordAccumulator, Task
@@ -87,6 +89,7 @@ class SeglogWriter(DataSourceArrowWriter):
                 accumulator.append(rows)
             return StagedByTask(accumulator.finish())
 
+    @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
@@ -99,6 +102,7 @@ class SeglogWriter(DataSourceArrowWriter):
                 file.truncate(0)
                 file.append("".join(f"{line}\n" for line in _report(summary)).encode())
 
+    @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove what the job has staged; what it has committed stays."""
         storage = LocalWritableStorage()
