@@ -31,10 +31,10 @@ from sparklog.log.producer_state import ProducerBatch, Producers, plus, producer
 from sparklog.log.recovery import recover
 from sparklog.log.tail import BatchRun, Tail, grown, new_segment, rows_before_roll, sealed
 from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
+from sparklog.record.intake import take_records
 from sparklog.storage.base import locate
 from sparklog.storage.writing import LocalWritableStorage, WritableFile, WritableStorage, write_atomically
 
-_RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 _HIDDEN_MARKER: Final = f"{files.CLEAN_SHUTDOWN}.held"
 _DRAWS: Final = 1 << 31
 _BROKEN: Final = "{} could not be put right after an error: close it and open it again"
@@ -197,8 +197,9 @@ class PartitionLog:
         Parameters
         ----------
         table : pyarrow.Table or pyarrow.RecordBatch
-            ``value``, and where wanted ``key``, ``headers`` and ``timestamp``; others are ignored. Records without a
-            timestamp get the time of the append.
+            ``value``, and where wanted ``key``, ``headers`` and ``timestamp``, of the types that
+            `sparklog.record.intake` takes; others are ignored. Records whose timestamp is null get the time of the
+            append.
         producer_id, producer_epoch, base_sequence : int
             Of an idempotent producer, and the sequence number of the first record. What was appended before, of the
             producer's last five batches, is not appended again.
@@ -220,7 +221,7 @@ class PartitionLog:
             The disk is full, or another error of it; the log is as before.
         """
         self._refuse_closed()
-        rows, now_ms = _one_batch(table), self._clock()
+        rows, now_ms = take_records(table), self._clock()
         if not rows.num_rows:
             return self.end_offset, self.end_offset - 1
         rows = with_timestamps(rows, now_ms)
@@ -379,13 +380,6 @@ class PartitionLog:
 
     def _jitter_ms(self) -> int:
         return roll_jitter_ms(self._config, self._draw())
-
-
-def _one_batch(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-    if isinstance(table, pa.Table):
-        batches = table.combine_chunks().to_batches()
-        table = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-    return table.select([name for name in _RECORD_COLUMNS if name in table.schema.names])
 
 
 def _is_behind(file: OffsetFile, tail: Tail) -> bool:
