@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
-from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, location, option, positive
+from sparklog.spark.limits import TASKS_MAX
+from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, is_long, location, option, positive, shown
 from sparklog.spark.schema import check_columns
 from sparklog.storage.base import locate
 
@@ -61,16 +62,16 @@ class Bound:
 
 
 def _paths(name: str, text: str) -> tuple[str, ...]:
-    found = _json(text)
+    found = _json(name, text)
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
-        raise InvalidOptionError(f"{name} must be a JSON list of paths, got {text}")
+        raise InvalidOptionError(f"{name} must be a JSON list of paths, got {shown(text)}")
     return tuple(locate(each).path for each in found)
 
 
 def _time(_: str, text: str) -> int:
     number = integer(text)
     if number is None:
-        raise InvalidOptionError(f"Expected a single long value, got {text}")
+        raise InvalidOptionError(f"Expected a single long value, got {shown(text)}")
     return number
 
 
@@ -81,56 +82,64 @@ def _names(_: str, text: str) -> tuple[str, ...]:
 def _topics(name: str, text: str) -> tuple[str, ...]:
     found = _names(name, text)
     if not found:
-        raise InvalidOptionError(f"No topics to subscribe to as specified value for option '{name}' is '{text}'")
+        raise InvalidOptionError(f"No topics to subscribe to as specified value for option '{name}' is '{shown(text)}'")
     return found
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str]:
     if not text.strip():
-        raise InvalidOptionError(f"Pattern to subscribe is empty as specified value for option '{name}' is '{text}'")
+        raise InvalidOptionError(
+            f"Pattern to subscribe is empty as specified value for option '{name}' is '{shown(text)}'"
+        )
     try:
         return re.compile(text.strip())
     except re.error as error:
-        raise InvalidOptionError(f"{name} is not a regular expression: {text!r}, {error}") from error
+        raise InvalidOptionError(f"{name} is not a regular expression: {shown(text)!r}, {error}") from error
+    except (OverflowError, RecursionError, MemoryError) as error:
+        raise InvalidOptionError(f"{name} is too large a regular expression: {shown(text)!r}, {error}") from error
 
 
 def _assignment(name: str, text: str) -> dict[str, tuple[int, ...]]:
     if not text.strip().startswith("{"):
-        raise InvalidOptionError(f"No topicpartitions to assign as specified value for option '{name}' is '{text}'")
-    found = _json(text)
+        raise InvalidOptionError(
+            f"No topicpartitions to assign as specified value for option '{name}' is '{shown(text)}'"
+        )
+    found = _json(name, text)
     if not isinstance(found, dict) or not all(
         isinstance(numbers, list) and all(type(number) is int for number in numbers) for numbers in found.values()
     ):
-        raise InvalidOptionError(f"Expected e.g. {_PARTITIONS_FORM}, got {text}")
+        raise InvalidOptionError(f"Expected e.g. {_PARTITIONS_FORM}, got {shown(text)}")
     if not any(found.values()):
-        raise InvalidOptionError(f"No topicpartitions to assign as specified value for option '{name}' is '{text}'")
+        raise InvalidOptionError(
+            f"No topicpartitions to assign as specified value for option '{name}' is '{shown(text)}'"
+        )
     return {topic: tuple(numbers) for topic, numbers in found.items()}
 
 
 def _offsets(name: str, text: str) -> str | dict[TopicPartition, int]:
     if text.strip().lower() in ("earliest", "latest"):
         return text.strip().lower()
-    found = _by_partition(text, _OFFSETS_FORM)
+    found = _by_partition(name, text, _OFFSETS_FORM)
     for topic_partition, offset in found.items():
         if offset < EARLIEST:
             raise InvalidOptionError(f"{name} for {topic_partition} is {offset}: offsets are not negative")
     return found
 
 
-def _times(_: str, text: str) -> dict[TopicPartition, int]:
-    return _by_partition(text, _TIMES_FORM)
+def _times(name: str, text: str) -> dict[TopicPartition, int]:
+    return _by_partition(name, text, _TIMES_FORM)
 
 
-def _by_partition(text: str, form: str) -> dict[TopicPartition, int]:
-    found = _json(text)
+def _by_partition(name: str, text: str, form: str) -> dict[TopicPartition, int]:
+    found = _json(name, text)
     if not isinstance(found, dict):
-        raise InvalidOptionError(f"Expected e.g. {form}, got {text}")
+        raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}")
     values: dict[TopicPartition, int] = {}
     for topic, numbers in found.items():
         for partition, value in numbers.items() if isinstance(numbers, dict) else [("", None)]:
             number = integer(partition)
-            if number is None or type(value) is not int:
-                raise InvalidOptionError(f"Expected e.g. {form}, got {text}")
+            if number is None or type(value) is not int or not is_long(value):
+                raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}")
             values[TopicPartition(topic, number)] = value
     return values
 
@@ -142,11 +151,13 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
-def _json(text: str) -> Any:
+def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         return None
+    except RecursionError as error:
+        raise InvalidOptionError(f"{name} is JSON that is nested too deep: {shown(text)}") from error
 
 
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -212,7 +223,7 @@ class SeglogOptions:
     min_partitions: int | None = option(
         "minPartitions",
         None,
-        positive("minPartitions must be positive"),
+        positive("minPartitions must be positive", at_most=TASKS_MAX),
         "Split large partitions into about this many tasks in all.",
     )
     max_records_per_partition: int | None = option(

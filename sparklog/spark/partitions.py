@@ -10,6 +10,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from sparklog.errors import InvalidOptionError
 from sparklog.spark.boundary import plain_errors
+from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.schema import check_written
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def with_partition(
     DataFrame
         With ``partition``, an int, behind the columns that it had.
     """
-    if partitions < 1:
-        raise InvalidOptionError(f"partitions must be positive, got {partitions}")
+    if not 1 <= partitions <= NEW_PARTITIONS_MAX:
+        raise InvalidOptionError(f"partitions must be at least 1 and at most {NEW_PARTITIONS_MAX}, got {partitions}")
     names = [name for name in check_written(frame.schema) if name in ("key", "value")]
     if "partition" in frame.columns:
         raise InvalidOptionError("there is a column partition already: drop it, or write the rows as they are")

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from sparklog.errors import InvalidOptionError
 from sparklog.log import config
 from sparklog.log.config import LogConfig
+from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.parsing import NO_PATH, boolean, location, option, positive, text, whole
 from sparklog.topic.ledger import Transaction
 from sparklog.topic.target import is_topic_name
@@ -70,7 +71,7 @@ class WriteOptions:
     num_partitions: int | None = option(
         "numPartitions",
         None,
-        positive("numPartitions must be positive"),
+        positive("numPartitions must be positive", at_most=NEW_PARTITIONS_MAX),
         "How many partitions a new topic gets; without it a topic that is not there is an error.",
     )
     partitioner: str = option(

@@ -228,8 +228,8 @@ def _what_it_is(place: Located, entries: list[Entry]) -> str:
         return "it is the metadata log of the cluster, which holds no topic's records"
     if any((parsed := parse_offset_file(entry.name)) and parsed.suffix == files.LOG for entry in entries):
         return (
-            "it holds segments, but a folder's name must be <topic>-<partition>, and it must not be one that Kafka "
-            "set aside (-delete, -future, -stray): copy or rename it"
+            "it holds segments, but a folder's name must be <topic>-<partition>, with a partition of at most "
+            f"{files.PARTITION_MAX}, and not one that Kafka set aside (-delete, -future, -stray): copy or rename it"
         )
     if not entries:
         return "it is empty"

@@ -201,3 +201,32 @@ def test_options_of_brokers_and_streams_are_warned_of_once(caplog: pytest.LogCap
         "no broker is asked, so these options mean nothing here: "
         "groupIdPrefix, kafka.bootstrap.servers, kafka.security.protocol",
     ]
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("name", ["assign", "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "paths"])
+def test_json_that_is_nested_endlessly_is_refused_by_the_options_name(name: str) -> None:
+    message = refusal(**{name: f'{{"a":{DEEP}'})
+    assert message.startswith(f"{name} is JSON that is nested too deep: ")
+    assert len(message) < 400
+
+
+def test_pattern_that_is_too_large_is_refused_by_the_options_name() -> None:
+    for pattern in ("(" * 100_000 + ")" * 100_000, "a{99999999999999999999}"):
+        message = refusal(subscribePattern=pattern)
+        assert message.startswith("subscribePattern is too large a regular expression: ")
+        assert len(message) < 400
+
+
+@pytest.mark.parametrize("number", ["10000000", "2147483648", "1000000000000000000", "100001"])
+def test_more_tasks_than_spark_can_plan_are_refused(number: str) -> None:
+    assert refusal(minPartitions=number) == f"minPartitions must be at most 100000, got {number}"
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "9999999999999999999", "1" * 5000])
+def test_numbers_beyond_64_bits_are_no_numbers(number: str) -> None:
+    assert "minPartitions must be a whole number" in refusal(minPartitions=number)
+    assert "Expected a single long value" in refusal(startingTimestamp=number)
+    assert "Expected e.g." in refusal(endingOffsets=f'{{"a":{{"0":{number}}}}}')
