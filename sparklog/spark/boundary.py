@@ -33,12 +33,17 @@ def plain_errors() -> Iterator[None]:
         yield
     except SeglogError as error:
         cause = _cause(error)
-        if cause is not None and str(cause) not in error.message:
+        if cause is not None and not _is_told(cause, error.message):
             error.add_note(f"Caused by {type(cause).__name__}: {cause}")
         # Spark sets this for its workers, and for nothing else.
         if os.environ.get(_SHORTENED):
             os.environ[_HIDDEN] = "1"
         raise
+
+
+def _is_told(cause: BaseException, message: str) -> bool:
+    reason = cause.strerror if isinstance(cause, OSError) else None
+    return (reason or str(cause)) in message
 
 
 def _cause(error: BaseException) -> BaseException | None:

@@ -142,7 +142,7 @@ def test_cause_that_is_not_told_stands_behind_the_message() -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_cause_that_is_told_or_is_ours_is_not_told_again() -> None:
-    assert not hasattr(raised_by(StorageError("cannot read /x: [Errno 5] no"), OSError(5, "no")), "__notes__")
+    assert not hasattr(raised_by(StorageError("cannot read /x: no"), OSError(5, "no", "/x")), "__notes__")
     assert not hasattr(raised_by(StorageError("a"), SeglogError("b")), "__notes__")
 
 
