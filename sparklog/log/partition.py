@@ -28,6 +28,7 @@ from sparklog.log.journal import finish
 from sparklog.log.locking import hold
 from sparklog.log.policy import roll_jitter_ms, should_flush
 from sparklog.log.producer_state import ProducerBatch, Producers, plus, producer_batches
+from sparklog.log.properties import APPEND
 from sparklog.log.recovery import recover
 from sparklog.log.tail import BatchRun, Tail, grown, new_segment, rows_before_roll, sealed
 from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
@@ -136,7 +137,9 @@ class PartitionLog:
         folder = locate(str(path)).path.rstrip("/")
         if parse_partition_folder(folder.rpartition("/")[2]) is None:
             raise InvalidOptionError(f"a partition's folder is named <topic>-<partition>, and not {folder!r}")
-        made = cls(folder, config or LogConfig(), storage or LocalWritableStorage(), clock, draw)
+        config = config or LogConfig()
+        config.warn_idle(APPEND)
+        made = cls(folder, config, storage or LocalWritableStorage(), clock, draw)
         try:
             made._open(topic_id, lock_timeout_seconds)
         except BaseException:
@@ -252,6 +255,7 @@ class PartitionLog:
             level=config.compression_level,
             batch_bytes=config.batch_size,
             batch_bytes_max=config.batch_bytes_max,
+            decompressed_bytes_max=config.max_decompressed_message_bytes,
             append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

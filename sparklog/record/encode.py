@@ -22,6 +22,7 @@ from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compres
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, take_times
+from sparklog.record.limits import DECOMPRESSED_BYTES_MAX
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Octets = np.ndarray[Any, np.dtype[np.uint8]]
@@ -44,6 +45,8 @@ class BatchSettings:
         A batch is closed before it is longer than this, uncompressed (Kafka: ``batch.size``).
     batch_bytes_max : int
         No batch is longer than this, compressed (Kafka: ``max.message.bytes``).
+    decompressed_bytes_max : int
+        The records of no batch that is compressed are longer than this (Kafka: ``max.decompressed.message.bytes``).
     append_time : int or None
         ms; the timestamp of all records, where the log's timestamp type is LogAppendTime.
     producer_id, producer_epoch, base_sequence : int
@@ -58,6 +61,7 @@ class BatchSettings:
     level: int | None = None
     batch_bytes: int = 16_384
     batch_bytes_max: int = 1_048_588
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
     append_time: int | None = None
     producer_id: int = -1
     producer_epoch: int = -1
@@ -147,8 +151,12 @@ def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) ->
     memoryview
         The batches, one behind the other.
     """
-    cuts, octets = _written(fields, settings.batch_bytes - v2.HEADER_BYTES)
+    room_bytes = settings.batch_bytes - v2.HEADER_BYTES
+    if settings.codec != "none":
+        room_bytes = min(room_bytes, settings.decompressed_bytes_max)
+    cuts, octets = _written(fields, room_bytes)
     sizes = cuts[:-1, kernels.RECORDS_BYTES].tolist()
+    _refuse_unreadable(cuts, sizes, settings, first_row)
     compress = compressor(settings.codec, settings.level)
     # Room that is not filled is never touched, and so costs nothing.
     out = memoryview(np.empty(sum(map(compressed_bytes_max, sizes)) + v2.HEADER_BYTES * len(sizes), np.uint8).data)
@@ -162,6 +170,16 @@ def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) ->
     if (table[:, kernels.END] - table[:, kernels.START] <= settings.batch_bytes_max).all():
         return table, out[:end]
     return _halved(fields, table, out, settings, first_row)
+
+
+def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, first_row: int) -> None:
+    """Refuse a record that no reader with the same limit would decompress; only one alone makes a batch so long."""
+    if settings.codec != "none" and sizes and max(sizes) > settings.decompressed_bytes_max:
+        row = next(row for row, size in enumerate(sizes) if size > settings.decompressed_bytes_max)
+        raise RecordTooLargeError(
+            f"row {first_row + int(cuts[row, kernels.FIRST_RECORD])} has {sizes[row]} bytes before it is compressed, "
+            f"and max.decompressed.message.bytes is {settings.decompressed_bytes_max}"
+        )
 
 
 def _table(fields: _Fields, cuts: Int64s, ends: Int64s, settings: BatchSettings, first_row: int) -> Int64s:

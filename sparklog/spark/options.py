@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
+from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.spark.limits import TASKS_MAX
 from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, is_long, location, option, positive, shown
-from sparklog.spark.schema import check_columns
+from sparklog.spark.schema import HEADERS, check_columns
 from sparklog.storage.base import locate
 
 LATEST: Final = -1
@@ -169,6 +170,11 @@ _BROKER_ONLY: Final = (
 )
 _ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
 _KAFKA_PREFIX: Final = "kafka."
+# Of each of these the first that is given counts.
+_PRECEDENCE: Final = (
+    ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
+    ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+)
 # What Spark adds to the options of a table in its catalog.
 _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
 
@@ -241,10 +247,10 @@ class SeglogOptions:
     columns: tuple[str, ...] = option(
         "columns", (), _columns, "Columns to read, with commas between; a schema given to Spark does the same."
     )
-    decompressed_bytes_max: int | None = option(
+    decompressed_bytes_max: int = option(
         "max.decompressed.message.bytes",
-        None,
-        positive("max.decompressed.message.bytes must be positive"),
+        DECOMPRESSED_BYTES_MAX,
+        positive("max.decompressed.message.bytes must be positive", at_most=DECOMPRESSED_BYTES_LIMIT),
         "Refuse a batch that decompresses to more; by default 1 GiB.",
     )
 
@@ -319,9 +325,11 @@ class SeglogOptions:
                 )
 
 
-def warn_batch(given: Mapping[str, str]) -> None:
-    """Warn of options that mean nothing to a batch read: once, and with their own names."""
-    lower = {name.lower() for name in given}
+def warn_batch(given: Mapping[str, str], columns: Collection[str]) -> None:
+    """Warn of options that mean nothing to a batch read of some columns: once, and with their own names."""
+    lower = {name.lower(): text for name, text in given.items()}
+    for name, reason in _without_effect(lower, columns):
+        _log.warning("the option %s does nothing here: %s", name, reason)
     for name in _STREAM_ONLY:
         if name.lower() in lower:
             _log.warning("%s option ignored in batch queries", name)
@@ -329,6 +337,21 @@ def warn_batch(given: Mapping[str, str]) -> None:
     broker += sorted(name for name in lower if name.startswith(_KAFKA_PREFIX) and name not in _ALIASES)
     if broker:
         _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(broker))
+
+
+def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Give the options, of those given by names in lower case, that others leave nothing to do, and why."""
+    for precedence in _PRECEDENCE:
+        there = [name for name in precedence if name.lower() in given]
+        for name in there[1:]:
+            yield name, f"{there[0]} goes before it"
+    if (
+        "startingoffsetsbytimestampstrategy" in given
+        and not {name.lower() for name in _PRECEDENCE[0][:2]} & given.keys()
+    ):
+        yield "startingOffsetsByTimestampStrategy", "no starting time is given"
+    if given.get("includeheaders", "").strip().lower() == "true" and HEADERS not in columns:
+        yield "includeHeaders", "the columns are chosen, and headers is not among them"
 
 
 def described() -> list[tuple[str, Any, str]]:

@@ -46,7 +46,7 @@ class SeglogDataSource(DataSource):
     def reader(self, schema: StructType) -> SeglogReader:
         """Return the reader of a batch query; a schema that is a choice of the columns leaves the others unread."""
         options = SeglogOptions.parse(self.options)
-        warn_batch(self.options)
+        warn_batch(self.options, schema.fieldNames())
         return SeglogReader(options, check_schema(schema))
 
     @plain_errors()

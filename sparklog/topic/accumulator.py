@@ -212,6 +212,7 @@ def _settings(config: LogConfig, now_ms: int) -> BatchSettings:
         level=config.compression_level,
         batch_bytes=config.batch_size,
         batch_bytes_max=config.batch_bytes_max,
+        decompressed_bytes_max=config.max_decompressed_message_bytes,
         append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
     )
 
