@@ -201,7 +201,6 @@ PAIR = {"key": "k", "value": b"v"}
 @pytest.mark.parametrize(
     "kind",
     [
-        pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())])),
         pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())])),
         pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),
         pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),

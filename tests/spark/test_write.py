@@ -192,6 +192,7 @@ def test_wrong_option_is_named(spark: SparkSession, tmp_path: Path, options: dic
         ("value, null as timestamp", "timestamp attribute unsupported type void"),
         ("value, timestamp_micros(-1500) as timestamp", "timestamp of row 0 is -2 ms: Kafka has none before 1970"),
         ("value, timestamp_micros(-500) as timestamp", "in the last millisecond before 1970, which is -1 ms"),
+        ("value, 'x' as value", "there are 2 columns 'value', of types string and string: one is wanted"),
         ("value, map('a', 'b') as headers", "headers attribute unsupported type map<string,string>"),
     ],
 )

@@ -92,7 +92,7 @@ def test_strings_of_any_arrow_type_are_written(tmp_path: Path) -> None:
 
 def test_keys_of_any_arrow_type_choose_the_same_partitions(tmp_path: Path) -> None:
     keys = [f"k{n}" for n in range(40)]
-    kinds = [pa.binary(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+    kinds = [pa.binary(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
     for number, kind in enumerate(kinds):
         directory = tmp_path / str(number)
         taking = accumulator(directory)
