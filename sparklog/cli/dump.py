@@ -6,7 +6,7 @@ have is -1, as in Kafka; what a header does not say, or no marker has, is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,10 +14,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from sparklog.cli import render
 from sparklog.cli.paths import LogFolder
-from sparklog.errors import CorruptLogError, InvalidOptionError
+from sparklog.errors import CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
+from sparklog.log.describe import describe_partition
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read_entries
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
 from sparklog.log.producer_state import parse_snapshot
@@ -44,6 +46,7 @@ CONTROL_TYPES: Final = {
 }
 _PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)
 _METADATA_SNAPSHOT: Final = ".checkpoint"
+_LOGS_TOLD_MAX: Final = 5
 _RECORD_COLUMNS: Final = (
     "offset",
     "timestamp",
@@ -151,6 +154,51 @@ def _unbounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> 
     return PartitionLayout(storage, folder, None, segments, segments[0].base_offset, end)
 
 
+def refuse_outside(sources: Sequence[Source], span: Span) -> None:
+    """Raise unless one of the logs reaches to where the rows are to begin.
+
+    Raises
+    ------
+    OffsetOutOfRangeError
+        It says what the logs hold.
+    """
+    if not any(_reaches(source, span) for source in sources):
+        where = f"--offset {span.start_offset}"
+        if span.start_time is not None:
+            where = f"--time {render.time_text(span.start_time)} ({span.start_time} ms)"
+        raise OffsetOutOfRangeError(f"{where} is behind the end of every log: {held(sources)}")
+
+
+def _reaches(source: Source, span: Span) -> bool:
+    if span.start_time is None:
+        return span.start_offset is None or span.start_offset <= source.layout.end_offset
+    with LogReader(source.layout) as log:
+        try:
+            return log.offset_for_time(span.start_time) is not None
+        except CorruptLogError:
+            # The damage is told where the rows come to it.
+            return True
+
+
+def held(sources: Sequence[Source]) -> str:
+    """Say which offsets some logs have, and up to which times."""
+    told = [_held(source) for source in sources[:_LOGS_TOLD_MAX]]
+    more = len(sources) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more else "")
+
+
+def _held(source: Source) -> str:
+    layout = source.layout
+    name = source.topic if source.partition is None else f"{source.topic}-{source.partition}"
+    if layout.start_offset >= layout.end_offset:
+        return f"{name} has no record, and its next offset is {layout.end_offset}"
+    offsets = f"{name} has offsets {layout.start_offset} to {layout.end_offset - 1}"
+    if isinstance(layout.segments[-1], _FileSegment):
+        return offsets
+    latest = describe_partition(layout.path).seen.max_timestamp
+    return offsets if latest is None else f"{offsets}, with times up to {render.time_text(latest)} ({latest} ms)"
+
+
 def record_rows(source: Source, span: Span) -> Iterator[RowDict]:
     """Give the records that a consumer would be given, one row each."""
     with LogReader(source.layout) as log:
@@ -206,24 +254,26 @@ def batch_rows(source: Source, span: Span) -> Iterator[RowDict]:
             for window in log.windows(log.seek(start)):
                 last_offsets = window.headers.column("last_offset")
                 for row in np.flatnonzero(last_offsets >= start).tolist():
-                    if window.headers.column("base_offset")[row] >= end:
+                    batch = _batch_row(window, row)
+                    if (last_offsets[row] if batch["base_offset"] is None else batch["base_offset"]) >= end:
                         return
-                    of = {"topic": source.topic, "partition": source.partition, "file": file_name}
-                    yield of | _batch_row(window, row)
+                    yield {"topic": source.topic, "partition": source.partition, "file": file_name} | batch
 
 
 def _batch_row(window: Window, row: int) -> RowDict:
     headers = window.headers[row : row + 1]
     batch = dict(zip(headers.table.dtype.names or (), headers.table[0].tolist(), strict=True))
-    is_wrapper = batch["record_count"] < 0
+    base_offset, record_count = batch["base_offset"], batch["record_count"]
+    if record_count < 0:
+        base_offset, record_count = _wrapped(window, row)
     base_sequence, delta = batch["base_sequence"], batch["last_offset"] - batch["base_offset"]
     horizon = batch["base_timestamp"] if batch["magic"] == 2 and batch["attributes"] & v2.DELETE_HORIZON else None
     control_type, coordinator_epoch = _marker(window, row) if headers.is_control[0] else (None, None)
     return {
         "position": batch["position"],
-        "base_offset": None if is_wrapper else batch["base_offset"],
+        "base_offset": base_offset,
         "last_offset": batch["last_offset"],
-        "record_count": None if is_wrapper else batch["record_count"],
+        "record_count": record_count,
         "size_bytes": batch["batch_bytes"],
         "magic": batch["magic"],
         "codec": codec_name(int(headers.codec_ids[0])),
@@ -242,6 +292,19 @@ def _batch_row(window: Window, row: int) -> RowDict:
         "coordinator_epoch": coordinator_epoch,
         "delete_horizon_ms": horizon,
     }
+
+
+def _wrapped(window: Window, row: int) -> tuple[int | None, int | None]:
+    """Return the offset of the first message in a compressed wrapper and how many there are; its header says neither.
+
+    They are None where the wrapper is damaged.
+    """
+    try:
+        batches = list(decode_batches(window.buffer, window.headers[row : row + 1], columns=("offset",)))
+    except CorruptLogError:
+        return None, None
+    count = sum(batch.num_rows for batch in batches)
+    return (batches[0].column("offset")[0].as_py() if count else None), count
 
 
 def _marker(window: Window, row: int) -> tuple[str | None, int | None]:

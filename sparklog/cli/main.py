@@ -1,7 +1,8 @@
 """The command line: ``sparklog describe``, ``dump``, ``verify`` and ``recover``.
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``);
-2 the command cannot be carried out, and stderr says why in one line.
+2 the command cannot be carried out, and stderr says why in one line: also where ``dump`` is to begin behind the end of
+every log; 141, as of any command that SIGPIPE ends, if who reads the output closes it (``sparklog dump ... | head``).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sparklog.log.describe import describe_partition
 
 _FAILED = 1
 _CANNOT = 2
+_PIPE_CLOSED = 128 + 13
 
 
 class IsolationLevels(StrEnum):
@@ -43,6 +45,8 @@ class _Commands(TyperGroup):
         except SeglogError as error:
             render.complain("error", str(error))
             raise typer.Exit(_CANNOT) from error
+        except BrokenPipeError as error:
+            raise typer.Exit(_PIPE_CLOSED) from error
 
 
 app = typer.Typer(
@@ -65,7 +69,11 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         # Records may hold any character, whatever the terminal's locale.
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-    app(prog_name="sparklog")
+    try:
+        app(prog_name="sparklog")
+    finally:
+        if not render.flushed():
+            sys.exit(_PIPE_CLOSED)
 
 
 def _version(wanted: bool) -> None:
@@ -159,17 +167,25 @@ def dump(
         sources = [logs.log_of_file(path)] if entries is None else []
     else:
         sources = [logs.log_of_folder(folder) for folder in find_target(path).folders]
-    found = chain.from_iterable(rows_of(source, span) for source in sources) if entries is None else entries
-    rows = islice(found, limit)
+    if entries is not None:
+        _entries(islice(entries, limit), as_json=as_json)
+        return
+    logs.refuse_outside(sources, span)
+    rows = islice(chain.from_iterable(rows_of(source, span) for source in sources), limit)
+    first = list(islice(rows, 1))
+    if not first:
+        render.complain("note", f"nothing to show: {logs.held(sources)}")
+    elif as_json:
+        render.json_lines(chain(first, rows))
+    else:
+        heading = _file_of if batches else _partition_of
+        render.stream(views.BATCHES if batches else views.RECORDS, chain(first, rows), heading)
+
+
+def _entries(rows: Iterator[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         render.json_lines(rows)
-    elif entries is None:
-        render.stream(views.BATCHES if batches else views.RECORDS, rows, _file_of if batches else _partition_of)
-    else:
-        _entries(rows)
-
-
-def _entries(rows: Iterator[dict[str, Any]]) -> None:
+        return
     first = next(rows, None)
     if first is None:
         render.complain("note", "there is no entry in it")
@@ -245,11 +261,12 @@ def recover(
 
     outcome = mend.Outcome()
     targets = [find_target(path) for path in paths]
-    rows = mend.rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run)
+    # All of it is done before any of it is told: a pipe that is closed must not end it halfway.
+    rows = list(mend.rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
     if as_json:
         render.json_lines(rows)
     else:
-        render.table(views.ACTIONS, list(rows))
+        render.table(views.ACTIONS, rows)
         render.say(outcome.told(dry_run=dry_run))
     if outcome.failed:
         raise typer.Exit(_CANNOT)

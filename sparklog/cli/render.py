@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,20 @@ def json_lines(rows: Iterable[Row]) -> None:
         sys.stdout.write(json.dumps(_jsonable(row), ensure_ascii=False, separators=(",", ":")) + "\n")
         if sys.stdout.isatty():
             sys.stdout.flush()
+
+
+def flushed() -> bool:
+    """Write out what was printed, and tell whether somebody still reads it."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        # What is left has nowhere to go; Python would try once more when it ends, and complain.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        return False
+    return True
 
 
 def is_terminal() -> bool:
@@ -263,10 +278,17 @@ def _jsonable(row: Row) -> dict[str, Any]:
     return written
 
 
+class _Console(Console):
+    """A console that leaves it to the command how it ends when nobody reads any more; rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _stdout() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
+    console = _Console(highlight=False)
+    return console if console.is_terminal else _Console(highlight=False, width=_PLAIN_WIDTH)
 
 
 def _stderr() -> Console:
-    return Console(stderr=True, highlight=False)
+    return _Console(stderr=True, highlight=False)

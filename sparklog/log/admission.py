@@ -10,20 +10,22 @@ import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
-from sparklog.record.encode import NO_TIMESTAMP
+from sparklog.record.intake import NO_TIMESTAMP, take_times
 
 
 def with_timestamps(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """Give records that come without a timestamp the time of their writing, as a producer does."""
+    """Return the records with timestamps of int64 ms; where there is none, the time of their writing, as of a producer.
+
+    Raises
+    ------
+    InvalidOptionError
+        A column ``timestamp`` is of another type, or a record cannot have one of its times.
+    """
     if "timestamp" not in rows.schema.names:
-        times = pa.repeat(pa.scalar(now_ms, pa.timestamp("ms", "UTC")), rows.num_rows)
-        return rows.append_column("timestamp", times)
+        return rows.append_column("timestamp", pa.repeat(pa.scalar(now_ms, pa.int64()), rows.num_rows))
     place = rows.schema.get_field_index("timestamp")
-    column = rows.column(place)
-    if not column.null_count:
-        return rows
-    now = pa.scalar(now_ms, pa.int64() if column.type == pa.int64() else pa.timestamp("ms")).cast(column.type)
-    return rows.set_column(place, "timestamp", column.fill_null(now))
+    column = take_times(rows.column(place))
+    return rows.set_column(place, "timestamp", column.fill_null(now_ms) if column.null_count else column)
 
 
 def refuse_inadmissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> None:
@@ -32,7 +34,7 @@ def refuse_inadmissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) ->
     Parameters
     ----------
     rows : pyarrow.RecordBatch
-        ``timestamp`` as int64 ms or a timestamp, and ``key``, where there are such columns.
+        ``timestamp`` as int64 ms, and ``key``, where there are such columns.
     now_ms : int
         The time of the append.
 
@@ -54,8 +56,6 @@ def refuse_inadmissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) ->
 
 
 def _check_times(column: pa.Array, config: LogConfig, now_ms: int) -> None:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     timed = column.filter(pc.not_equal(column, NO_TIMESTAMP))
     found = pc.min_max(timed).as_py()
     if found["max"] is None:

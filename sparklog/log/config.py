@@ -3,30 +3,36 @@
 Each property is declared once: name, default, bound, the broker's spellings of it, and what it does. Text is read
 strictly and a wrong value is refused by name, whichever way it came: a mapping, a ``.properties`` file, or an argument.
 
-Defaults are those of Kafka 4, but for ``compression.type``. Source: apache/kafka, LogConfig.java,
-ServerTopicConfigSynonyms.java, CompressionType.java.
+Beside it stands where it acts, and why not elsewhere: in an append, in a commit (a write of Spark), in a read, or
+nowhere yet. `LogConfig.warn_idle` tells the user from there.
+
+Defaults are those of Kafka 4, but for ``compression.type`` and ``max.decompressed.message.bytes``.
+
+Source: apache/kafka, LogConfig.java, ServerTopicConfigSynonyms.java, CompressionType.java.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import javaproperties
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.log.properties import APPEND, COMMIT, LONG_MAX, READ, UNLIMITED, Spelling, option
+from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.storage.base import locate
 
 _INT_MAX: Final = (1 << 31) - 1
-_LONG_MAX: Final = (1 << 63) - 1
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
-_UNLIMITED: Final = -1
+
+_PLACES: Final = {APPEND: "an append", COMMIT: "a write of Spark"}
+_NOTHING_CLEANS: Final = "nothing here drops or compacts old records yet, a broker does"
 
 _log = logging.getLogger("sparklog")
 
@@ -50,103 +56,14 @@ _BROKER_ONLY: Final = frozenset(
 )
 
 
-class Spelling(NamedTuple):
-    """A broker's name of a property; ``unit`` is what its values are multiplied by."""
-
-    name: str
-    unit: int = 1
-
-
 class Described(NamedTuple):
-    """A property, for documentation."""
+    """A property, for documentation; ``acts`` says where it does what ``doc`` says."""
 
     name: str
     default: str
     bound: str
     doc: str
-
-
-@dataclass(frozen=True)
-class _Property:
-    """What `option` declares. The type of the default is the type of the value."""
-
-    name: str
-    default: bool | int | float | str | tuple[str, ...]
-    doc: str
-    at_least: float
-    at_most: float
-    choices: tuple[str, ...]
-    synonyms: Mapping[str, str]
-    spellings: tuple[Spelling, ...]
-
-    @property
-    def bound(self) -> str:
-        if isinstance(self.default, bool):
-            return "true or false"
-        if isinstance(self.default, tuple):
-            return f"any of {', '.join(self.choices)}, each once, with commas between"
-        if isinstance(self.default, str):
-            return f"one of {', '.join(self.choices)}"
-        kind = "a whole number" if isinstance(self.default, int) else "a number"
-        return f"{kind}, at least {self.at_least} and at most {self.at_most}"
-
-    def parse(self, spelling: Spelling, text: str) -> Any:
-        """Read a value as text, given under one of the names; `InvalidOptionError` where it is none."""
-        value = self._converted(text.strip())
-        if spelling.unit != 1 and value not in (None, _UNLIMITED):
-            value *= spelling.unit
-        if not self.allows(value):
-            raise InvalidOptionError(f"{spelling.name} must be {self._bound_in(spelling.unit)}, got {text!r}")
-        return value
-
-    def allows(self, value: Any) -> bool:
-        """Tell whether a value is of the right type and within its bound."""
-        if isinstance(self.default, tuple):
-            return isinstance(value, tuple) and set(value) <= set(self.choices) and len(set(value)) == len(value)
-        if isinstance(self.default, (bool, str)):
-            return type(value) is type(self.default) and (not self.choices or value in self.choices)
-        kinds = (int, float) if isinstance(self.default, float) else (int,)
-        return type(value) in kinds and self.at_least <= value <= self.at_most
-
-    def text(self, value: Any) -> str:
-        """Write a value as `parse` reads it."""
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return ",".join(value) if isinstance(value, tuple) else str(value)
-
-    def _converted(self, text: str) -> Any:
-        if isinstance(self.default, bool):
-            return {"true": True, "false": False}.get(text.lower())
-        if isinstance(self.default, tuple):
-            return tuple(item.strip() for item in text.split(",")) if text else ()
-        if isinstance(self.default, str):
-            return self.synonyms.get(text, text)
-        if isinstance(self.default, int):
-            return int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
-        return float(text) if re.fullmatch(r"[+-]?[0-9]{0,19}\.?[0-9]{1,19}(e[+-]?[0-9]{1,3})?", text) else None
-
-    def _bound_in(self, unit: int) -> str:
-        if unit == 1:
-            return self.bound
-        at_least = self.at_least if self.at_least == _UNLIMITED else -(-self.at_least // unit)
-        return f"a whole number, at least {at_least} and at most {self.at_most // unit}"
-
-
-def option(
-    name: str,
-    default: Any,
-    *,
-    at_least: float = 0,
-    at_most: float = _LONG_MAX,
-    choices: tuple[str, ...] = (),
-    synonyms: Mapping[str, str] = MappingProxyType({}),
-    also: Iterable[str | Spelling] = (),
-    doc: str,
-) -> Any:
-    """Declare a property: its name, default and bound, the broker's spellings, strongest first, and what it does."""
-    spellings = tuple(each if isinstance(each, Spelling) else Spelling(each) for each in also)
-    declared = _Property(name, default, doc, at_least, at_most, choices, synonyms, spellings)
-    return field(default=default, metadata={"property": declared})
+    acts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -178,6 +95,8 @@ class LogConfig:
         "segment.jitter.ms",
         0,
         also=("log.roll.jitter.ms", Spelling("log.roll.jitter.hours", _HOUR_MS)),
+        acts=(APPEND,),
+        idle="the segments of a commit roll by segment.ms alone",
         doc="Roll by segment.ms up to this much earlier, chosen at random, so that partitions do not roll together.",
     )
     segment_index_bytes: int = option(
@@ -197,33 +116,41 @@ class LogConfig:
     )
     flush_messages: int = option(
         "flush.messages",
-        _LONG_MAX,
+        LONG_MAX,
         at_least=1,
         also=("log.flush.interval.messages",),
+        acts=(APPEND,),
+        idle="a commit syncs all that it writes",
         doc="Sync to disk after this many records.",
     )
     flush_ms: int = option(
         "flush.ms",
-        _LONG_MAX,
+        LONG_MAX,
         also=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        acts=(APPEND,),
+        idle="a commit syncs all that it writes",
         doc="Sync to disk when the last sync is this long ago.",
     )
     retention_bytes: int = option(
         "retention.bytes",
-        _UNLIMITED,
-        at_least=_UNLIMITED,
+        UNLIMITED,
+        at_least=UNLIMITED,
         also=("log.retention.bytes",),
+        acts=(),
+        idle=_NOTHING_CLEANS,
         doc="Under cleanup.policy delete: drop the oldest segments while the log is larger than this; -1 is no limit.",
     )
     retention_ms: int = option(
         "retention.ms",
         168 * _HOUR_MS,
-        at_least=_UNLIMITED,
+        at_least=UNLIMITED,
         also=(
             "log.retention.ms",
             Spelling("log.retention.minutes", _MINUTE_MS),
             Spelling("log.retention.hours", _HOUR_MS),
         ),
+        acts=(),
+        idle=_NOTHING_CLEANS,
         doc="Under cleanup.policy delete: drop segments whose records are all older than this; -1 is no limit.",
     )
     max_message_bytes: int = option(
@@ -235,26 +162,31 @@ class LogConfig:
     )
     max_decompressed_message_bytes: int = option(
         "max.decompressed.message.bytes",
-        _INT_MAX - 8,
+        DECOMPRESSED_BYTES_MAX,
         at_least=1,
-        at_most=_INT_MAX - 8,
-        doc="Refuse a batch that decompresses to more.",
+        at_most=DECOMPRESSED_BYTES_LIMIT,
+        acts=(APPEND, COMMIT, READ),
+        doc="Refuse a batch that decompresses to more, or a record that would make one.",
     )
     delete_retention_ms: int = option(
         "delete.retention.ms",
         24 * _HOUR_MS,
         also=("log.cleaner.delete.retention.ms",),
+        acts=(),
+        idle=_NOTHING_CLEANS,
         doc="Under cleanup.policy compact: keep tombstones for this long after the cleaning that first met them.",
     )
     min_compaction_lag_ms: int = option(
         "min.compaction.lag.ms",
         0,
         also=("log.cleaner.min.compaction.lag.ms",),
+        acts=(),
+        idle=_NOTHING_CLEANS,
         doc="Under cleanup.policy compact: leave records alone for at least this long.",
     )
     max_compaction_lag_ms: int = option(
         "max.compaction.lag.ms",
-        _LONG_MAX,
+        LONG_MAX,
         at_least=1,
         also=("log.cleaner.max.compaction.lag.ms",),
         doc="Under cleanup.policy compact: leave records alone for no longer than this; segments roll in time for it.",
@@ -264,12 +196,16 @@ class LogConfig:
         0.5,
         at_most=1,
         also=("log.cleaner.min.cleanable.ratio",),
+        acts=(),
+        idle=_NOTHING_CLEANS,
         doc="Under cleanup.policy compact: clean when more than this part of the log is not yet cleaned.",
     )
     file_delete_delay_ms: int = option(
         "file.delete.delay.ms",
         60_000,
         also=("log.segment.delete.delay.ms",),
+        acts=(),
+        idle=_NOTHING_CLEANS,
         doc="Remove the files of a dropped segment this long after renaming them to .deleted.",
     )
     cleanup_policy: tuple[str, ...] = option(
@@ -305,6 +241,8 @@ class LogConfig:
         "preallocate",
         False,
         also=("log.preallocate",),
+        acts=(APPEND,),
+        idle="a commit leaves no file open to be written to",
         doc="Give a new segment its full size at once; it is cut to what was written when it rolls.",
     )
     message_timestamp_type: str = option(
@@ -316,7 +254,7 @@ class LogConfig:
     )
     message_timestamp_before_max_ms: int = option(
         "message.timestamp.before.max.ms",
-        _LONG_MAX,
+        LONG_MAX,
         also=("log.message.timestamp.before.max.ms",),
         doc="Refuse a record whose timestamp is earlier than the append by more than this; for CreateTime.",
     )
@@ -332,6 +270,9 @@ class LogConfig:
         at_most=_INT_MAX,
         doc="Close a batch before it grows past this many bytes, uncompressed; a larger record is a batch of its own.",
     )
+
+    # How the properties that were given as text are spelled there.
+    _named: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -365,16 +306,19 @@ class LogConfig:
         """
         _check_names(given)
         values: dict[str, Any] = {}
+        named: dict[str, str] = {}
         for each in fields(cls):
             declared = each.metadata["property"]
-            found = [
-                declared.parse(spelling, str(given[spelling.name]))
+            found = {
+                spelling.name: declared.parse(spelling, str(given[spelling.name]))
                 for spelling in (Spelling(declared.name), *declared.spellings)
                 if spelling.name in given
-            ]
+            }
             if found:
-                values[each.name] = found[0]
-        return cls(**values)
+                named[declared.name], values[each.name] = next(iter(found.items()))
+        config = cls(**values)
+        object.__setattr__(config, "_named", named)
+        return config
 
     @classmethod
     def from_file(cls, path: str) -> Self:
@@ -405,6 +349,38 @@ class LogConfig:
         declared = ((each.metadata["property"], getattr(self, each.name)) for each in fields(self))
         return {each.name: each.text(value) for each, value in declared}
 
+    def idle(self, place: str) -> dict[str, str]:
+        """Return the properties that were set and do nothing in a place, as they were spelled, and why."""
+        found = {}
+        for each in fields(self):
+            declared = each.metadata["property"]
+            if declared.name not in self._named and getattr(self, each.name) == declared.default:
+                continue
+            reason = self._beside(declared.name) if place in declared.acts else declared.idle
+            if reason:
+                found[self._named.get(declared.name, declared.name)] = reason
+        return found
+
+    def warn_idle(self, place: str) -> None:
+        """Warn of every property that was set and does nothing in a place, by its name: `APPEND` or `COMMIT`."""
+        for name, reason in self.idle(place).items():
+            _log.warning("%s does nothing in %s: %s", name, _PLACES[place], reason)
+
+    def _beside(self, name: str) -> str:
+        """Return why a property has nothing to do beside the others, if that is so."""
+        codec = {"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}
+        if name in codec and self.codec != codec[name]:
+            return f"compression.type is {self.compression_type}"
+        if name == "max.compaction.lag.ms" and "compact" not in self.cleanup_policy:
+            return f"cleanup.policy is {','.join(self.cleanup_policy) or 'empty'}"
+        if name.startswith("message.timestamp.") and name.endswith(".max.ms") and self._is_append_time:
+            return "message.timestamp.type is LogAppendTime"
+        return ""
+
+    @property
+    def _is_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
     @property
     def codec(self) -> str:
         """The codec of new batches, by the name that `sparklog.record.compression` has for it."""
@@ -429,7 +405,7 @@ class LogConfig:
 def described() -> list[Described]:
     """Return name, default, bound and meaning of every property, in the order in which they are declared."""
     declared = (each.metadata["property"] for each in fields(LogConfig))
-    return [Described(each.name, each.text(each.default), each.bound, each.doc) for each in declared]
+    return [Described(each.name, each.text(each.default), each.bound, each.doc, each.acts) for each in declared]
 
 
 def property_names() -> frozenset[str]:

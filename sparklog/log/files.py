@@ -39,6 +39,9 @@ CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 METADATA_TOPIC: Final = "__cluster_metadata"
 
+PARTITION_MAX: Final = (1 << 31) - 1
+"""The largest number that Kafka has for a partition; a broker does not start beside a folder with a larger one."""
+
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _PASSING_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
 _SEGMENT_FILE = re.compile(
@@ -73,7 +76,7 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     found = _PARTITION_FOLDER.fullmatch(name)
     if found is None or is_set_aside(name) or found["topic"] == METADATA_TOPIC:
         return None
-    if found["topic"] in (".", ".."):
+    if found["topic"] in (".", "..") or int(found["partition"]) > PARTITION_MAX:
         return None
     return TopicPartition(found["topic"], int(found["partition"]))
 

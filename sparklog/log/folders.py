@@ -122,7 +122,10 @@ def what_it_is(storage: Storage, path: str) -> str:
     if kind is FolderKind.SET_ASIDE:
         return "Kafka has set it aside (-delete, -future, -stray): to read what is in it, copy or rename it"
     if kind is FolderKind.COPY:
-        return "it holds segments, but a folder's name must be <topic>-<partition>: copy or rename it"
+        return (
+            f"it holds segments, but a folder's name must be <topic>-<partition>, with a partition of at most "
+            f"{files.PARTITION_MAX}: copy or rename it"
+        )
     return f"it holds {listed(names)}" if names else "it is empty"
 
 

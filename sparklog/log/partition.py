@@ -50,9 +50,11 @@ from sparklog.log.locking import (
 )
 from sparklog.log.policy import roll_jitter_ms, should_flush
 from sparklog.log.producer_state import ProducerBatch, Producers, plus, producer_batches
+from sparklog.log.properties import APPEND
 from sparklog.log.recovery import recover
 from sparklog.log.tail import BatchRun, Tail, grown, new_segment, rows_before_roll, sealed
 from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
+from sparklog.record.intake import take_records
 from sparklog.storage.base import locate
 from sparklog.storage.writing import (
     LocalWritableStorage,
@@ -62,7 +64,6 @@ from sparklog.storage.writing import (
     write_atomically,
 )
 
-_RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 _DRAWS: Final = 1 << 31
 _BROKEN: Final = "{} could not be put right after an error: close it and open it again"
 
@@ -170,7 +171,9 @@ class PartitionLog:
         if parse_partition_folder(folder.rpartition("/")[2]) is None:
             raise InvalidOptionError(f"a partition's folder is named <topic>-<partition>, and not {folder!r}")
         refuse_to_write(storage, folder)
-        made = cls(folder, config or LogConfig(), storage, clock, draw)
+        config = config or LogConfig()
+        config.warn_idle(APPEND)
+        made = cls(folder, config, storage, clock, draw)
         try:
             made._open(str(path), topic_id, lock_timeout_seconds)
         except BaseException:
@@ -244,8 +247,9 @@ class PartitionLog:
         Parameters
         ----------
         table : pyarrow.Table or pyarrow.RecordBatch
-            ``value``, and where wanted ``key``, ``headers`` and ``timestamp``; others are ignored. Records without a
-            timestamp get the time of the append.
+            ``value``, and where wanted ``key``, ``headers`` and ``timestamp``, of the types that
+            `sparklog.record.intake` takes; others are ignored. Records whose timestamp is null get the time of the
+            append.
         producer_id, producer_epoch, base_sequence : int
             Of an idempotent producer, and the sequence number of the first record. What was appended before, of the
             producer's last five batches, is not appended again.
@@ -271,7 +275,7 @@ class PartitionLog:
         """
         with outcome(NOTHING_VISIBLE), self._alone():
             self._refuse_closed()
-            return self._append_rows(_one_batch(table), producer_id, producer_epoch, base_sequence)
+            return self._append_rows(take_records(table), producer_id, producer_epoch, base_sequence)
 
     def _append_rows(
         self, rows: pa.RecordBatch, producer_id: int, producer_epoch: int, base_sequence: int
@@ -302,6 +306,7 @@ class PartitionLog:
             level=config.compression_level,
             batch_bytes=config.batch_size,
             batch_bytes_max=config.batch_bytes_max,
+            decompressed_bytes_max=config.max_decompressed_message_bytes,
             append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -477,13 +482,6 @@ class PartitionLog:
 
     def _jitter_ms(self) -> int:
         return roll_jitter_ms(self._config, self._draw())
-
-
-def _one_batch(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-    if isinstance(table, pa.Table):
-        batches = table.combine_chunks().to_batches()
-        table = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-    return table.select([name for name in _RECORD_COLUMNS if name in table.schema.names])
 
 
 def _is_behind(file: OffsetFile, tail: Tail) -> bool:

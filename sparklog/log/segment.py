@@ -29,7 +29,7 @@ from sparklog.log.damage import (
     refuse_damaged,
 )
 from sparklog.log.index import TIME_ENTRY, floor_offset, floor_time, read_entries
-from sparklog.record.framing import HEADER_BYTES_MAX, first_header, scan_headers
+from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
 

@@ -30,6 +30,7 @@ import zstandard
 from isal import isal_zlib
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError, InvalidOptionError
+from sparklog.record import limits
 from sparklog.record.frames import (
     GZIP_REST_BYTES_MAX,
     GZIP_TRAILER,
@@ -57,7 +58,7 @@ CompressInto = Callable[[memoryview, memoryview], int]
 
 NO_ROOM: Final = -1
 
-DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+DECOMPRESSED_BYTES_MAX: Final = limits.DECOMPRESSED_BYTES_MAX
 
 
 class _OfThread(threading.local):

@@ -21,14 +21,13 @@ from sparklog.record import v2
 from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compressor
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import BatchHeaders
-from sparklog.record.schema import HEADERS_TYPE
+from sparklog.record.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, take_times
+from sparklog.record.limits import DECOMPRESSED_BYTES_MAX
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
-NO_TIMESTAMP: Final = -1
-
 _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
 
 
@@ -46,6 +45,8 @@ class BatchSettings:
         A batch is closed before it is longer than this, uncompressed (Kafka: ``batch.size``).
     batch_bytes_max : int
         No batch is longer than this, compressed (Kafka: ``max.message.bytes``).
+    decompressed_bytes_max : int
+        The records of no batch that is compressed are longer than this (Kafka: ``max.decompressed.message.bytes``).
     append_time : int or None
         ms; the timestamp of all records, where the log's timestamp type is LogAppendTime.
     producer_id, producer_epoch, base_sequence : int
@@ -60,6 +61,7 @@ class BatchSettings:
     level: int | None = None
     batch_bytes: int = 16_384
     batch_bytes_max: int = 1_048_588
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
     append_time: int | None = None
     producer_id: int = -1
     producer_epoch: int = -1
@@ -101,8 +103,8 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
     Parameters
     ----------
     columns : pyarrow.RecordBatch
-        ``value``, and where wanted ``key`` (binary or string, null is null), ``timestamp`` (timestamp of any unit, or
-        int64 ms; null is -1, no timestamp) and ``headers`` (`HEADERS_TYPE` or what casts to it); others are ignored.
+        ``value``, and where wanted ``key``, ``timestamp`` (null is -1, no timestamp) and ``headers``, of the types that
+        `sparklog.record.intake` takes; others are ignored.
     settings : BatchSettings
         How batches are made.
     base_offset : int
@@ -116,7 +118,8 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
     Raises
     ------
     InvalidOptionError
-        A column is missing or of a type that has no bytes, a timestamp is below -1, or a header has no name.
+        A column is missing, there twice, or of a type that cannot be written, a record cannot have a timestamp, or a
+        header has no name.
     RecordTooLargeError
         A record alone makes a batch above ``batch_bytes_max``.
     """
@@ -148,8 +151,12 @@ def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) ->
     memoryview
         The batches, one behind the other.
     """
-    cuts, octets = _written(fields, settings.batch_bytes - v2.HEADER_BYTES)
+    room_bytes = settings.batch_bytes - v2.HEADER_BYTES
+    if settings.codec != "none":
+        room_bytes = min(room_bytes, settings.decompressed_bytes_max)
+    cuts, octets = _written(fields, room_bytes)
     sizes = cuts[:-1, kernels.RECORDS_BYTES].tolist()
+    _refuse_unreadable(cuts, sizes, settings, first_row)
     compress = compressor(settings.codec, settings.level)
     # Room that is not filled is never touched, and so costs nothing.
     out = memoryview(np.empty(sum(map(compressed_bytes_max, sizes)) + v2.HEADER_BYTES * len(sizes), np.uint8).data)
@@ -163,6 +170,16 @@ def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) ->
     if (table[:, kernels.END] - table[:, kernels.START] <= settings.batch_bytes_max).all():
         return table, out[:end]
     return _halved(fields, table, out, settings, first_row)
+
+
+def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, first_row: int) -> None:
+    """Refuse a record that no reader with the same limit would decompress; only one alone makes a batch so long."""
+    if settings.codec != "none" and sizes and max(sizes) > settings.decompressed_bytes_max:
+        row = next(row for row, size in enumerate(sizes) if size > settings.decompressed_bytes_max)
+        raise RecordTooLargeError(
+            f"row {first_row + int(cuts[row, kernels.FIRST_RECORD])} has {sizes[row]} bytes before it is compressed, "
+            f"and max.decompressed.message.bytes is {settings.decompressed_bytes_max}"
+        )
 
 
 def _table(fields: _Fields, cuts: Int64s, ends: Int64s, settings: BatchSettings, first_row: int) -> Int64s:
@@ -253,7 +270,8 @@ def _written(fields: _Fields, room_bytes: int) -> tuple[Int64s, memoryview]:
 
 def _fields(columns: pa.RecordBatch) -> _Fields:
     """Take the columns apart."""
-    names = set(columns.schema.names)
+    names = columns.schema.names
+    refuse_twice(columns.schema)
     if "value" not in names:
         raise InvalidOptionError("Required attribute 'value' not found")
     rows = columns.num_rows
@@ -265,7 +283,7 @@ def _fields(columns: pa.RecordBatch) -> _Fields:
         keys = _take_apart(columns.column("key"), "key", records, kernels.KEY_POSITION)
     records[kernels.TIMESTAMP] = NO_TIMESTAMP
     if "timestamp" in names:
-        records[kernels.TIMESTAMP] = _timestamps(columns.column("timestamp"))
+        records[kernels.TIMESTAMP] = np.asarray(take_times(columns.column("timestamp")).fill_null(NO_TIMESTAMP))
     records[kernels.FIRST_HEADER : kernels.END_HEADER + 1] = 0
     headers, header_names, contents = np.empty((kernels.HEADER_FIELDS, 0), dtype=np.int64), _NO_BYTES, _NO_BYTES
     if "headers" in names:
@@ -275,16 +293,9 @@ def _fields(columns: pa.RecordBatch) -> _Fields:
 
 def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
     """Write places and lengths of a column of byte strings into two rows of a table; the buffer that they are in."""
-    kind = column.type
-    if pa.types.is_null(kind):
-        table[row], table[row + 1] = 0, -1
-        return _NO_BYTES
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        offsets_type: type[np.signedinteger[Any]] = np.int32
-    elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        offsets_type = np.int64
-    else:
-        raise InvalidOptionError(f"{name} attribute unsupported type {kind}. {name} must be a(n) string or binary")
+    column = take_text(column, name)
+    is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    offsets_type: type[np.signedinteger[Any]] = np.int64 if is_large else np.int32
     _, offsets_buffer, data_buffer = column.buffers()
     if not len(column):
         return _NO_BYTES
@@ -296,28 +307,9 @@ def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
     return _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, dtype=np.uint8)
 
 
-def _timestamps(column: pa.Array) -> Int64s:
-    """Return timestamps in ms, -1 for null."""
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    elif column.type != pa.int64():
-        raise InvalidOptionError(f"timestamp attribute unsupported type {column.type}. timestamp must be a timestamp")
-    found = np.asarray(column.fill_null(NO_TIMESTAMP) if column.null_count else column)
-    wrong = np.flatnonzero(found < NO_TIMESTAMP)
-    if len(wrong):
-        raise InvalidOptionError(f"timestamp of row {wrong[0]} is {found[wrong[0]]} ms: Kafka has none before 1970")
-    return found
-
-
 def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octets, Octets]:
     """Write which headers each record has; the table of them, and the buffers of names and contents."""
-    try:
-        column = column.cast(HEADERS_TYPE)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise InvalidOptionError(
-            f"headers attribute unsupported type {column.type}. "
-            "headers must be an array<struct<key:string,value:binary>>"
-        ) from error
+    column = take_headers(column)
     counts = np.asarray(column.value_lengths().fill_null(0), dtype=np.int64)
     pairs = column.flatten()
     ends = np.cumsum(counts)
@@ -325,8 +317,11 @@ def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octe
     table = np.empty((kernels.HEADER_FIELDS, len(pairs)), dtype=np.int64)
     names = _take_apart(pairs.field("key"), "header key", table, kernels.NAME_POSITION)
     contents = _take_apart(pairs.field("value"), "header value", table, kernels.CONTENT_POSITION)
-    nameless = np.flatnonzero(table[kernels.NAME_LENGTH] < 0)
-    if pairs.null_count or len(nameless):
-        row = int(np.searchsorted(ends, nameless[0] if len(nameless) else 0, side="right"))
+    is_nameless = table[kernels.NAME_LENGTH] < 0
+    if pairs.null_count:
+        is_nameless |= np.asarray(pairs.is_null())
+    nameless = np.flatnonzero(is_nameless)
+    if len(nameless):
+        row = int(np.searchsorted(ends, nameless[0], side="right"))
         raise InvalidOptionError(f"a header of row {row} has no key")
     return table, names, contents

@@ -15,7 +15,7 @@ from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader
-from sparklog.record.columns import LIMITS, DecodeLimits
+from sparklog.record.columns import DecodeLimits
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.plan import ReadRange
 from sparklog.spark.schema import TEXT_COLUMNS
@@ -50,8 +50,7 @@ def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
     arrange = _Arranger(_expected(schema), planned.topic_partition)
-    limit_bytes = options.decompressed_bytes_max
-    limits = LIMITS if limit_bytes is None else DecodeLimits(decompressed_bytes_max=limit_bytes)
+    limits = DecodeLimits(decompressed_bytes_max=options.decompressed_bytes_max)
     try:
         layout = read_layout(planned.folder)
     except PathNotFoundError as error:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
-from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, location_or_none, option, positive
-from sparklog.spark.schema import check_columns
+from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
+from sparklog.spark.limits import TASKS_MAX
+from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, is_long, location_or_none, option, positive, shown
+from sparklog.spark.schema import HEADERS, check_columns
 from sparklog.storage.base import locate
 
 LATEST: Final = -1
@@ -61,16 +63,16 @@ class Bound:
 
 
 def _paths(name: str, text: str) -> tuple[str, ...]:
-    found = _json(text)
+    found = _json(name, text)
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
-        raise InvalidOptionError(f"{name} must be a JSON list of paths, got {text}")
+        raise InvalidOptionError(f"{name} must be a JSON list of paths, got {shown(text)}")
     return tuple(locate(each, name).path for each in found)
 
 
 def _time(_: str, text: str) -> int:
     number = integer(text)
     if number is None:
-        raise InvalidOptionError(f"Expected a single long value, got {text}")
+        raise InvalidOptionError(f"Expected a single long value, got {shown(text)}")
     return number
 
 
@@ -81,56 +83,64 @@ def _names(_: str, text: str) -> tuple[str, ...]:
 def _topics(name: str, text: str) -> tuple[str, ...]:
     found = _names(name, text)
     if not found:
-        raise InvalidOptionError(f"No topics to subscribe to as specified value for option '{name}' is '{text}'")
+        raise InvalidOptionError(f"No topics to subscribe to as specified value for option '{name}' is '{shown(text)}'")
     return found
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str]:
     if not text.strip():
-        raise InvalidOptionError(f"Pattern to subscribe is empty as specified value for option '{name}' is '{text}'")
+        raise InvalidOptionError(
+            f"Pattern to subscribe is empty as specified value for option '{name}' is '{shown(text)}'"
+        )
     try:
         return re.compile(text.strip())
     except re.error as error:
-        raise InvalidOptionError(f"{name} is not a regular expression: {text!r}, {error}") from error
+        raise InvalidOptionError(f"{name} is not a regular expression: {shown(text)!r}, {error}") from error
+    except (OverflowError, RecursionError, MemoryError) as error:
+        raise InvalidOptionError(f"{name} is too large a regular expression: {shown(text)!r}, {error}") from error
 
 
 def _assignment(name: str, text: str) -> dict[str, tuple[int, ...]]:
     if not text.strip().startswith("{"):
-        raise InvalidOptionError(f"No topicpartitions to assign as specified value for option '{name}' is '{text}'")
-    found = _json(text)
+        raise InvalidOptionError(
+            f"No topicpartitions to assign as specified value for option '{name}' is '{shown(text)}'"
+        )
+    found = _json(name, text)
     if not isinstance(found, dict) or not all(
         isinstance(numbers, list) and all(type(number) is int for number in numbers) for numbers in found.values()
     ):
-        raise InvalidOptionError(f"Expected e.g. {_PARTITIONS_FORM}, got {text}")
+        raise InvalidOptionError(f"Expected e.g. {_PARTITIONS_FORM}, got {shown(text)}")
     if not any(found.values()):
-        raise InvalidOptionError(f"No topicpartitions to assign as specified value for option '{name}' is '{text}'")
+        raise InvalidOptionError(
+            f"No topicpartitions to assign as specified value for option '{name}' is '{shown(text)}'"
+        )
     return {topic: tuple(numbers) for topic, numbers in found.items()}
 
 
 def _offsets(name: str, text: str) -> str | dict[TopicPartition, int]:
     if text.strip().lower() in ("earliest", "latest"):
         return text.strip().lower()
-    found = _by_partition(text, _OFFSETS_FORM)
+    found = _by_partition(name, text, _OFFSETS_FORM)
     for topic_partition, offset in found.items():
         if offset < EARLIEST:
             raise InvalidOptionError(f"{name} for {topic_partition} is {offset}: offsets are not negative")
     return found
 
 
-def _times(_: str, text: str) -> dict[TopicPartition, int]:
-    return _by_partition(text, _TIMES_FORM)
+def _times(name: str, text: str) -> dict[TopicPartition, int]:
+    return _by_partition(name, text, _TIMES_FORM)
 
 
-def _by_partition(text: str, form: str) -> dict[TopicPartition, int]:
-    found = _json(text)
+def _by_partition(name: str, text: str, form: str) -> dict[TopicPartition, int]:
+    found = _json(name, text)
     if not isinstance(found, dict):
-        raise InvalidOptionError(f"Expected e.g. {form}, got {text}")
+        raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}")
     values: dict[TopicPartition, int] = {}
     for topic, numbers in found.items():
         for partition, value in numbers.items() if isinstance(numbers, dict) else [("", None)]:
             number = integer(partition)
-            if number is None or type(value) is not int:
-                raise InvalidOptionError(f"Expected e.g. {form}, got {text}")
+            if number is None or type(value) is not int or not is_long(value):
+                raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}")
             values[TopicPartition(topic, number)] = value
     return values
 
@@ -142,11 +152,13 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
-def _json(text: str) -> Any:
+def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         return None
+    except RecursionError as error:
+        raise InvalidOptionError(f"{name} is JSON that is nested too deep: {shown(text)}") from error
 
 
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -158,6 +170,11 @@ _BROKER_ONLY: Final = (
 )
 _ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
 _KAFKA_PREFIX: Final = "kafka."
+# Of each of these the first that is given counts.
+_PRECEDENCE: Final = (
+    ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
+    ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+)
 # What Spark adds to the options of a table in its catalog.
 _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
 
@@ -212,7 +229,7 @@ class SeglogOptions:
     min_partitions: int | None = option(
         "minPartitions",
         None,
-        positive("minPartitions must be positive"),
+        positive("minPartitions must be positive", at_most=TASKS_MAX),
         "Split large partitions into about this many tasks in all.",
     )
     max_records_per_partition: int | None = option(
@@ -230,10 +247,10 @@ class SeglogOptions:
     columns: tuple[str, ...] = option(
         "columns", (), _columns, "Columns to read, with commas between; a schema given to Spark does the same."
     )
-    decompressed_bytes_max: int | None = option(
+    decompressed_bytes_max: int = option(
         "max.decompressed.message.bytes",
-        None,
-        positive("max.decompressed.message.bytes must be positive"),
+        DECOMPRESSED_BYTES_MAX,
+        positive("max.decompressed.message.bytes must be positive", at_most=DECOMPRESSED_BYTES_LIMIT),
         "Refuse a batch that decompresses to more; by default 1 GiB.",
     )
 
@@ -308,9 +325,11 @@ class SeglogOptions:
                 )
 
 
-def warn_batch(given: Mapping[str, str]) -> None:
-    """Warn of options that mean nothing to a batch read: once, and with their own names."""
-    lower = {name.lower() for name in given}
+def warn_batch(given: Mapping[str, str], columns: Collection[str]) -> None:
+    """Warn of options that mean nothing to a batch read of some columns: once, and with their own names."""
+    lower = {name.lower(): text for name, text in given.items()}
+    for name, reason in _without_effect(lower, columns):
+        _log.warning("the option %s does nothing here: %s", name, reason)
     for name in _STREAM_ONLY:
         if name.lower() in lower:
             _log.warning("%s option ignored in batch queries", name)
@@ -318,6 +337,21 @@ def warn_batch(given: Mapping[str, str]) -> None:
     broker += sorted(name for name in lower if name.startswith(_KAFKA_PREFIX) and name not in _ALIASES)
     if broker:
         _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(broker))
+
+
+def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Give the options, of those given by names in lower case, that others leave nothing to do, and why."""
+    for precedence in _PRECEDENCE:
+        there = [name for name in precedence if name.lower() in given]
+        for name in there[1:]:
+            yield name, f"{there[0]} goes before it"
+    if (
+        "startingoffsetsbytimestampstrategy" in given
+        and not {name.lower() for name in _PRECEDENCE[0][:2]} & given.keys()
+    ):
+        yield "startingOffsetsByTimestampStrategy", "no starting time is given"
+    if given.get("includeheaders", "").strip().lower() == "true" and HEADERS not in columns:
+        yield "includeHeaders", "the columns are chosen, and headers is not among them"
 
 
 def described() -> list[tuple[str, Any, str]]:

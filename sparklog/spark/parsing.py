@@ -10,6 +10,9 @@ from typing import Any, Final
 from sparklog.errors import InvalidOptionError
 from sparklog.storage.base import locate
 
+LONG_MAX: Final = (1 << 63) - 1
+_SHOWN_MAX: Final = 200
+
 NO_PATH: Final = (
     "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
     "If this is a table made with CREATE TABLE ... USING seglog: Spark does not hand a table's options and path on to "
@@ -49,20 +52,33 @@ def choice(*words: str) -> Callable[[str, str], str]:
     return parse
 
 
-def positive(message: str) -> Callable[[str, str], int]:
+def positive(message: str, at_most: int = LONG_MAX) -> Callable[[str, str], int]:
     def parse(name: str, text: str) -> int:
         number = integer(text)
         if number is None:
-            raise InvalidOptionError(f"{name} must be a whole number, got {text!r}")
+            raise InvalidOptionError(f"{name} must be a whole number, got {shown(text)!r}")
         if number <= 0:
             raise InvalidOptionError(message)
+        if number > at_most:
+            raise InvalidOptionError(f"{name} must be at most {at_most}, got {number}")
         return number
 
     return parse
 
 
 def integer(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) else None
+    """Read a number of 64 bits; None where the text is none."""
+    number = int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) else None
+    return number if number is not None and is_long(number) else None
+
+
+def is_long(number: int) -> bool:
+    return -LONG_MAX - 1 <= number <= LONG_MAX
+
+
+def shown(text: str) -> str:
+    """Return a text as a message shows it: cut where it is long."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}... ({len(text)} characters)"
 
 
 def whole(name: str, given: str) -> int:

@@ -9,6 +9,8 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.functions import arrow_udf
 
 from sparklog.errors import InvalidOptionError
+from sparklog.spark.boundary import plain_errors
+from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.schema import check_written
 
 if TYPE_CHECKING:
@@ -39,8 +41,8 @@ def with_partition(
     DataFrame
         With ``partition``, an int, behind the columns that it had.
     """
-    if partitions < 1:
-        raise InvalidOptionError(f"partitions must be positive, got {partitions}")
+    if not 1 <= partitions <= NEW_PARTITIONS_MAX:
+        raise InvalidOptionError(f"partitions must be at least 1 and at most {NEW_PARTITIONS_MAX}, got {partitions}")
     names = [name for name in check_written(frame.schema) if name in ("key", "value")]
     if "partition" in frame.columns:
         raise InvalidOptionError("there is a column partition already: drop it, or write the rows as they are")
@@ -56,11 +58,13 @@ def _chooser(names: list[str], partitions: int, partitioner: str, batch_size: in
         from sparklog.topic.partitioner import assign_partitions, make_partitioner, row_bytes
 
         context = TaskContext.get()
-        chooser = make_partitioner(partitioner, seed=context.partitionId() if context else 0, batch_bytes=batch_size)
-        for arrays in batches:
-            columns = dict(zip(names, (arrays,) if isinstance(arrays, pa.Array) else arrays, strict=True))
-            sizes = row_bytes(list(columns.values()), len(columns["value"]))
-            yield pa.array(assign_partitions(chooser, None, columns.get("key"), sizes, partitions), pa.int32())
+        seed = context.partitionId() if context else 0
+        with plain_errors():
+            chooser = make_partitioner(partitioner, seed=seed, batch_bytes=batch_size)
+            for arrays in batches:
+                columns = dict(zip(names, (arrays,) if isinstance(arrays, pa.Array) else arrays, strict=True))
+                sizes = row_bytes(list(columns.values()), len(columns["value"]))
+                yield pa.array(assign_partitions(chooser, None, columns.get("key"), sizes, partitions), pa.int32())
 
     # Spark tells by these what kind of function it is, and cannot resolve names that are local to a module.
     one = len(names) == 1

@@ -16,6 +16,7 @@ from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.producers import last_stable_offset
+from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, Bound, SeglogOptions
 from sparklog.topic.discovery import PartitionFolder, discover, read_layouts
 
@@ -79,7 +80,8 @@ def select(options: SeglogOptions) -> list[PartitionFolder]:
     if options.subscribe:
         return found.named(options.subscribe)
     if options.subscribe_pattern is not None:
-        return found.matching(options.subscribe_pattern)
+        with match_time("subscribePattern", options.subscribe_pattern.pattern):
+            return found.matching(options.subscribe_pattern)
     return found.all_topics()
 
 
@@ -180,12 +182,24 @@ def split(
     """Split ranges as the connector does: none above a number of offsets, then into about so many in all.
 
     How many there are, and about where they are cut, is the connector's arithmetic. Each cut is then moved back to
-    where a batch begins, by the offset index, unless that would make a range too large, or empty.
+    where a batch begins, by the offset index, unless that would make a range too large, or empty. A range is cut into
+    no more pieces than it has offsets.
+
+    Raises
+    ------
+    InvalidOptionError
+        There would be more pieces than `TASKS_MAX`.
     """
     kept = [each for each in ranges if each.size > 0]
     pieces: list[ReadRange] = []
     if records_max is not None:
-        pieces = [piece for each in kept for piece in _divided(each, math.ceil(each.size / records_max))]
+        counts = [-(-each.size // records_max) for each in kept]
+        if sum(counts) > max(TASKS_MAX, len(kept)):
+            raise InvalidOptionError(
+                f"maxRecordsPerPartition is {records_max}, which makes {sum(counts)} tasks of "
+                f"{sum(each.size for each in kept)} offsets, and there may be no more than {TASKS_MAX}: set it higher"
+            )
+        pieces = [piece for each, count in zip(kept, counts, strict=True) for piece in _divided(each, count)]
     pieces = pieces or kept
     if min_partitions is not None and len(pieces) < min_partitions:
         counts = _part_counts([piece.size for piece in pieces], min_partitions)
@@ -197,13 +211,14 @@ def split(
 
 
 def _divided(whole: ReadRange, parts: int) -> list[ReadRange]:
-    """Cut a range into parts of the same size, the rounding left to the last of them; empty ones are left out."""
+    """Cut a range into parts of the same size, the rounding left to the last of them; none is empty."""
     start, pieces = whole.start_offset, []
+    parts = min(parts, whole.size)
     for part in range(parts):
         size = (whole.end_offset - start) // (parts - part)
         pieces.append(_within(whole, start, start + size))
         start += size
-    return [piece for piece in pieces if piece.size > 0]
+    return pieces
 
 
 def _within(whole: ReadRange, start: int, end: int) -> ReadRange:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from sparklog.spark.boundary import plain_errors
 from sparklog.spark.options import SeglogOptions
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class SeglogReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @plain_errors()
     def partitions(self) -> list[InputPartition]:
         """Plan the read; Spark calls it once a loaded DataFrame, which is thereby a snapshot."""
         from sparklog.spark.plan import plan_batch
@@ -35,7 +37,8 @@ class SeglogReader(DataSourceReader):
         """Read the range of one task."""
         # Spark makes up a partition of its own where there is none.
         if partition.value is None:
-            return iter(())
+            return
         from sparklog.spark.batches import read_range
 
-        return read_range(partition.value, self._options, self._schema)
+        with plain_errors():
+            yield from read_range(partition.value, self._options, self._schema)

@@ -123,8 +123,14 @@ def check_written(schema: StructType) -> list[str]:
     Raises
     ------
     InvalidOptionError
-        ``value`` is not there, or a column is of a type that cannot be written; the connector's messages.
+        ``value`` is not there, a column is there twice, or one is of a type that cannot be written.
     """
+    for name in _WRITTEN:
+        types = [field.dataType.simpleString() for field in schema.fields if field.name == name]
+        if len(types) > 1:
+            raise InvalidOptionError(
+                f"there are {len(types)} columns {name!r}, of types {' and '.join(types)}: one is wanted"
+            )
     names = [name for name in schema.fieldNames() if name in _WRITTEN]
     if "value" not in names:
         raise InvalidOptionError("Required attribute 'value' not found")

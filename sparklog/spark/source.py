@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from sparklog.spark.boundary import plain_errors
 from sparklog.spark.options import SeglogOptions, warn_batch
 from sparklog.spark.reader import SeglogReader
 from sparklog.spark.schema import check_schema, source_schema
@@ -31,6 +32,7 @@ class SeglogDataSource(DataSource):
     def name(cls) -> str:
         return "seglog"
 
+    @plain_errors()
     def schema(self) -> StructType:
         """Return the connector's columns, or those of the option ``columns``; Spark asks when it is given no schema."""
         from sparklog.spark.plan import select
@@ -40,12 +42,14 @@ class SeglogDataSource(DataSource):
         select(options)
         return source_schema(options.columns, include_headers=options.include_headers)
 
+    @plain_errors()
     def reader(self, schema: StructType) -> SeglogReader:
         """Return the reader of a batch query; a schema that is a choice of the columns leaves the others unread."""
         options = SeglogOptions.parse(self.options)
-        warn_batch(self.options)
+        warn_batch(self.options, schema.fieldNames())
         return SeglogReader(options, check_schema(schema))
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
         """Return the writer of a batch write, once options, columns and the path are right."""
         from sparklog.spark.write_options import WriteOptions

@@ -16,6 +16,8 @@ from typing import Any, Final, Self
 from sparklog.errors import InvalidOptionError
 from sparklog.log import config
 from sparklog.log.config import LogConfig
+from sparklog.log.properties import COMMIT
+from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.parsing import NO_PATH, boolean, location, location_or_none, option, positive, text, whole
 from sparklog.topic.ledger import Transaction
 from sparklog.topic.target import is_topic_name
@@ -70,7 +72,7 @@ class WriteOptions:
     num_partitions: int | None = option(
         "numPartitions",
         None,
-        positive("numPartitions must be positive"),
+        positive("numPartitions must be positive", at_most=NEW_PARTITIONS_MAX),
         "How many partitions a new topic gets; without it a topic that is not there is an error.",
     )
     partitioner: str = option(
@@ -129,6 +131,9 @@ class WriteOptions:
             raise InvalidOptionError(NO_PATH)
         if (options.application is None) != (options.version is None):
             raise InvalidOptionError("txnAppId and txnVersion go together: one of them is not given")
+        options.config.warn_idle(COMMIT)
+        if "includeheaders" in given:
+            _log.warning("includeHeaders does nothing in a write of Spark: a column headers is always written")
         return options
 
     @property

@@ -13,12 +13,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.log.files import parse_partition_folder
 from sparklog.log.locking import refuse_running_broker
 from sparklog.log.staging import Staged, begin, new_job
+from sparklog.spark.boundary import plain_errors
 from sparklog.spark.schema import check_written
 from sparklog.spark.write_options import WriteOptions
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.base import Storage
+from sparklog.storage.writing import LocalWritableStorage, WritableStorage
 from sparklog.topic.commit import Job, abort, commit
 from sparklog.topic.target import Target, find_target
 
@@ -64,8 +67,11 @@ class SeglogWriter(DataSourceArrowWriter):
             raise InvalidOptionError("topicId is of one topic: say which by the option topic, or by the path")
         if storage.is_folder(self._target.directory):
             refuse_running_broker(storage, self._target.directory)
+        if options.report_path:
+            _check_report_path(storage, options.report_path, self._target.directory)
         begin(storage, self._target.directory, self._job_id)
 
+    @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
         """Stage the rows of one task."""
         from sparklog.topic.accumulator import RecordAccumulator, Task
@@ -87,18 +93,31 @@ class SeglogWriter(DataSourceArrowWriter):
                 accumulator.append(rows)
             return StagedByTask(accumulator.finish())
 
+    @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
         storage = LocalWritableStorage()
         summary = commit(storage, self._job(staged), staged, _now_ms())
-        for line in _report(summary):
+        # The rows are there: were the job to fail now, who repeats it would have them twice.
+        try:
+            self._tell(storage, summary)
+        except Exception as error:
+            _log.warning(
+                "the write is committed, and all of it is visible; the report of it could not be written: %s", error
+            )
+
+    def _tell(self, storage: WritableStorage, summary: Mapping[str, Any]) -> None:
+        """Report what was written where."""
+        lines = _report(summary)
+        for line in lines:
             _log.info("wrote %s", line)
         if self._options.report_path:
             with storage.open_for_append(self._options.report_path) as file:
                 file.truncate(0)
-                file.append("".join(f"{line}\n" for line in _report(summary)).encode())
+                file.append("".join(f"{line}\n" for line in lines).encode())
 
+    @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove what the job has staged; what it has committed stays."""
         storage = LocalWritableStorage()
@@ -128,6 +147,33 @@ def _new_topics(target: Target, topics: set[str]) -> dict[str, int]:
     if target.partition is not None:
         return {}
     return {topic: target.partitions_of(topic) for topic in sorted(topics) if target.is_new(topic)}
+
+
+def _check_report_path(storage: WritableStorage, path: str, directory: str) -> None:
+    """Refuse a path that the report cannot be written to, while nothing else is written."""
+    folder = path.rpartition("/")[0]
+    if folder == directory and not storage.is_folder(folder):
+        # The write makes it.
+        return
+    if folder.rpartition("/")[0] == directory and parse_partition_folder(folder.rpartition("/")[2]) is not None:
+        raise InvalidOptionError(f"reportPath is in the folder of a partition, where only its log is: {path}")
+    if not storage.is_folder(folder or "/"):
+        raise InvalidOptionError(f"reportPath cannot be written, there is no folder {folder}; nothing was written")
+    try:
+        is_there = _is_there(storage, path)
+        storage.open_for_append(path).close()
+        if not is_there:
+            storage.remove(path)
+    except SeglogError as error:
+        raise InvalidOptionError(f"reportPath cannot be written, {error.message}; nothing was written") from error
+
+
+def _is_there(storage: Storage, path: str) -> bool:
+    try:
+        storage.open(path).close()
+    except PathNotFoundError:
+        return False
+    return True
 
 
 def _report(summary: Mapping[str, Any]) -> list[str]:

@@ -22,14 +22,13 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.staging import Stage, Staged, is_running
 from sparklog.record.encode import BatchSettings, encode_batches
+from sparklog.record.intake import take_records
 from sparklog.storage.writing import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
 from sparklog.topic.target import Target
 
 GATHERED_BYTES_MAX: Final = 1 << 25
-
-_RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 
 
 def wall_clock_ms() -> int:
@@ -152,20 +151,27 @@ class RecordAccumulator:
         rows, self._rows, self._gathered_bytes = self._rows, [], 0
         if not rows:
             return
-        together = rows[0] if len(rows) == 1 else pa.Table.from_batches(rows).combine_chunks().to_batches()[0]
-        for topic, of_topic in _by_topic(together, self._task.target.topic):
-            records = with_timestamps(_of_record(of_topic), self._task.now_ms)
-            refuse_inadmissible(records, self._task.config, self._clock())
-            for partition, part in grouped(records, self._partitions(topic, of_topic)):
-                self._stage(TopicPartition(topic, partition), part)
+        # They are of one piece, unless their bytes are too many for a column to count.
+        pieces = rows if len(rows) == 1 else pa.Table.from_batches(rows).combine_chunks().to_batches()
+        for piece in pieces:
+            self._stage_all(piece)
         self._refuse_ended_job()
 
-    def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    def _stage_all(self, rows: pa.RecordBatch) -> None:
+        for topic, of_topic in _by_topic(rows, self._task.target.topic):
+            records = with_timestamps(take_records(of_topic), self._task.now_ms)
+            refuse_inadmissible(records, self._task.config, self._clock())
+            for partition, part in grouped(records, self._partitions(topic, of_topic, records)):
+                self._stage(TopicPartition(topic, partition), part)
+
+    def _partitions(
+        self, topic: str, rows: pa.RecordBatch, records: pa.RecordBatch
+    ) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         target, names = self._task.target, rows.schema.names
         if target.partition is not None:
             return self._only_partition(rows)
-        keys = rows.column("key") if "key" in names else None
-        sizes = row_bytes([rows.column(name) for name in ("key", "value") if name in names], rows.num_rows)
+        keys = records.column("key") if "key" in names else None
+        sizes = row_bytes([records.column(name) for name in ("key", "value") if name in names], rows.num_rows)
         partitioner = self._partitioners.get(topic)
         if partitioner is None:
             partitioner = make_partitioner(
@@ -179,6 +185,9 @@ class RecordAccumulator:
         """Return the partition that the path names, if no row names another."""
         only = self._task.target.partition
         if "partition" in rows.schema.names:
+            kind = rows.schema.field("partition").type
+            if not pa.types.is_integer(kind) and not pa.types.is_null(kind):
+                raise InvalidOptionError(f"the column partition must be of integers, and is of {kind}")
             others = pc.unique(rows.column("partition").drop_null()).to_pylist()
             if any(other != only for other in others):
                 raise InvalidOptionError(f"the path is of partition {only}, and the column partition says {others[0]}")
@@ -203,6 +212,7 @@ def _settings(config: LogConfig, now_ms: int) -> BatchSettings:
         level=config.compression_level,
         batch_bytes=config.batch_size,
         batch_bytes_max=config.batch_bytes_max,
+        decompressed_bytes_max=config.max_decompressed_message_bytes,
         append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
     )
 
@@ -218,7 +228,3 @@ def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa
     topics = pc.unique(named).to_pylist()
     for each in topics:
         yield each, rows if len(topics) == 1 else rows.filter(pc.equal(named, each))
-
-
-def _of_record(rows: pa.RecordBatch) -> pa.RecordBatch:
-    return rows.select([name for name in _RECORD_COLUMNS if name in rows.schema.names])

@@ -151,7 +151,6 @@ def test_dump_from_an_offset_to_an_offset_with_a_limit() -> None:
         336,
     ]
     assert [row["offset"] for row in lines("dump", folder, "--limit", "2")] == [0, 1]
-    assert lines("dump", folder, "--offset", "9999") == []
     batches = lines("dump", folder, "--batches", "--offset", "333", "--end-offset", "337")
     assert [(row["base_offset"], row["last_offset"]) for row in batches] == [(304, 334), (335, 361)]
 
@@ -430,3 +429,96 @@ def test_recover_does_not_call_a_missing_permission_damage(tmp_path: Path, monke
     result = run("recover", "--dry-run", folder, "--json")
     assert result.exit_code == 2
     assert {json.loads(line)["status"] for line in result.stdout.splitlines()} == {"failed"}
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--batches"]])
+@pytest.mark.parametrize("wanted", [["--offset", "99999999"], ["--time", "2030-01-01"]])
+def test_dump_from_behind_the_end_says_what_the_log_holds(options: list[str], wanted: list[str]) -> None:
+    result = run("dump", EXAMPLES / "shop-events-0", *wanted, *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: [SEGLOG_OFFSET_OUT_OF_RANGE] {' '.join(wanted)}")
+    latest = max(row["timestamp"] for row in lines("dump", EXAMPLES / "shop-events-0"))
+    assert f"shop-events-0 has offsets 0 to 631, with times up to {render.time_text(latest)}" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_dump_of_many_logs_begins_where_one_of_them_reaches() -> None:
+    ends = {row["partition"]: row["end_offset"] for row in lines("describe", EXAMPLES / "shop-events", "--partitions")}
+    longest = max(ends, key=lambda partition: ends[partition])
+    found = lines("dump", EXAMPLES / "shop-events", "--offset", str(ends[longest] - 1))
+    assert [(row["partition"], row["offset"]) for row in found] == [(longest, ends[longest] - 1)]
+    behind = run("dump", EXAMPLES / "shop-events", "--offset", str(ends[longest] + 1))
+    assert behind.exit_code == 2
+    assert behind.stderr.count(" has offsets 0 to ") == 3
+
+
+def test_dump_of_nothing_at_the_very_end_is_noted_and_well() -> None:
+    for options in (["--offset", "632"], ["--offset", "5", "--end-offset", "5"]):
+        for more in ([], ["--json"], ["--batches"]):
+            result = run("dump", EXAMPLES / "shop-events-0", *options, *more)
+            assert (result.exit_code, result.stdout) == (0, "")
+            assert result.stderr.startswith("note: nothing to show: shop-events-0 has offsets 0 to 631")
+
+
+def test_dump_of_an_empty_log_is_noted(tmp_path: Path) -> None:
+    write_partition(tmp_path / "events-0", [], base_offset=7)
+    result = run("dump", tmp_path / "events-0")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "note: nothing to show: events-0 has no record, and its next offset is 7\n"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_dump_of_wrappers_gives_their_first_offset_and_their_count(magic: int) -> None:
+    folder = golden_set("old-codecs").log_dir / f"v{magic}-gzip-0"
+    found = lines("dump", folder, "--batches")
+    records = lines("dump", folder)
+    assert all(row["codec"] == "gzip" for row in found)
+    for row in found:
+        inside = [
+            record["offset"] for record in records if row["base_offset"] <= record["offset"] <= row["last_offset"]
+        ]
+        assert (inside[0], len(inside)) == (row["base_offset"], row["record_count"])
+    assert sum(row["record_count"] for row in found) == len(records)
+    assert "?" not in run("dump", folder, "--batches").stdout
+    first = found[0]
+    assert lines("dump", folder, "--batches", "--end-offset", str(first["base_offset"] + 1)) == [first]
+
+
+def test_dump_of_a_damaged_wrapper_does_not_make_up_what_is_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "v1-gzip-0"
+    shutil.copytree(golden_set("old-codecs").log_dir / "v1-gzip-0", folder)
+    path = folder / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+    first = lines("dump", folder, "--batches")[0]
+    assert (first["base_offset"], first["record_count"], first["is_valid"]) == (None, None, False)
+
+
+@pytest.mark.parametrize("arguments", [["dump", str(EXAMPLES / "shop-events")], ["verify", str(EXAMPLES)]])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_pipe_that_is_closed_ends_a_command_as_sigpipe_would(arguments: list[str], options: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([*COMMAND, *arguments, *options], stdout=writing, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_pipe_that_is_closed_ends_no_repair_halfway(tmp_path: Path) -> None:
+    for number in range(3):
+        folder = tmp_path / f"events-{number}"
+        write_partition(folder, [v2_batch([Record(0, 1)])])
+        with (folder / f"{0:020d}.log").open("ab") as file:
+            file.write(bytes(100))
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([*COMMAND, "recover", "--json", str(tmp_path)], stdout=writing, stderr=subprocess.PIPE)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert lines("recover", "--dry-run", tmp_path) == []

@@ -348,3 +348,27 @@ def test_error_of_an_append_at_any_call_says_what_is_visible(tmp_path: Path, is_
         if not storage.has_failed:
             break
     assert seen == {NOTHING_VISIBLE, ALL_VISIBLE}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"timestamp": pa.array([1], pa.date32())}, r"timestamp attribute unsupported type date32\[day\]"),
+        ({"timestamp": pa.array(["1"])}, "timestamp attribute unsupported type string"),
+        ({"timestamp": pa.nulls(1)}, "timestamp attribute unsupported type null"),
+        ({"timestamp": pa.array([1], pa.uint64())}, "timestamp attribute unsupported type uint64"),
+        ({"timestamp": pa.array([2**62], pa.timestamp("s"))}, "timestamp of row 0 is 4611686018427387904 s"),
+        ({"timestamp": pa.array([-500], pa.timestamp("us"))}, "which is -1 ms"),
+        ({"key": pa.array([1], pa.uint64())}, "key attribute unsupported type uint64"),
+    ],
+)
+def test_columns_of_wrong_types_are_named_and_nothing_is_written(
+    tmp_path: Path, columns: dict[str, pa.Array], message: str
+) -> None:
+    with opened(tmp_path / "events-0") as log:
+        with pytest.raises(InvalidOptionError, match=message):
+            log.append(table([b"x"], **columns))
+        with pytest.raises(InvalidOptionError, match="there are 2 columns 'value', of types binary and string"):
+            log.append(pa.table([pa.array([b"x"]), pa.array(["y"])], names=["value", "value"]))
+        assert log.append(table([b"x"])) == (0, 0)
+    assert len(read(tmp_path / "events-0", "value")) == 1

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import InvalidOptionError
+from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.record.compression import DECOMPRESSED_BYTES_MAX
 from sparklog.spark.options import SeglogOptions, described, warn_batch
 from sparklog.spark.write_options import WriteOptions
 
@@ -216,9 +218,72 @@ def test_options_of_brokers_and_streams_are_warned_of_once(caplog: pytest.LogCap
     }
     with caplog.at_level(logging.WARNING, "sparklog"):
         SeglogOptions.parse(given)
-        warn_batch(given)
+        warn_batch(given, [])
     assert caplog.messages == [
         "maxOffsetsPerTrigger option ignored in batch queries",
         "no broker is asked, so these options mean nothing here: "
         "groupIdPrefix, kafka.bootstrap.servers, kafka.security.protocol",
     ]
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("name", ["assign", "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "paths"])
+def test_json_that_is_nested_endlessly_is_refused_by_the_options_name(name: str) -> None:
+    message = refusal(**{name: f'{{"a":{DEEP}'})
+    assert message.startswith(f"{name} is JSON that is nested too deep: ")
+    assert len(message) < 400
+
+
+def test_pattern_that_is_too_large_is_refused_by_the_options_name() -> None:
+    for pattern in ("(" * 100_000 + ")" * 100_000, "a{99999999999999999999}"):
+        message = refusal(subscribePattern=pattern)
+        assert message.startswith("subscribePattern is too large a regular expression: ")
+        assert len(message) < 400
+
+
+@pytest.mark.parametrize("number", ["10000000", "2147483648", "1000000000000000000", "100001"])
+def test_more_tasks_than_spark_can_plan_are_refused(number: str) -> None:
+    assert refusal(minPartitions=number) == f"minPartitions must be at most 100000, got {number}"
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "9999999999999999999", "1" * 5000])
+def test_numbers_beyond_64_bits_are_no_numbers(number: str) -> None:
+    assert "minPartitions must be a whole number" in refusal(minPartitions=number)
+    assert "Expected a single long value" in refusal(startingTimestamp=number)
+    assert "Expected e.g." in refusal(endingOffsets=f'{{"a":{{"0":{number}}}}}')
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, *columns: str, **given: str) -> list[str]:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "sparklog"):
+        warn_batch(given, columns or ("value", "headers"))
+    return caplog.messages
+
+
+def test_option_that_others_leave_nothing_to_do_is_warned_of_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, startingTimestamp="1", startingOffsets="earliest", endingOffsets="latest") == [
+        "the option startingOffsets does nothing here: startingTimestamp goes before it"
+    ]
+    assert warnings_of(caplog, endingOffsets="latest", endingOffsetsByTimestamp="{}", endingTimestamp="1") == [
+        "the option endingOffsetsByTimestamp does nothing here: endingTimestamp goes before it",
+        "the option endingOffsets does nothing here: endingTimestamp goes before it",
+    ]
+    assert warnings_of(caplog, startingOffsetsByTimestampStrategy="latest") == [
+        "the option startingOffsetsByTimestampStrategy does nothing here: no starting time is given"
+    ]
+    assert warnings_of(caplog, "value", includeHeaders="true") == [
+        "the option includeHeaders does nothing here: the columns are chosen, and headers is not among them"
+    ]
+
+
+def test_options_that_have_their_effect_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"startingOffsetsByTimestamp": "{}", "startingOffsetsByTimestampStrategy": "latest"}
+    assert warnings_of(caplog, **given, includeHeaders="true", endingOffsets="latest", minPartitions="3") == []
+    assert warnings_of(caplog, "value", includeHeaders="false") == []
+
+
+def test_one_limit_of_decompression_for_reads_and_writes() -> None:
+    assert parse().decompressed_bytes_max == LogConfig().max_decompressed_message_bytes == DECOMPRESSED_BYTES_MAX
+    assert "at most 2147483639" in refusal(max__decompressed__message__bytes="2147483640")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError, SeglogError
 from sparklog.log.layout import read_layout
+from sparklog.spark import limits
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.plan import ReadRange, plan_batch, split
 from tests.build import Record, control_batch, v2_batch, write_partition
@@ -309,3 +312,41 @@ def test_damaged_end_of_a_log_is_an_error_that_names_the_file(tmp_path: Path) ->
     log.write_bytes(data)
     with pytest.raises(SeglogError, match=rf"{log}, position 0"):
         plan(tmp_path)
+
+
+def test_range_is_cut_into_no_more_pieces_than_it_has_offsets(tmp_path: Path) -> None:
+    write_partition(tmp_path / "events-0", batches([3, 2]))
+    assert [end - start for _, start, end in spans(plan(tmp_path, minPartitions=100_000))] == [1] * 5
+
+
+def test_more_tasks_than_spark_can_plan_are_refused_by_the_options_name(tmp_path: Path) -> None:
+    write_partition(tmp_path / "events-0", [batch(0, 1), batch(2**30 - 1, 1)])
+    with pytest.raises(InvalidOptionError) as raised:
+        plan(tmp_path, maxRecordsPerPartition=10)
+    assert raised.value.message == (
+        "maxRecordsPerPartition is 10, which makes 107374183 tasks of 1073741824 offsets, "
+        "and there may be no more than 100000: set it higher"
+    )
+    assert len(plan(tmp_path, maxRecordsPerPartition=2**29)) == 2
+
+
+def test_folder_of_a_partition_that_kafka_cannot_have_is_refused_with_the_reason(tmp_path: Path) -> None:
+    write_partition(tmp_path / "events-2147483648", batches([3]))
+    with pytest.raises(PathNotFoundError, match="with a partition of at most 2147483647"):
+        plan(tmp_path / "events-2147483648")
+    with pytest.raises(PathNotFoundError, match="it holds events-2147483648"):
+        plan(tmp_path)
+
+
+def test_pattern_that_backtracks_for_ever_is_refused_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MATCH_SECONDS_MAX", 0.2)
+    write_partition(tmp_path / f"{'a' * 200}b-0", batches([3]))
+    with pytest.raises(InvalidOptionError, match=r"subscribePattern '\(a\+\)\+' cannot be matched .* in 0.2 s"):
+        plan(tmp_path, subscribePattern="(a+)+")
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+    assert plan(tmp_path, subscribePattern="a+b")
+
+
+def test_pattern_is_matched_in_any_thread(log_dir: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert len(pool.submit(plan, log_dir, subscribePattern="a").result()) == 2

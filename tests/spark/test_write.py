@@ -222,6 +222,13 @@ def test_wrong_option_is_named(spark: SparkSession, tmp_path: Path, options: dic
         ("1 as value", "value attribute unsupported type int. value must be a\\(n\\) string or binary"),
         ("value, 1L as partition", "partition attribute unsupported type bigint"),
         ("value, 'x' as timestamp", "timestamp attribute unsupported type string"),
+        ("value, date'2020-01-01' as timestamp", "timestamp attribute unsupported type date"),
+        ("value, true as timestamp", "timestamp attribute unsupported type boolean"),
+        ("value, interval 1 second as timestamp", "timestamp attribute unsupported type interval second"),
+        ("value, null as timestamp", "timestamp attribute unsupported type void"),
+        ("value, timestamp_micros(-1500) as timestamp", "timestamp of row 0 is -2 ms: Kafka has none before 1970"),
+        ("value, timestamp_micros(-500) as timestamp", "in the last millisecond before 1970, which is -1 ms"),
+        ("value, 'x' as value", "there are 2 columns 'value', of types string and string: one is wanted"),
         ("value, map('a', 'b') as headers", "headers attribute unsupported type map<string,string>"),
     ],
 )

@@ -17,8 +17,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sparklog.log.config import LogConfig
+from sparklog.spark import writer
+from sparklog.spark.write_options import WriteOptions
+from sparklog.spark.writer import SeglogWriter
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.repair import Repair, repair
 from tests.spark.conftest import ROOT
@@ -194,3 +198,69 @@ with sparklog.PartitionLog.open(sys.argv[1], sparklog.LogConfig(compression_type
     )
     assert "ulimit -f" in said.stdout
     assert values(tmp_path) == {"events-0": ["0 before", "1 after"]}
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        ("nowhere/report.json", "reportPath cannot be written, there is no folder .*/nowhere; nothing was written"),
+        ("folder", "reportPath cannot be written, .*folder.*; nothing was written"),
+        ("loop", "reportPath cannot be written, .*loop.*; nothing was written"),
+        ("logs/events-0/00000000000000000000.log", "reportPath is in the folder of a partition"),
+    ],
+)
+def test_report_that_cannot_be_written_is_refused_before_the_write(
+    spark: SparkSession, tmp_path: Path, report: str, said: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    write(job(spark, 0), tmp_path / "logs")
+    before = (tmp_path / "logs" / "events-0" / f"{0:020d}.log").read_bytes()
+    with pytest.raises(PySparkException, match=said):
+        job(spark, 1).write.format("seglog").mode("append").option("reportPath", str(tmp_path / report)).save(
+            str(tmp_path / "logs" / "events")
+        )
+    assert (tmp_path / "logs" / "events-0" / f"{0:020d}.log").read_bytes() == before
+    assert jobs_in(tmp_path / "logs") == {0: ROWS}
+    assert not list((tmp_path / "logs").rglob("*.staged"))
+
+
+def test_report_that_cannot_be_written_after_the_commit_is_warned_of(spark: SparkSession, tmp_path: Path) -> None:
+    """The device takes no byte, which nobody can know before."""
+    job(spark, 0).write.format("seglog").mode("append").options(numPartitions=PARTITIONS, reportPath="/dev/full").save(
+        str(tmp_path / "events")
+    )
+    assert jobs_in(tmp_path) == {0: ROWS}
+
+
+def test_nothing_that_runs_after_the_commit_fails_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = WriteOptions.parse({"path": str(tmp_path / "events"), "numPartitions": "1"})
+    made = SeglogWriter(options, StructType([StructField("value", BinaryType())]), is_overwrite=False)
+
+    def fail(_: object) -> list[str]:
+        raise ZeroDivisionError("of the report")
+
+    monkeypatch.setattr(writer, "_report", fail)
+    made.commit([])
+    assert caplog.messages == [
+        "the write is committed, and all of it is visible; the report of it could not be written: of the report"
+    ]
+    assert (tmp_path / "events-0").is_dir()
+
+
+def test_looking_whether_the_report_can_be_written_changes_nothing(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    schema = StructType([StructField("value", BinaryType())])
+    given = {"path": str(tmp_path / "logs" / "events"), "numPartitions": "1", "reportPath": str(report)}
+    SeglogWriter(WriteOptions.parse(given), schema, is_overwrite=False)
+    assert not report.exists()
+    report.write_text("of the last write")
+    SeglogWriter(WriteOptions.parse(given), schema, is_overwrite=False)
+    assert report.read_text() == "of the last write"
+    SeglogWriter(
+        WriteOptions.parse({**given, "path": str(tmp_path / "new" / "t"), "reportPath": str(tmp_path / "new" / "r")}),
+        schema,
+        is_overwrite=False,
+    )

@@ -88,3 +88,33 @@ def test_strings_of_any_arrow_type_are_written(tmp_path: Path) -> None:
         commit(STORAGE, Job(JOB, str(tmp_path), CONFIG, {}), taking.finish(), NOW_MS)
         taking = accumulator(tmp_path, Target(str(tmp_path), "events", 0, {}, None))
     assert values(tmp_path) == {"events-0": ["v"] * 4}
+
+
+def test_keys_of_any_arrow_type_choose_the_same_partitions(tmp_path: Path) -> None:
+    keys = [f"k{n}" for n in range(40)]
+    kinds = [pa.binary(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+    for number, kind in enumerate(kinds):
+        directory = tmp_path / str(number)
+        taking = accumulator(directory)
+        column = pa.array(keys).dictionary_encode() if pa.types.is_dictionary(kind) else pa.array(keys).cast(kind)
+        taking.append(rows(keys, key=column))
+        commit(STORAGE, Job(JOB, str(directory), CONFIG, {"events": 4}), taking.finish(), NOW_MS)
+        assert values(directory) == values(tmp_path / "0")
+
+
+def test_partition_column_that_is_no_integer_is_refused_for_one_partition_too(tmp_path: Path) -> None:
+    taking = accumulator(tmp_path, Target(str(tmp_path), "events", 0, {}, None))
+    taking.append(rows(["a"], partition=pa.array([0.0])))
+    with pytest.raises(InvalidOptionError, match="the column partition must be of integers, and is of double"):
+        taking.finish()
+
+
+def test_partition_column_may_be_of_any_integers(tmp_path: Path) -> None:
+    for number, kind in enumerate((pa.int8(), pa.uint16(), pa.int64(), pa.uint64())):
+        taking = accumulator(tmp_path / str(number))
+        taking.append(rows(["a", "b"], partition=pa.array([3, None], kind)))
+        assert "events-3" in {each.folder for each in taking.finish()}
+    taking = accumulator(tmp_path / "far")
+    taking.append(rows(["a"], partition=pa.array([2**63], pa.uint64())))
+    with pytest.raises(InvalidOptionError, match="the column partition says 9223372036854775808 in row 0"):
+        taking.finish()

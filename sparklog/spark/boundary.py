@@ -1,0 +1,54 @@
+"""The boundary to Spark: how an error of ours reads to the person whose query it ends.
+
+Spark runs a data source in worker processes, and puts the text of an exception into an error of its own: as a whole
+traceback, whose last line is the message. The message of a `SeglogError` says all there is to say, so that it alone is
+handed over, and any other exception behind it as one more line. A worker ends with the exception that it reports, so
+that its environment, in which Spark looks for how to report one, is not that of any other code.
+
+``spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled=false`` brings the whole tracebacks back.
+
+Source: apache/spark, python/pyspark/util.py (handle_worker_exception).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sparklog.errors import SeglogError
+
+_SHORTENED: Final = "SPARK_SIMPLIFIED_TRACEBACK"
+_HIDDEN: Final = "SPARK_HIDE_TRACEBACK"
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Let a `SeglogError` leave a worker of Spark as its message and its cause, without the traceback.
+
+    Outside of such a worker, and for any other exception, nothing is changed.
+    """
+    try:
+        yield
+    except SeglogError as error:
+        cause = _cause(error)
+        if cause is not None and not _is_told(cause, error.message):
+            error.add_note(f"Caused by {type(cause).__name__}: {cause}")
+        # Spark sets this for its workers, and for nothing else.
+        if os.environ.get(_SHORTENED):
+            os.environ[_HIDDEN] = "1"
+        raise
+
+
+def _is_told(cause: BaseException, message: str) -> bool:
+    reason = cause.strerror if isinstance(cause, OSError) else None
+    return (reason or str(cause)) in message
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return the first exception of the chain behind an error that is not one of ours."""
+    cause = error.__cause__
+    while isinstance(cause, SeglogError):
+        cause = cause.__cause__
+    return cause

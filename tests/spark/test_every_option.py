@@ -1,0 +1,92 @@
+"""Each option of a read and of a write has its effect, which a test shows, or is warned of by its name."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from sparklog.errors import LockedError
+from sparklog.log.locking import hold
+from sparklog.spark import options, write_options
+from sparklog.spark.write_options import WriteOptions
+from sparklog.spark.writer import SeglogWriter
+from sparklog.storage.writing import LocalWritableStorage
+from tests.spark.conftest import ROOT
+
+PLAN, SOURCE, WRITE = "test_plan.py", "test_source.py", "test_write.py"
+READ_EFFECTS = {
+    "path": (SOURCE, "test_golden_directory_reads_as_the_consumer_read_it"),
+    "paths": (SOURCE, "test_every_form_of_path_loads"),
+    "assign": (PLAN, "test_topics_and_partitions_are_chosen"),
+    "subscribe": (PLAN, "test_topics_and_partitions_are_chosen"),
+    "subscribePattern": (PLAN, "test_topics_and_partitions_are_chosen"),
+    "startingTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
+    "startingOffsetsByTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
+    "startingOffsets": (PLAN, "test_offsets_a_partition"),
+    "endingTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
+    "endingOffsetsByTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
+    "endingOffsets": (PLAN, "test_offsets_a_partition"),
+    "startingOffsetsByTimestampStrategy": (PLAN, "test_time_after_every_record_is_an_error_or_the_end"),
+    "failOnDataLoss": (PLAN, "test_offsets_outside_the_log_are_data_loss_or_a_warning"),
+    "includeHeaders": (SOURCE, "test_schema_is_the_connectors"),
+    "minPartitions": (PLAN, "test_large_partitions_are_split_by_the_connectors_arithmetic"),
+    "maxRecordsPerPartition": (PLAN, "test_large_partitions_are_split_by_the_connectors_arithmetic"),
+    "isolationLevel": (PLAN, "test_read_committed_ends_at_the_last_stable_offset"),
+    "columns": (SOURCE, "test_every_column_can_be_read_by_name"),
+    "max.decompressed.message.bytes": (SOURCE, "test_batch_larger_than_the_limit_is_refused"),
+}
+WRITE_EFFECTS = {
+    "path": (WRITE, "test_every_column_comes_back"),
+    "topic": (WRITE, "test_explicit_partition_is_where_the_row_goes"),
+    "numPartitions": (WRITE, "test_empty_dataframe_makes_the_topic"),
+    "partitioner": (WRITE, "test_options_of_the_kafka_sink_mean_the_same"),
+    "topicId": ("test_boundary.py", "test_write_that_is_refused_at_its_commit"),
+    "txnAppId": (WRITE, "test_rerun_of_a_transaction_writes_nothing"),
+    "txnVersion": (WRITE, "test_rerun_of_a_transaction_writes_nothing"),
+    "lockTimeoutMs": ("test_every_option.py", "test_other_writers_are_waited_for_as_long_as_said"),
+    "reportPath": (WRITE, "test_report_says_what_went_where"),
+}
+WRITE_WARNED = {"includeHeaders": "includeHeaders does nothing in a write of Spark"}
+
+
+def test_every_option_of_a_read_has_a_test_of_its_effect() -> None:
+    assert {name for name, _, _ in options.described()} == set(READ_EFFECTS)
+    assert_there(READ_EFFECTS)
+
+
+def test_every_option_of_a_write_has_a_test_of_its_effect_or_is_warned_of() -> None:
+    assert {name for name, _, _ in write_options.described()} == {*WRITE_EFFECTS, *WRITE_WARNED}
+    assert_there(WRITE_EFFECTS)
+
+
+def assert_there(effects: dict[str, tuple[str, str]]) -> None:
+    for name, (file, test) in effects.items():
+        text = (ROOT / "tests" / "spark" / file).read_text()
+        assert re.search(rf"^def {test}\(", text, re.MULTILINE), f"{name}: there is no {file}::{test}"
+
+
+@pytest.mark.parametrize(("name", "warning"), WRITE_WARNED.items())
+def test_option_of_a_write_that_does_nothing_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture, name: str, warning: str
+) -> None:
+    with caplog.at_level(logging.WARNING, "sparklog"):
+        WriteOptions.parse({"path": "/logs/t", name: "true"})
+    (message,) = caplog.messages
+    assert message.startswith(warning)
+
+
+def test_other_writers_are_waited_for_as_long_as_said(tmp_path: Path) -> None:
+    given = {"path": str(tmp_path / "events"), "numPartitions": "1", "lockTimeoutMs": "300"}
+    made = SeglogWriter(WriteOptions.parse(given), StructType([StructField("value", BinaryType())]), is_overwrite=False)
+    with hold(LocalWritableStorage(), str(tmp_path), 1.0):
+        began = time.monotonic()
+        with pytest.raises(LockedError):
+            made.commit([])
+        assert 0.3 <= time.monotonic() - began < 5.0
+    made.commit([])
+    assert (tmp_path / "events-0").is_dir()
