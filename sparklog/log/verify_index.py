@@ -81,7 +81,7 @@ class Index:
         except PathNotFoundError:
             self.is_missing = True
             if suffix != files.TRANSACTION_INDEX:
-                self._warn("index-missing", "the index is missing: a broker makes it again when it starts")
+                self._tell_missing()
             return
         except SeglogError as error:
             self.findings.append(Finding(Severity.ERROR, "unreadable", self.path, error.message))
@@ -125,6 +125,13 @@ class Index:
         fields = ", ".join(f"{name} {entries[name][row]}" for name, _ in _ASCENDING[suffix])
         self.findings.append(self.wrong(row, f"is out of order: {fields}", code="index-order"))
         return entries[:row]
+
+    def _tell_missing(self) -> None:
+        if self.segment.is_last:
+            message = "there is no index yet: a broker makes it when it first needs it"
+            self.findings.append(Finding(Severity.NOTE, "index-missing", self.path, message))
+        else:
+            self._warn("index-missing", "the index is missing: a broker makes it again when it starts")
 
     def _warn(self, code: str, message: str) -> None:
         self.findings.append(Finding(Severity.WARNING, code, self.path, message))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import PathNotFoundError, StorageError
-from sparklog.log import verify
+from sparklog.log import verify, verify_look
 from sparklog.log.verify import Checked, Finding, Severity, verify_directory, verify_partition
 from sparklog.storage.base import Entry, LocalFile, Located
 from sparklog.storage.local import LocalStorage
@@ -246,6 +246,15 @@ def test_missing_index_is_a_warning(log: Path, suffix: str) -> None:
     index = files(log, suffix)[0]
     index.unlink()
     assert problems(log) == [("warning", "index-missing", index.name)]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_missing_index_of_the_last_segment_is_a_note(log: Path, suffix: str) -> None:
+    index = files(log, suffix)[2]
+    index.unlink()
+    assert [(each.severity, each.code, each.path) for each in findings(log)] == [
+        (Severity.NOTE, "index-missing", str(index))
+    ]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -627,7 +636,7 @@ def test_damage_in_the_last_segment_is_told_of_a_log_that_grows(log: Path, monke
 
 
 def test_segments_that_are_always_replaced_are_given_up(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(verify_look, "_PAUSE_S", 0.0)
     first = files(log, ".log")[0]
     flip(first, 100)
     meddling = Meddling(first, lambda: None)
