@@ -11,6 +11,8 @@ Offset checkpoints of a log directory (log start, high watermark, recovery point
     version: 0
     topic_id: Q2TYVrXaSDWPZ5lUZtm3Jg
 
+and a later version of it is read as well, as long as it has these fields.
+
 An empty file, or one with the version alone, holds no line.
 Source: apache/kafka, CheckpointFile.java, OffsetCheckpointFile.java, LeaderEpochCheckpointFile.java,
 PartitionMetadataFile.java.
@@ -18,12 +20,17 @@ PartitionMetadataFile.java.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from sparklog.errors import CorruptCheckpointError
 from sparklog.log.files import TopicPartition
 
 _VERSION = "0"
+_FIELD_SEPARATOR = re.compile(r":\s+")
+_VERSION_NUMBER = re.compile(r"[0-9]{1,10}")
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+_ZERO_TOPIC_ID = "A" * 22
 
 
 def parse_offset_checkpoint(data: bytes, path: str) -> dict[TopicPartition, int]:
@@ -53,11 +60,20 @@ def parse_leader_epochs(data: bytes, path: str) -> list[tuple[int, int]]:
 
 
 def parse_topic_id(data: bytes, path: str) -> str:
-    """Read the topic id of ``partition.metadata``, 22 characters of base64url."""
-    fields = dict(line.split(":", 1) for line in _text(data, path).splitlines() if ":" in line)
-    topic_id = fields.get("topic_id", "").strip()
-    if fields.get("version", "").strip() != _VERSION or not topic_id:
-        raise CorruptCheckpointError("expected 'version: 0' and 'topic_id: ...'", path=path)
+    """Read the topic id of ``partition.metadata``, 22 characters of base64url.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The version is no number from 0 on, or there is no topic id, or it is none that a topic has.
+    """
+    pairs = (_FIELD_SEPARATOR.split(line) for line in _text(data, path).splitlines())
+    fields = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    version, topic_id = fields.get("version", ""), fields.get("topic_id", "").removesuffix("==")
+    if not _VERSION_NUMBER.fullmatch(version) or not topic_id:
+        raise CorruptCheckpointError("expected 'version: ' with a number from 0 on, and 'topic_id: '", path=path)
+    if not _TOPIC_ID.fullmatch(topic_id) or topic_id == _ZERO_TOPIC_ID:
+        raise CorruptCheckpointError(f"{topic_id!r} is not a topic id", path=path)
     return topic_id
 
 

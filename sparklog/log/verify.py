@@ -4,54 +4,40 @@ Nothing is changed, and nothing ends the look through: what cannot be read is a 
 is decoded; indexes, leader epochs, producer snapshots and the checkpoints of the log directory are held against them.
 A torn or zero-filled tail of the last segment is what a stopped broker leaves, and only a note.
 
+The folder may be one that a broker writes to: what it is in the middle of is no damage, and is not told as such.
+
 Source of what a broker trips over: apache/kafka, LogLoader.java, LogManager.java, LocalLog.scala.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
-from sparklog.errors import CorruptLogError, SeglogError
+from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.log import files
-from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
+from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
-from sparklog.log.journal import JOURNAL, OWN_PREFIX
-from sparklog.log.layout import list_segments
 from sparklog.log.producer_state import parse_snapshot
-from sparklog.log.segment import Segment
-from sparklog.log.staging import STAGED
-from sparklog.log.verify_index import Ending, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from sparklog.log.verify_segment import TORN_TAIL, Checked, Finding, Severity, Stretch, walk_segment
+from sparklog.log.verify_epochs import check_epochs
+from sparklog.log.verify_gaps import likely_cuts
+from sparklog.log.verify_look import Event, PartitionLook
+from sparklog.log.verify_names import (
+    CHECKPOINTS,
+    foreign_in_directory,
+    foreign_in_partition,
+    is_log,
+    orphans,
+)
+from sparklog.log.verify_segment import Checked, Finding, Severity, unreadable
 from sparklog.storage.base import Entry, Storage, locate
 
 __all__ = ["Checked", "Checkpoints", "Finding", "Severity", "read_checkpoints", "verify_directory", "verify_partition"]
 
-_CHECKPOINTS: Final = (
-    files.LOG_START_CHECKPOINT,
-    files.HIGH_WATERMARK_CHECKPOINT,
-    files.RECOVERY_POINT_CHECKPOINT,
-    files.CLEANER_CHECKPOINT,
-)
-_BROKER_FILES: Final = frozenset(
-    {*_CHECKPOINTS, files.CLEAN_SHUTDOWN, "meta.properties", "bootstrap.checkpoint", ".lock"}
-)
-_PARTITION_FILES: Final = frozenset({files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA, "quorum-state"})
-_SEGMENT_SUFFIXES: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
-_PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)
-_SET_ASIDE: Final = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
-_METADATA_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
-_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
-_ZERO_TOPIC_ID: Final = "A" * 22
-_REMOTE_CACHE: Final = "remote-log-index-cache"
 _NAMES_SHOWN_MAX: Final = 5
-_STAGED: Final = "of a write that was not committed, or is on its way: 'sparklog recover' removes old ones"
-
-Event = Finding | Checked
+_PAUSE_S: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -70,16 +56,16 @@ class Checkpoints:
 
 def read_checkpoints(storage: Storage, folder: str) -> tuple[Checkpoints, list[Finding]]:
     """Read the offset checkpoints of a log directory, and say what is wrong with them."""
-    offsets: dict[str, Mapping[TopicPartition, int]] = {}
+    offsets = dict[str, Mapping[TopicPartition, int]]()
     findings: list[Finding] = []
-    for name in _CHECKPOINTS:
+    for name in CHECKPOINTS:
         path = f"{folder}/{name}"
         try:
             data = storage.read_small(path)
             if data is not None:
                 offsets[name] = parse_offset_checkpoint(data, path)
         except SeglogError as error:
-            findings.append(_unreadable(error, path))
+            findings.append(unreadable(error, path))
     return Checkpoints(folder, offsets), findings
 
 
@@ -103,12 +89,19 @@ def verify_directory(path: str) -> Iterator[Event]:
     entries = storage.entries(folder)
     checkpoints, findings = read_checkpoints(storage, folder)
     yield from findings
-    yield from _foreign_in_directory(folder, entries)
+    yield from foreign_in_directory(folder, entries)
     yield from _absent_partitions(checkpoints, {entry.name for entry in entries})
     yield from _topic_ids(storage, folder, entries)
     for entry in entries:
-        if entry.is_folder and _is_log(entry.name):
-            yield from verify_partition(f"{folder}/{entry.name}", checkpoints)
+        if not entry.is_folder or not is_log(entry.name):
+            continue
+        partition = f"{folder}/{entry.name}"
+        try:
+            yield from verify_partition(partition, checkpoints)
+        except PathNotFoundError:
+            yield Finding(Severity.NOTE, "gone", partition, "it went away before it was verified: a broker deletes it")
+        except SeglogError as error:
+            yield unreadable(error, partition)
 
 
 def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Iterator[Event]:
@@ -136,109 +129,43 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
     if checkpoints is None:
         checkpoints, findings = read_checkpoints(storage, parent)
         yield from findings
+    yield from foreign_in_partition(folder, storage.entries(folder))
     entries = storage.entries(folder)
-    yield from _foreign_in_partition(folder, entries)
     yield from _metadata(storage, folder)
-    said = checkpoints.of(files.parse_partition_folder(name))
-    try:
-        segments = list_segments(storage, folder)
-    except SeglogError as error:
-        yield _unreadable(error, folder)
-        return
-    epochs = _EpochCheck(storage, folder, said.get(files.LOG_START_CHECKPOINT, 0))
-    open_offsets: dict[int, int] = {}
-    end_offset = 0
-    for segment in segments:
-        end_offset = yield from _segment(segment, epochs, open_offsets)
-    yield from epochs.findings()
+    partition = files.parse_partition_folder(name)
+    said = checkpoints.of(partition)
+    look = PartitionLook(storage, folder)
+    yield from look.run()
+    yield from check_epochs(storage, folder, look.runs, said.get(files.LOG_START_CHECKPOINT, 0))
+    if not look.is_sparse and not said.get(files.CLEANER_CHECKPOINT):
+        yield from likely_cuts(look.gaps)
     for entry in entries:
         found = files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.SNAPSHOT:
             yield from _snapshot(storage, f"{folder}/{entry.name}", found.offset)
-    if segments:
-        yield from _against_checkpoints(checkpoints.folder, folder, said, end_offset)
-
-
-def _segment(segment: Segment, epochs: _EpochCheck, open_offsets: dict[int, int]) -> Generator[Event, None, int]:
-    """Verify one segment and return the offset after its last sound batch."""
-    offsets, times = OffsetIndexCheck(segment), TimeIndexCheck(segment)
-    transactions = TransactionIndexCheck(segment, open_offsets)
-    end_offset, end_position, is_damaged, is_torn = segment.base_offset, 0, False, False
-    try:
-        for event in walk_segment(segment):
-            if not isinstance(event, Stretch):
-                is_damaged |= isinstance(event, Finding) and event.severity is Severity.ERROR
-                is_torn |= isinstance(event, Finding) and event.code == TORN_TAIL
-                yield event
-                continue
-            for check in (offsets, times, transactions, epochs):
-                check.see(event)
-            end_position = event.headers.origin + event.headers.valid_bytes
-            last_offsets = event.sound.column("last_offset")
-            if len(last_offsets):
-                end_offset = int(last_offsets[-1]) + 1
-    except SeglogError as error:
-        yield _unreadable(error, segment.path())
-        return end_offset
-    ending = Ending(end_position, is_damaged, is_torn)
-    for index_check in (offsets, times, transactions):
-        yield from index_check.findings(ending)
-    return end_offset
-
-
-class _EpochCheck:
-    """The leader epochs of a partition's batches, against each other and against the checkpoint."""
-
-    def __init__(self, storage: Storage, folder: str, start_offset: int) -> None:
-        self._path = f"{folder}/{files.LEADER_EPOCH_CHECKPOINT}"
-        self._start_offset = start_offset
-        self._findings: list[Finding] = []
-        self._epochs, self._starts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        self._last_epoch, self._is_told = -1, False
-        try:
-            data = storage.read_small(self._path)
-            lines = [] if data is None else parse_leader_epochs(data, self._path)
-        except SeglogError as error:
-            self._findings.append(_unreadable(error, self._path))
-            return
-        if lines:
-            self._epochs, self._starts = np.array(lines, dtype=np.int64).T
-        if (np.diff(self._epochs) <= 0).any() or (np.diff(self._starts) <= 0).any():
-            self._findings.append(
-                Finding(Severity.ERROR, "leader-epoch", self._path, "epochs and their start offsets must ascend")
-            )
-            self._epochs = self._epochs[:0]
-
-    def see(self, stretch: Stretch) -> None:
-        headers = stretch.sound.where(stretch.sound.column("leader_epoch") >= 0)
-        if not len(headers):
-            return
-        epochs, last_offsets = headers.column("leader_epoch"), headers.column("last_offset")
-        falls = epochs < np.concatenate([[self._last_epoch], epochs[:-1]])
-        self._last_epoch = int(epochs[-1])
-        differs = np.zeros(len(headers), dtype=bool)
-        if len(self._epochs):
-            rows = np.searchsorted(self._starts, last_offsets, side="right") - 1
-            differs = (last_offsets >= self._start_offset) & ((rows < 0) | (epochs != self._epochs[rows]))
-        wrong = falls | differs
-        if wrong.any() and not self._is_told:
-            self._is_told = True
-            row = int(np.argmax(wrong))
-            reason = "lower than that of the batch before it" if falls[row] else "not the one of the checkpoint"
-            offset = int(headers.column("base_offset")[row])
-            message = f"the batch at offset {offset} is of leader epoch {epochs[row]}, {reason}"
-            self._findings.append(Finding(Severity.ERROR, "leader-epoch", self._path, message, None, offset))
-
-    def findings(self) -> list[Finding]:
-        return self._findings
+    yield from _orphans(storage, folder, entries)
+    if look.has_segments and list(_against_checkpoints(checkpoints.folder, name, said, look.end_offset)):
+        # Read again: the partition may have been deleted and made anew since they were read.
+        said = read_checkpoints(storage, checkpoints.folder)[0].of(partition)
+        yield from _against_checkpoints(checkpoints.folder, name, said, look.end_offset)
 
 
 def _snapshot(storage: Storage, path: str, offset: int) -> Iterator[Finding]:
     try:
         data = storage.read_small(path)
-        entries = None if data is None else parse_snapshot(data, path)
+        try:
+            entries = None if data is None else parse_snapshot(data, path)
+        except SeglogError:
+            # A broker writes it in place.
+            time.sleep(_PAUSE_S)
+            data = storage.read_small(path)
+            entries = None if data is None else parse_snapshot(data, path)
     except SeglogError as error:
-        yield _unreadable(error, path)
+        finding = unreadable(error, path)
+        if data == b"":
+            message = "the snapshot is empty: a broker that dies while it writes one leaves it so, and does without it"
+            finding = Finding(Severity.WARNING, finding.code, path, message)
+        yield finding
         return
     if entries is not None and (entries["last_offset"] >= offset).any():
         last_offset = int(entries["last_offset"].max())
@@ -251,12 +178,10 @@ def _metadata(storage: Storage, folder: str) -> Iterator[Finding]:
     path = f"{folder}/{files.PARTITION_METADATA}"
     try:
         data = storage.read_small(path)
-        topic_id = None if data is None else parse_topic_id(data, path)
+        if data is not None:
+            parse_topic_id(data, path)
     except SeglogError as error:
-        yield _unreadable(error, path)
-        return
-    if topic_id is not None and (not _TOPIC_ID.fullmatch(topic_id) or topic_id == _ZERO_TOPIC_ID):
-        yield Finding(Severity.ERROR, "topic-id", path, f"{topic_id!r} is not a topic id")
+        yield unreadable(error, path)
 
 
 def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[Finding]:
@@ -286,9 +211,15 @@ def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[
         yield Finding(Severity.NOTE, "topic-id", folder, message)
 
 
-def _against_checkpoints(folder: str, partition: str, said: Mapping[str, int], end_offset: int) -> Iterator[Finding]:
-    """Hold the log end offset against what the checkpoints of the log directory say of the partition."""
-    name = partition.rpartition("/")[2]
+def _orphans(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[Finding]:
+    """Find indexes whose log was not there when the folder was first listed, and is not there now."""
+    for name in sorted(orphans(entries) & orphans(storage.entries(folder)) if orphans(entries) else ()):
+        message = "an index without its log: a broker deletes it"
+        yield Finding(Severity.WARNING, "orphan", f"{folder}/{name}", message)
+
+
+def _against_checkpoints(folder: str, name: str, said: Mapping[str, int], end_offset: int) -> Iterator[Finding]:
+    """Hold the log end offset against what the checkpoints of the log directory say of the partition of a name."""
     for checkpoint, severity, meaning in (
         (files.LOG_START_CHECKPOINT, Severity.ERROR, "a broker would delete the whole log"),
         (files.HIGH_WATERMARK_CHECKPOINT, Severity.ERROR, "records that were committed are gone"),
@@ -307,76 +238,6 @@ def _absent_partitions(checkpoints: Checkpoints, names: set[str]) -> Iterator[Fi
         if absent:
             message = f"names partitions that are not here: {_listed(absent)}"
             yield Finding(Severity.NOTE, "checkpoint", f"{checkpoints.folder}/{checkpoint}", message)
-
-
-def _is_log(name: str) -> bool:
-    """Whether a folder of a log directory is a log to verify."""
-    aside = _SET_ASIDE.fullmatch(name)
-    if aside is not None:
-        return aside[1] != "delete"
-    return files.parse_partition_folder(name) is not None or name.startswith(f"{files.METADATA_TOPIC}-")
-
-
-def _foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    for entry in entries:
-        path = f"{folder}/{entry.name}"
-        if entry.is_folder and _SET_ASIDE.fullmatch(entry.name):
-            if not _is_log(entry.name):
-                yield Finding(Severity.NOTE, "set-aside", path, "Kafka was deleting it: not verified")
-        elif entry.is_folder and not _is_log(entry.name) and entry.name != _REMOTE_CACHE:
-            message = "not the folder of a topic partition: a broker refuses to start with it in its log directory"
-            yield Finding(Severity.ERROR, "foreign-name", path, message)
-        elif entry.name == JOURNAL:
-            message = "a commit that was decided is not done: the next write, or 'sparklog recover', finishes it"
-            yield Finding(Severity.WARNING, "unfinished", path, message)
-        elif entry.name.endswith(STAGED):
-            yield Finding(Severity.NOTE, "unfinished", path, _STAGED)
-        elif (
-            not entry.is_folder
-            and not entry.name.startswith((OWN_PREFIX, files.CLEAN_SHUTDOWN))
-            and entry.name.removesuffix(".tmp") not in _BROKER_FILES
-        ):
-            yield Finding(Severity.NOTE, "foreign-name", path, "not a file of Kafka's")
-
-
-def _foreign_in_partition(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    logs = {entry.name for entry in entries if entry.name.endswith(files.LOG)}
-    for entry in entries:
-        finding = _of_name(entry, logs)
-        if finding is not None:
-            severity, code, message = finding
-            yield Finding(severity, code, f"{folder}/{entry.name}", message)
-
-
-def _of_name(entry: Entry, logs: set[str]) -> tuple[Severity, str, str] | None:
-    """Say what is to be said of one name in a partition's folder."""
-    name = entry.name
-    found = files.parse_offset_file(name)
-    if name.endswith(STAGED):
-        return Severity.NOTE, "unfinished", _STAGED
-    if files.is_cut_file(name):
-        return Severity.NOTE, "cut", "what recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
-    if entry.is_folder and found is None:
-        return Severity.NOTE, "foreign-name", "a folder, which no broker makes here"
-    if found is None:
-        if name.endswith(_SEGMENT_SUFFIXES):
-            return Severity.ERROR, "foreign-name", "its name is not an offset: a broker fails to load the partition"
-        is_known = name.removesuffix(".tmp") in _PARTITION_FILES or _METADATA_SNAPSHOT.fullmatch(name)
-        return None if is_known else (Severity.NOTE, "foreign-name", "not a file of Kafka's")
-    if not entry.is_file:
-        return Severity.ERROR, "foreign-name", "not a regular file, nor a link to one: it is not read"
-    if found.suffix.endswith(_PASSING_SUFFIXES):
-        return Severity.NOTE, "unfinished", "left over where a broker stopped: it finishes or removes it when it starts"
-    if found.suffix in _SEGMENT_SUFFIXES[1:] and files.offset_file_name(found.offset, files.LOG) not in logs:
-        return Severity.WARNING, "orphan", "an index without its log: a broker deletes it"
-    return None
-
-
-def _unreadable(error: SeglogError, path: str) -> Finding:
-    if isinstance(error, CorruptLogError):
-        code = "corrupt-file"
-        return Finding(Severity.ERROR, code, error.path or path, error.reason, error.position, error.offset)
-    return Finding(Severity.ERROR, "unreadable", path, error.message)
 
 
 def _listed(names: list[str]) -> str:

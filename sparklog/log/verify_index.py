@@ -2,7 +2,8 @@
 
 An entry is right where a reader that begins at it misses nothing. An offset index must point at the beginning of a
 batch that is not past its offset, and its offset be the last of a batch from there on: that batch's own, or, as older
-brokers wrote one entry an append, that of the append's last batch. A time index must give the largest timestamp so far,
+brokers wrote one entry an append, that of the append's last batch, or, as the cleaner does, that of the last record
+which it kept of that batch. A time index must give the largest timestamp so far,
 and a batch that has it. Each aborted transaction must have its marker, and each abort marker its entry where the log
 still has records of the transaction. What lies in damaged bytes of the log is not judged.
 """
@@ -19,6 +20,7 @@ from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
 from sparklog.log.segment import Segment
+from sparklog.log.verify_gaps import Gap
 from sparklog.log.verify_segment import Finding, Flags, Numbers, Severity, Stretch
 from sparklog.record import v2
 
@@ -49,11 +51,14 @@ class Ending:
         Whether something in it was not what it should be.
     is_torn : bool
         Whether a batch that was being written is cut short there.
+    missing_to : int or None
+        The base offset of the next segment, where an index knows batches between the end of this one and that.
     """
 
     position: int
     is_damaged: bool
     is_torn: bool
+    missing_to: int | None = None
 
     def severity(self, reason: str) -> Severity:
         """Return how bad a wrong entry is: a log that was torn leaves entries behind, and a broker drops them."""
@@ -76,7 +81,7 @@ class Index:
         except PathNotFoundError:
             self.is_missing = True
             if suffix != files.TRANSACTION_INDEX:
-                self._warn("index-missing", "the index is missing: a broker makes it again when it starts")
+                self._tell_missing()
             return
         except SeglogError as error:
             self.findings.append(Finding(Severity.ERROR, "unreadable", self.path, error.message))
@@ -121,6 +126,13 @@ class Index:
         self.findings.append(self.wrong(row, f"is out of order: {fields}", code="index-order"))
         return entries[:row]
 
+    def _tell_missing(self) -> None:
+        if self.segment.is_last:
+            message = "there is no index yet: a broker makes it when it first needs it"
+            self.findings.append(Finding(Severity.NOTE, "index-missing", self.path, message))
+        else:
+            self._warn("index-missing", "the index is missing: a broker makes it again when it starts")
+
     def _warn(self, code: str, message: str) -> None:
         self.findings.append(Finding(Severity.WARNING, code, self.path, message))
 
@@ -147,21 +159,33 @@ class OffsetIndexCheck:
         self._is_seen[rows] |= stretch.is_sound[at]
         self._is_off_boundary[rows] |= stretch.is_sound[at] & (starts[at] != self._positions[rows])
         self._is_too_early[rows] |= stretch.is_sound[at] & (headers.column("base_offset")[at] > self._offsets[rows])
-        lasts = stretch.sound.column("last_offset")
-        if len(lasts):
-            rows = slice(*np.searchsorted(self._offsets, [lasts[0], lasts[-1] + 1]))
-            at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
-            self._is_last_offset[rows] |= lasts[at] == self._offsets[rows]
+        sound = stretch.sound
+        if len(sound):
+            bases, lasts = sound.column("base_offset"), sound.column("last_offset")
+            rows = slice(*np.searchsorted(self._offsets, [bases[0], lasts[-1] + 1]))
+            offsets = self._offsets[rows]
+            at = np.minimum(np.searchsorted(lasts, offsets), len(lasts) - 1)
+            # The cleaner indexes the last record that it keeps, and the batch goes on without it.
+            is_cleaned = (sound.column("record_count") <= lasts - bases)[at]
+            self._is_last_offset[rows] |= (lasts[at] == offsets) | (is_cleaned & (bases[at] <= offsets))
+
+    def known_in(self, gap: Gap) -> int:
+        """Return the last offset between the end of the segment and the next one that an entry is for, or -1."""
+        rows = (
+            (self._positions >= gap.position) & (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
+        )
+        return int(self._offsets[rows].max(initial=-1))
 
     def findings(self, ending: Ending) -> Iterator[Finding]:
         """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
         past_end = self._positions >= ending.position
+        is_cut_off = past_end & (self._offsets < (ending.missing_to or 0))
         beside = self._is_seen & self._is_off_boundary
         early = self._is_seen & ~beside & self._is_too_early
         unknown = ~self._is_last_offset & ~past_end & ~beside & ~early & (not ending.is_damaged)
         for wrong, reason in (
-            (past_end, _PAST_END),
+            (past_end & ~is_cut_off, _PAST_END),
             (beside, "does not point at the beginning of a batch"),
             (early, "points at a batch that begins after its offset"),
             (unknown, "has an offset that is not the last of any batch"),
@@ -192,21 +216,29 @@ class TimeIndexCheck:
         latest = np.maximum(np.maximum.accumulate(timestamps), self._latest)
         rows = slice(*np.searchsorted(self._offsets, [self._seen_to, lasts[-1] + 1]))
         at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
+        magic = headers.column("magic")[at]
         # A wrapper of magic 0 or 1 does not say where its offsets begin.
-        is_held = (headers.column("base_offset")[at] <= self._offsets[rows]) | (headers.column("magic")[at] < 2)
-        self._is_right[rows] = is_held & (timestamps[at] == self._timestamps[rows])
+        is_held = (headers.column("base_offset")[at] <= self._offsets[rows]) | (magic < 2)
+        # Messages of magic 0 carry no time: with LogAppendTime, a broker indexes when it appended them.
+        self._is_right[rows] = is_held & ((timestamps[at] == self._timestamps[rows]) | (magic == 0))
         self._is_early[rows] = is_held & is_sound[at] & (latest[at] > self._timestamps[rows])
         self._latest, self._seen_to = int(latest[-1]), int(lasts[-1]) + 1
+
+    def known_in(self, gap: Gap) -> int:
+        """Return the last offset between the end of the segment and the next one that an entry is for, or -1."""
+        rows = (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
+        return int(self._offsets[rows].max(initial=-1))
 
     def findings(self, ending: Ending) -> Iterator[Finding]:
         """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
         past_end = self._offsets >= self._seen_to
+        is_cut_off = past_end & (self._offsets < (ending.missing_to or 0))
         absent = ~self._is_right & ~past_end & ~self._is_early & (not ending.is_damaged)
         for wrong, reason in (
             (self._is_early, "is earlier than a batch before it: a lookup would pass over records"),
             (absent, "is not the largest timestamp of the batch with that offset"),
-            (past_end & (not ending.is_damaged), _PAST_END),
+            (past_end & ~is_cut_off & (not ending.is_damaged), _PAST_END),
         ):
             if wrong.any():
                 row = int(np.argmax(wrong))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from sparklog.errors import CorruptBatchError
+from sparklog.errors import CorruptBatchError, CorruptLogError, SeglogError
 from sparklog.log.segment import WINDOW_BYTES, Place, Segment, Window
 from sparklog.record.columns import decode_batches
 from sparklog.record.framing import (
@@ -97,6 +97,14 @@ class Stretch:
     @property
     def sound(self) -> BatchHeaders:
         return self.window.headers.where(self.is_sound)
+
+
+def unreadable(error: SeglogError, path: str) -> Finding:
+    """Make a finding of an error that a file, or something in it, could not be read for."""
+    if isinstance(error, CorruptLogError):
+        code = "corrupt-file"
+        return Finding(Severity.ERROR, code, error.path or path, error.reason, error.position, error.offset)
+    return Finding(Severity.ERROR, "unreadable", path, error.message)
 
 
 def walk_segment(segment: Segment) -> Iterator[Finding | Stretch | Checked]:

@@ -17,6 +17,12 @@ from typing import NamedTuple, Self
 from sparklog.errors import PathNotFoundError, SeglogError, StorageError
 
 _READ_BYTES_MAX = 1 << 30
+_SPECIAL_KINDS = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -26,15 +32,18 @@ class Entry:
     Attributes
     ----------
     is_folder, is_file : bool
-        Neither is true of a pipe, a device, a socket, or a link that leads nowhere or round in a circle.
+        Neither is true of a pipe, a device, a socket, or a link that leads nowhere or in a circle.
     size_bytes : int
         0 unless it is a file.
+    special : str
+        What it is where it is neither, such as "a FIFO"; else empty.
     """
 
     name: str
     is_folder: bool
     is_file: bool
     size_bytes: int
+    special: str = ""
 
 
 class Name(NamedTuple):
@@ -184,12 +193,18 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
     try:
         found = item.stat()
     except FileNotFoundError:
-        return Entry(item.name, False, False, 0) if item.is_symlink() else None
-    except OSError:
+        is_link = item.is_symlink()
+        return Entry(item.name, False, False, 0, "a symbolic link that leads nowhere") if is_link else None
+    except OSError as error:
         # One link that cannot be followed must not make a whole folder unreadable.
-        return Entry(item.name, False, False, 0)
-    is_file = stat.S_ISREG(found.st_mode)
-    return Entry(item.name, stat.S_ISDIR(found.st_mode), is_file, found.st_size if is_file else 0)
+        where = "in a circle" if error.errno == errno.ELOOP else "where nothing can be read"
+        return Entry(item.name, False, False, 0, f"a symbolic link that leads {where}")
+    if stat.S_ISREG(found.st_mode):
+        return Entry(item.name, False, True, found.st_size)
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(item.name, True, False, 0)
+    special = next((kind for is_kind, kind in _SPECIAL_KINDS if is_kind(found.st_mode)), "a special file")
+    return Entry(item.name, False, False, 0, special)
 
 
 def explained(error: OSError, path: str) -> SeglogError:

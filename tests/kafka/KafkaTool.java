@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.BufferedWriter;
+import java.io.File;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
@@ -49,6 +50,9 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.storage.internals.checkpoint.PartitionMetadata;
+import org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile;
+import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 
 /**
  * Kafka's own clients behind lines of JSON.
@@ -94,6 +98,7 @@ public final class KafkaTool {
         ops.put("group_consume", this::groupConsume);
         ops.put("commit_group_offsets", this::commitGroupOffsets);
         ops.put("groups", this::groups);
+        ops.put("topic_id", this::topicId);
     }
 
     public static void main(String[] args) throws IOException {
@@ -485,5 +490,14 @@ public final class KafkaTool {
             }
         }
         return answer;
+    }
+
+    // Files
+
+    /** Reads a {@code partition.metadata} as a broker does. */
+    private JsonNode topicId(JsonNode request) {
+        File file = new File(request.get("path").asText());
+        PartitionMetadata found = new PartitionMetadataFile(file, new LogDirFailureChannel(1)).read();
+        return JSON.createObjectNode().put("version", found.version()).put("topic_id", found.topicId().toString());
     }
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.kafka.jars import NEWEST, is_zookeeper
+from tests.kafka.jars import NEWEST_TOOLS, is_zookeeper
 from tests.kafka.jvm import run_java
 
 
@@ -18,7 +18,7 @@ def dump_log(
     index_sanity_check: bool = False,
     options: Sequence[str] = (),
     root: Path | None = None,
-    version: str = NEWEST,
+    version: str = NEWEST_TOOLS,
 ) -> str:
     """Run ``kafka-dump-log`` over files and return what it printed.
 

@@ -9,8 +9,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-NEWEST = "4.3.1"
-"""The newest release whose pom resolves on Maven Central (4.4.0 is listed; its kafka-tools-api is missing)."""
+NEWEST = "4.4.0"
+"""The newest release of the broker and the clients on Maven Central."""
+
+NEWEST_TOOLS = "4.3.1"
+"""The newest release with its command line tools there (``kafka-tools`` and ``kafka-tools-api``, missing of 4.4.0)."""
 
 OLD = "2.8.2"
 """The last release line that writes magic 0 and 1, on topics with an old ``message.format.version``."""
@@ -40,7 +43,7 @@ def jars(version: str) -> Path:
     fetched = JARS / f"{version}.tmp-{os.getpid()}"
     command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dkafka.version={version}"]
     command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
-    if not is_zookeeper(version):
+    if version == NEWEST_TOOLS:
         command += ["-P", "tools"]
     _run(command, MAVEN_TIMEOUT_S)
     _publish(fetched, directory)

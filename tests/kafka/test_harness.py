@@ -14,7 +14,7 @@ import pytest
 
 from tests.kafka.broker import Broker, HarnessError, Record
 from tests.kafka.dump import dump_log
-from tests.kafka.jars import NEWEST, OLD
+from tests.kafka.jars import NEWEST_TOOLS, OLD
 
 pytestmark = pytest.mark.kafka
 
@@ -128,7 +128,7 @@ def test_the_old_broker_writes_old_magics(tmp_path: Path, message_format: str, m
         broker.produce([Record("old", b"k", b"v")], compression_type="gzip")
         assert [r["value"] for r in broker.consume("old")] == ["dg=="]
         broker.stop()
-        for version in (OLD, NEWEST):
+        for version in (OLD, NEWEST_TOOLS):
             text = dump_log(sorted(broker.log_dir.glob("old-0/*.log")), root=broker.log_dir, version=version)
             assert f"magic: {magic} compresscodec: gzip" in text.replace("GZIP", "gzip")
 

@@ -56,6 +56,38 @@ def test_random_bytes_are_read_or_refused(data: bytes) -> None:
             continue
 
 
+TOPIC_ID = "KVWSeREGR6epFvAH9VCwBA"
+METADATA = [
+    f"version: 0\ntopic_id: {TOPIC_ID}",
+    f"version: 1\ntopic_id: {TOPIC_ID}\n",
+    f"version: 2147483647\ntopic_id: {TOPIC_ID}\nsomething: new\n",
+    f"version:  7\r\ntopic_id:\t{TOPIC_ID}\r\n",
+    f"version: 0\ntopic_id: {TOPIC_ID}==",
+]
+NOT_METADATA = [
+    "",
+    "version: 0\n",
+    f"topic_id: {TOPIC_ID}\n",
+    f"version: -1\ntopic_id: {TOPIC_ID}\n",
+    f"version: x\ntopic_id: {TOPIC_ID}\n",
+    f"version:0\ntopic_id:{TOPIC_ID}\n",
+    f"version: 0\ntopic_id: {'A' * 22}\n",
+    f"version: 0\ntopic_id: {TOPIC_ID[:-1]}\n",
+    f"version: 0\ntopic_id: {TOPIC_ID}x\n",
+]
+
+
+@pytest.mark.parametrize("text", METADATA)
+def test_topic_id_is_read_of_every_version(text: str) -> None:
+    assert parse_topic_id(text.encode(), "x") == TOPIC_ID
+
+
+@pytest.mark.parametrize("text", NOT_METADATA)
+def test_metadata_without_a_topic_id_is_refused(text: str) -> None:
+    with pytest.raises(CorruptCheckpointError, match="/logs/partition"):
+        parse_topic_id(text.encode(), "/logs/partition.metadata")
+
+
 def test_every_golden_checkpoint_reads() -> None:
     checkpoints = [path for path in DATA.glob("*/logs/*-checkpoint") if path.is_file()]
     assert len(checkpoints) >= 30

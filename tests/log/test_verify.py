@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sparklog.errors import PathNotFoundError, StorageError
+from sparklog.log import verify, verify_look
 from sparklog.log.verify import Checked, Finding, Severity, verify_directory, verify_partition
+from sparklog.storage.base import Entry, LocalFile, Located
+from sparklog.storage.local import LocalStorage
 from tests import build
 from tests.build import ProducerEntry, Record, control_batch, v2_batch, write_partition
 from tests.golden import EXAMPLES, GoldenSet, golden_sets
@@ -153,10 +160,49 @@ def test_log_cut_short_in_an_earlier_segment_is_an_error(log: Path) -> None:
     assert ("error", "not-a-batch", first.name) in problems(log)
 
 
-def test_log_cut_between_batches_is_told_by_its_indexes(log: Path) -> None:
+def test_last_log_cut_between_batches_is_told_by_its_indexes(log: Path) -> None:
     last = files(log, ".log")[2]
     last.write_bytes(last.read_bytes()[: 3 * len(batch(0))])
     assert {name for _, _, name in problems(log)} == {f"{160:020d}.index", f"{160:020d}.timeindex"}
+
+
+@pytest.mark.parametrize("kept", [".timeindex", ".index"])
+def test_sealed_segment_cut_between_batches_is_proven_by_its_index(log: Path, kept: str) -> None:
+    second, batch_bytes = files(log, ".log")[1], len(batch(0))
+    second.write_bytes(second.read_bytes()[: 18 * batch_bytes if kept == ".timeindex" else 3 * batch_bytes])
+    for suffix in {".index", ".timeindex"} - {kept}:
+        second.with_suffix(suffix).write_bytes(b"")
+    told = [each for each in findings(log) if each.severity is Severity.ERROR]
+    ends_at = 152 if kept == ".timeindex" else 92
+    assert [(each.code, each.path, each.offset) for each in told] == [("ends-early", str(second), ends_at)]
+    assert told[0].position == second.stat().st_size
+    assert "the next segment begins at 160" in told[0].message
+
+
+def test_sealed_segment_cut_behind_what_its_indexes_know_is_a_note(log: Path) -> None:
+    second = files(log, ".log")[1]
+    second.write_bytes(second.read_bytes()[: 19 * len(batch(0))])
+    second.with_suffix(".timeindex").write_bytes(second.with_suffix(".timeindex").read_bytes()[:-12])
+    assert problems(log) == []
+    assert [(each.code, each.path, each.offset) for each in findings(log)] == [("ends-early", str(second), 156)]
+
+
+@pytest.mark.parametrize("sign", ["gap", "fewer-records", "checkpoint"])
+def test_segment_that_ends_early_in_a_compacted_log_is_sound(tmp_path: Path, sign: str) -> None:
+    folder = tmp_path / "events-0"
+    kept = [n for n in range(12) if n not in ({4, 5, 8} if sign == "gap" else {5})]
+    made = [batch(n) for n in kept]
+    if sign == "fewer-records":
+        made[2] = v2_batch([Record(0, START_MS)], base_offset=8, last_offset_delta=3)
+    write_partition(folder, made[:5] if sign != "gap" else made[:4])
+    later = made[5:] if sign != "gap" else made[4:]
+    write_partition(folder, later, base_offset=24)
+    if sign == "checkpoint":
+        (tmp_path / "cleaner-offset-checkpoint").write_text(build.offset_checkpoint({("events", 0): 20}))
+    assert findings(folder) == []
+    if sign == "checkpoint":
+        (tmp_path / "cleaner-offset-checkpoint").unlink()
+        assert [each.code for each in findings(folder)] == ["ends-early"]
 
 
 def test_zeros_behind_the_last_batch_are_a_note(log: Path) -> None:
@@ -203,6 +249,15 @@ def test_missing_index_is_a_warning(log: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_missing_index_of_the_last_segment_is_a_note(log: Path, suffix: str) -> None:
+    index = files(log, suffix)[2]
+    index.unlink()
+    assert [(each.severity, each.code, each.path) for each in findings(log)] == [
+        (Severity.NOTE, "index-missing", str(index))
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_zeros_behind_an_index_are_fine_in_the_last_segment_only(log: Path, suffix: str) -> None:
     for index in files(log, suffix):
         index.write_bytes(index.read_bytes() + bytes(240))
@@ -236,6 +291,17 @@ def test_entry_of_an_append_of_several_batches_is_accepted(tmp_path: Path) -> No
     assert problems(folder) == []
     (folder / f"{FIRST}.index").write_bytes(build.offset_index([(7, 2 * batch_bytes)]))
     assert problems(folder) == [("error", "index-entry", f"{FIRST}.index")]
+
+
+def test_entry_of_the_last_record_that_the_cleaner_kept_is_accepted(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    cleaned = v2_batch([Record(0, START_MS), Record(1, START_MS)], base_offset=4, last_offset_delta=3)
+    write_partition(folder, [batch(0), cleaned, batch(2)])
+    index = folder / f"{FIRST}.index"
+    index.write_bytes(build.offset_index([(5, len(batch(0)))]))
+    assert problems(folder) == []
+    index.write_bytes(build.offset_index([(10, len(batch(0)))]))
+    assert problems(folder) == [("error", "index-entry", index.name)]
 
 
 def test_swapped_logs_are_out_of_their_range(log: Path) -> None:
@@ -359,6 +425,52 @@ def test_leader_epochs_that_are_not_the_logs_are_found(log: Path, text: str, cod
     assert problems(log) == [("error", code, "leader-epoch-checkpoint")]
 
 
+def test_epochs_before_the_first_of_the_checkpoint_are_the_logs_of_deleted_records(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [batch(n, leader_epoch=n // 3) for n in range(9)])
+    # DeleteRecords up to offset 18, in the middle of the batch of offsets 16 to 19.
+    (folder / "leader-epoch-checkpoint").write_text(build.leader_epoch_checkpoint([(1, 18), (2, 24)]))
+    assert [(each.severity, each.code, each.offset) for each in findings(folder)] == [
+        (Severity.NOTE, "leader-epoch", 18)
+    ]
+    (tmp_path / "log-start-offset-checkpoint").write_text(build.offset_checkpoint({("events", 0): 18}))
+    assert findings(folder) == []
+    for lines in ([(2, 18), (3, 24)], [(1, 18), (2, 28)], [(1, 18), (2, 20)]):
+        (folder / "leader-epoch-checkpoint").write_text(build.leader_epoch_checkpoint(lines))
+        assert problems(folder) == [("error", "leader-epoch", "leader-epoch-checkpoint")]
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_leader_epoch_that_falls_is_told_of_the_segment(tmp_path: Path, has_checkpoint: bool) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [batch(0, leader_epoch=3), batch(1, leader_epoch=2), batch(2, leader_epoch=3)])
+    if has_checkpoint:
+        (folder / "leader-epoch-checkpoint").write_text(build.leader_epoch_checkpoint([(3, 0)]))
+    told = [(each.code, Path(each.path).name, each.position, each.offset) for each in findings(folder)]
+    assert told == [("leader-epoch", f"{FIRST}.log", len(batch(0)), 4)]
+
+
+def test_append_times_of_magic_0_are_in_the_time_index_only(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    messages = [build.legacy_message(n, b"k", b"v", magic=0) for n in range(6)]
+    wrapper = build.legacy_wrapper([Record(n) for n in range(3)], magic=0, base_offset=6)
+    write_partition(folder, [*messages, wrapper])
+    index = folder / f"{FIRST}.timeindex"
+    index.write_bytes(build.time_index([(START_MS, 2), (START_MS + 5, 4), (START_MS + 9, 8)]))
+    assert findings(folder) == []
+    # That there is such a message can still be told.
+    index.write_bytes(build.time_index([(START_MS, 2), (START_MS + 9, 9)]))
+    assert problems(folder) == [("error", "index-entry", index.name)]
+
+
+@pytest.mark.parametrize(
+    "text", ["version: 1\ntopic_id: KVWSeREGR6epFvAH9VCwBA\nmore: 1\n", "version: 0\ntopic_id:  KVWSeREGR6epFvAH9VCwBA"]
+)
+def test_partition_metadata_of_a_later_version_is_sound(log: Path, text: str) -> None:
+    (log / "partition.metadata").write_text(text)
+    assert findings(log) == []
+
+
 @pytest.mark.parametrize(
     "text", ["version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "version: 0\ntopic_id: short", "version: 0\n", "\x00\xff"]
 )
@@ -373,6 +485,10 @@ def test_partition_metadata_without_a_topic_id_is_found(log: Path, text: str) ->
         ("copy.log", "error", "foreign-name"),
         ("old.timeindex", "error", "foreign-name"),
         ("0.log", "error", "foreign-name"),
+        ("5.log", "error", "foreign-name"),
+        ("5.snapshot", "error", "foreign-name"),
+        (f"{240:021d}.log", "error", "foreign-name"),
+        (f"{999:020d}.foo", "note", "foreign-name"),
         ("notes.txt", "note", "foreign-name"),
         (f"{999:020d}.index", "warning", "orphan"),
         (f"{0:020d}.timeindex.deleted", "note", "unfinished"),
@@ -393,6 +509,156 @@ def test_folder_in_the_place_of_a_file_is_found_and_hides_nothing(log: Path, suf
     flip(files(log, ".log")[2], 100)
     found = {(severity, name) for severity, _, name in problems(log)}
     assert {("error", path.name), ("error", f"{160:020d}.log")} <= found
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "socket", "leads nowhere", "leads in a circle"])
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        (f"{240:020d}.log", "error"),
+        (f"{80:020d}.txnindex", "error"),
+        (f"{80:020d}.snapshot", "error"),
+        ("partition.metadata", "error"),
+        ("leader-epoch-checkpoint", "error"),
+        ("notes", "note"),
+    ],
+)
+def test_what_is_no_regular_file_is_listed_and_not_opened(log: Path, kind: str, name: str, severity: str) -> None:
+    make_special(log / name, kind)
+    found: list[Finding] = []
+    with contextlib.suppress(*[StorageError] if "circle" in kind else []):
+        # What lists the folder may stumble over such a link; it has been told by then.
+        found += (event for event in verify_partition(str(log)) if isinstance(event, Finding))
+    told = [(each.severity.value, each.code, Path(each.path).name) for each in found]
+    assert told == [(severity, "foreign-name", name)]
+
+
+def make_special(path: Path, kind: str) -> None:
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+    else:
+        path.symlink_to(path.name if kind == "leads in a circle" else "nowhere")
+
+
+def test_link_to_a_regular_file_is_read(log: Path, tmp_path: Path) -> None:
+    path = files(log, ".log")[1]
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert findings(log) == []
+
+
+# A directory that a broker writes to, between the listing of a folder and the reading of what is in it
+
+
+class Meddling(LocalStorage):
+    """The files of this machine, of which a broker changes some when a file is opened, once."""
+
+    def __init__(self, path: Path, change: Callable[[], object]) -> None:
+        self._path, self._change, self._is_done = path, change, False
+
+    def open(self, path: str) -> LocalFile:
+        if path == str(self._path) and not self._is_done:
+            self._is_done = True
+            self._change()
+        return super().open(path)
+
+
+def found_meanwhile(
+    folder: Path, opened: Path, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> list[Finding]:
+    """Verify a folder that is changed when a file of it is opened for the first time."""
+    meddling = Meddling(opened, change)
+    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    found = findings(folder)
+    assert meddling._is_done
+    return found
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_segments_that_retention_removes_meanwhile_are_no_finding(
+    log: Path, suffix: str, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove() -> None:
+        for path in log.glob("*"):
+            if int(path.stem) <= 80 * at:
+                path.rename(f"{path}.deleted")
+
+    opened = files(log, suffix)[at]
+    assert found_meanwhile(log, opened, remove, monkeypatch) == []
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_segments_that_the_cleaner_merges_meanwhile_are_no_finding(
+    log: Path, suffix: str, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def clean() -> None:
+        for path in list(log.iterdir()):
+            if int(path.stem) < 160:
+                path.unlink()
+        write_partition(log, [batch(n) for n in range(0, 39, 5)], index_interval_bytes=100)
+
+    opened = files(log, suffix)[at]
+    assert found_meanwhile(log, opened, clean, monkeypatch) == []
+
+
+def test_abort_that_is_appended_meanwhile_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "events-0"
+    transactions(folder, [])
+
+    def index() -> None:
+        (folder / f"{FIRST}.txnindex").write_bytes(build.txn_index([(7, 0, 8, 4)]))
+
+    assert found_meanwhile(folder, folder / f"{FIRST}.log", index, monkeypatch) == []
+
+
+def test_leader_epoch_that_begins_meanwhile_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [batch(0), batch(1)])
+    checkpoint = folder / "leader-epoch-checkpoint"
+    checkpoint.write_text(build.leader_epoch_checkpoint([(0, 0)]))
+
+    def lead() -> None:
+        write_partition(folder, [batch(0), batch(1), batch(2, leader_epoch=1)])
+        checkpoint.write_text(build.leader_epoch_checkpoint([(0, 0), (1, 8)]))
+
+    assert found_meanwhile(folder, folder / f"{FIRST}.log", lead, monkeypatch) == []
+
+
+def test_damage_in_the_last_segment_is_told_of_a_log_that_grows(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = files(log, ".log")[2]
+    flip(last, 100)
+
+    def grow() -> None:
+        last.write_bytes(last.read_bytes() + batch(BATCHES))
+
+    found = found_meanwhile(log, last, grow, monkeypatch)
+    assert [(each.code, each.position) for each in found] == [("corrupt-batch", 0)]
+
+
+def test_segments_that_are_always_replaced_are_given_up(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify_look, "_PAUSE_S", 0.0)
+    first = files(log, ".log")[0]
+    flip(first, 100)
+    meddling = Meddling(first, lambda: None)
+
+    def grow(path: str) -> LocalFile:
+        if path == str(first):
+            first.write_bytes(first.read_bytes() + b"x")
+        return LocalFile(path)
+
+    monkeypatch.setattr(meddling, "open", grow)
+    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    assert problems(log) == [("warning", "unreadable", log.name)]
+
+
+def test_snapshot_that_a_broker_did_not_come_to_write_is_a_warning(log: Path) -> None:
+    (log / build.producer_snapshot_name(80)).write_bytes(b"")
+    assert problems(log) == [("warning", "corrupt-file", build.producer_snapshot_name(80))]
 
 
 # A log directory
@@ -479,6 +745,52 @@ def test_partitions_of_a_topic_with_two_topic_ids_are_found(directory: Path, log
     (other / "partition.metadata").write_text("version: 0\ntopic_id: bcwne3TeRzeTCc8YAOE7Ow")
     events = [event for event in verify_directory(str(directory)) if isinstance(event, Finding)]
     assert [(event.severity, event.code) for event in events] == [(Severity.ERROR, "topic-id")]
+
+
+def test_partition_that_cannot_be_listed_hides_no_other(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, error in (("aaa-0", StorageError("no permission")), ("gone-0", PathNotFoundError("no such folder"))):
+        shutil.copytree(directory / "events-0", directory / name)
+        monkeypatch.setattr(
+            LocalStorage, "entries", refusing(LocalStorage.entries, str(directory / name), error), raising=True
+        )
+    assert found_in(directory) == [("error", "unreadable", "aaa-0"), ("note", "gone", "gone-0")]
+
+
+def refusing(
+    entries: Callable[[LocalStorage, str], list[Entry]], folder: str, error: Exception
+) -> Callable[[LocalStorage, str], list[Entry]]:
+    def refuse(self: LocalStorage, path: str) -> list[Entry]:
+        if path == folder:
+            raise error
+        return entries(self, path)
+
+    return refuse
+
+
+def test_links_and_pipes_in_a_directory_are_listed(directory: Path) -> None:
+    make_special(directory / "notes", "FIFO")
+    make_special(directory / "events-1", "leads nowhere")
+    (directory / "cleaner-offset-checkpoint").unlink()
+    make_special(directory / "cleaner-offset-checkpoint", "FIFO")
+    assert found_in(directory) == [
+        ("error", "foreign-name", "cleaner-offset-checkpoint"),
+        ("error", "foreign-name", "events-1"),
+        ("note", "foreign-name", "notes"),
+    ]
+
+
+def test_checkpoint_of_a_topic_made_anew_meanwhile_is_read_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = directory / "replication-offset-checkpoint"
+    path.write_text(build.offset_checkpoint({("events", 0): 999}))
+
+    def anew() -> None:
+        path.write_text(build.offset_checkpoint({("events", 0): 1}))
+
+    meddling = Meddling(directory / "events-0" / f"{FIRST}.log", anew)
+    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    assert found_in(directory) == []
 
 
 def test_hostile_bytes_that_look_like_headers_end(tmp_path: Path) -> None:
