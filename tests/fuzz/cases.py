@@ -12,6 +12,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+
 from tests.fuzz.logs import SoundLog, catalog
 from tests.fuzz.mutations import KINDS, Edit, Mutation, applied, mutated
 from tests.fuzz.opening import judge_opening
@@ -169,8 +171,18 @@ class Workbench:
             answer = ask(str(sound), [query])[0]
             if answer.error is not None:
                 raise AssertionError(f"{log.name} is not sound, {query}") from answer.error
+            # What is read has room to spare, and there are thousands of answers to keep.
+            answer.table = None if answer.table is None else _compact(answer.table)
             self._sound[log.name, query] = answer
         return self._sound[log.name, query]
+
+
+def _compact(table: pa.Table) -> pa.Table:
+    """Copy a table into memory that is no larger than it."""
+    with pa.BufferOutputStream() as stream:
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        return pa.ipc.open_stream(stream.getvalue()).read_all()
 
 
 def _put(folder: Path, names: set[str], files: Mapping[str, bytes]) -> None:

@@ -31,6 +31,7 @@ from tests.fuzz.cases import EVERYTHING, Case, Finding, Workbench, drawn
 HANG_SECONDS: Final = 60.0
 START_SECONDS: Final = 300.0
 MEMORY_BYTES: Final = 256 << 20
+DATA_BYTES_MAX: Final = 8 << 30
 SAVED: Final = Path("build/fuzz")
 SAVED_A_KIND_MAX: Final = 3
 _MEMORY_FILES: Final = Path("/dev/shm")
@@ -144,6 +145,8 @@ class Share:
 
 
 def _work(share: Share, at: Synchronized[int], results: Any) -> None:
+    # A case that wants more than any machine has is an error, and not the end of the machine.
+    resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_MAX, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     with tempfile.TemporaryDirectory(dir=_MEMORY_FILES if _MEMORY_FILES.is_dir() else None) as folder:
         numbers = range(share.start, share.stop, share.step)
         results.put(
