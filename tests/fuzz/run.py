@@ -180,6 +180,11 @@ class Worker:
         self.process.start()
         self._seen, self._since = -2, time.monotonic()
 
+    @property
+    def done(self) -> int:
+        """How many cases were begun."""
+        return (max(self.next, self.at.value) - self.share.start) // self.share.step
+
     def poll(self) -> bool:
         """Look after the process; False when all of the share is done."""
         if not self.results.empty() or not self.process.is_alive():
@@ -233,9 +238,8 @@ def run_watched(options: argparse.Namespace) -> Tally:
         running = [worker for worker in running if worker.poll()]
         if time.monotonic() - told > 60.0:
             told = time.monotonic()
-            done = sum(worker.tally.cases for worker in workers)
-            kinds = sum(worker.tally.kinds.total() for worker in workers)
-            print(f"{done:,} cases, {done / (told - began):.0f} a second, {kinds:,} findings", flush=True)
+            done = sum(worker.done for worker in workers)
+            print(f"{done:,} cases, {done / (told - began):.0f} a second", flush=True)
     total = Tally()
     for worker in workers:
         total.add(worker.tally)
