@@ -6,19 +6,29 @@ READY := $(VENV)/.ready
 FLOORS := .venv-floors
 PYSPARK_LEAVES_SOCKETS_OPEN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
-.PHONY: demo test test-kafka test-floors bench lint clean
+# How many damaged logs make fuzz reads; a tenth as many are opened to be written to.
+FUZZ_CASES ?= 1000000
+FUZZ_SEED ?= 1
+FUZZ_WORKERS ?= 2
+
+.PHONY: demo test test-kafka test-floors fuzz bench lint clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/quickstart.py
 
 test: $(READY) lint  ## The default tests; offline but for the installation.
-	$(RUN) -m pytest -m "not kafka and not bench"
+	$(RUN) -m pytest -m "not kafka and not bench and not fuzz"
 
 test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars from Maven Central. Needs Maven and a JDK.
 	$(RUN) -m pytest -m kafka
 
 test-floors: $(FLOORS)/.ready  ## The default tests with the oldest versions of all that is installed.
-	$(FLOORS)/bin/python -m pytest -m "not kafka and not bench" $(PYSPARK_LEAVES_SOCKETS_OPEN)
+	$(FLOORS)/bin/python -m pytest -m "not kafka and not bench and not fuzz" $(PYSPARK_LEAVES_SOCKETS_OPEN)
+
+fuzz: $(READY)  ## Damages logs a million times, kills writers, fills disks; for hours. Saves what it finds in build/fuzz.
+	$(RUN) -m pytest -m fuzz
+	$(RUN) -m tests.fuzz.run --writing --cases $$(($(FUZZ_CASES) / 10)) --seed $(FUZZ_SEED) --workers $(FUZZ_WORKERS)
+	$(RUN) -m tests.fuzz.run --cases $(FUZZ_CASES) --seed $(FUZZ_SEED) --workers $(FUZZ_WORKERS)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
