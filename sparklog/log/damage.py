@@ -34,10 +34,13 @@ class WholeBatch(NamedTuple):
         Where an intact batch begins; None where there is none.
     is_given_up : bool
         Whether the bytes hold so much that looks like headers that the search was not carried to its end.
+    budget_bytes : int
+        What is left of the budget.
     """
 
     position: int | None
-    is_given_up: bool = False
+    is_given_up: bool
+    budget_bytes: int
 
 
 def is_zero(file: ReadableFile, position: int, end_position: int) -> bool:
@@ -115,6 +118,14 @@ def _take_in(checksum: RunningChecksum, file: ReadableFile, position: int, end_p
         position += len(piece)
 
 
+def search_budget_bytes(length_bytes: int) -> int:
+    """Return of how many bytes checksums may be computed in a search over so many bytes.
+
+    Bytes that are made to look like headers must not make it quadratic.
+    """
+    return _SEARCH_COST_MAX * max(length_bytes, 0) + _WINDOW_BYTES
+
+
 def find_whole_batch(
     file: ReadableFile,
     position: int,
@@ -122,6 +133,7 @@ def find_whole_batch(
     lowest_offset: int,
     highest_offset: int,
     zeros_from: int | None = None,
+    budget_bytes: int | None = None,
 ) -> WholeBatch:
     """Find the next intact batch at or behind a position, at any byte.
 
@@ -131,16 +143,15 @@ def find_whole_batch(
         Where the zeros begin that end the file, from `data_end`: a batch may end among them, and none begins there.
     lowest_offset, highest_offset : int
         What its offset must be between, both included.
-
-    Notes
-    -----
-    Bytes that are made to look like headers must not make the search quadratic: checksums are computed of four times
-    as many bytes as there are at the most.
+    budget_bytes : int, optional
+        Of how many bytes checksums may be computed: what is left of it is to be handed to the next search of the same
+        file. By default `search_budget_bytes` of what there is to search.
     """
     # Compiled code, which nobody waits for who meets no damage.
     from sparklog.record.kernels_search import ASK, FOUND, GIVEN_UP, search
 
-    budget_bytes = _SEARCH_COST_MAX * max(end_position - position, 0) + _WINDOW_BYTES
+    if budget_bytes is None:
+        budget_bytes = search_budget_bytes(end_position - position)
     stop = end_position if zeros_from is None else min(zeros_from + HEADER_BYTES_MAX, end_position)
     room = bytearray(min(_WINDOW_BYTES, max(stop - position, 0)))
     while position < stop:
@@ -151,21 +162,21 @@ def find_whole_batch(
                 octets, start, end_position - position, lowest_offset, highest_offset, budget_bytes
             )
             if status == FOUND:
-                return WholeBatch(position + start)
+                return WholeBatch(position + start, False, budget_bytes)
             if status == ASK:
                 batch_bytes = int.from_bytes(room[start + 8 : start + 12], "big") + 12
                 budget_bytes -= batch_bytes
                 if budget_bytes >= 0 and is_intact_at(file, position + start, batch_bytes):
-                    return WholeBatch(position + start)
+                    return WholeBatch(position + start, False, budget_bytes)
                 start += 1
             if status == GIVEN_UP or budget_bytes < 0:
-                return WholeBatch(None, is_given_up=True)
+                return WholeBatch(None, True, budget_bytes)
             if status != ASK:
                 break
         if position + count >= stop or not start:
             break
         position += start
-    return WholeBatch(None)
+    return WholeBatch(None, False, budget_bytes)
 
 
 def refuse_damaged(file: ReadableFile, headers: BatchHeaders, path: str, hint: str) -> None:

@@ -37,10 +37,12 @@ import numpy as np
 from crc32c import crc32c
 
 from sparklog.errors import (
+    CorruptBatchError,
     CorruptCheckpointError,
     InvalidProducerEpochError,
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
+    PathNotFoundError,
 )
 from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
@@ -72,6 +74,7 @@ PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
 _NONE: Final = -1
 _BATCHES_KEPT: Final = 5
+_ENTRIES_COMPARED: Final = 3
 _SNAPSHOT_VERSION: Final = 1
 _HASH_TABLE_MIN: Final = 16
 
@@ -379,10 +382,55 @@ def snapshot_before(layout: PartitionLayout) -> tuple[Producers, int]:
         data = layout.storage.read_small(path) if layout.start_offset <= offset <= layout.end_offset else None
         if data is not None:
             try:
-                return Producers.parse(data, path), offset
+                producers = Producers.parse(data, path)
             except CorruptCheckpointError as error:
                 _log.warning("%s; reading what producers have in flight from an earlier offset instead", error)
+                continue
+            if _is_of_log(producers, offset, layout):
+                return producers, offset
+            _log.warning(
+                "%s is not of this log: a producer in it has not written where it says; reading what producers have in "
+                "flight from an earlier offset instead",
+                path,
+            )
     return Producers(), layout.start_offset
+
+
+def _is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bool:
+    """Tell whether a snapshot may be of a log, by what few of its entries say of the log's batches.
+
+    Its checksum says that it is what some log's writer wrote. Transactions that are open in it must have begun where it
+    says, and the producers that wrote last must have written there, unless the cleaner has removed that batch since.
+    """
+    entries = producers.entries.values()
+    if any(entry.batches and entry.batches[-1].last_offset >= offset for entry in entries):
+        return False
+    begun = [(entry.first_offset, key) for key, entry in producers.entries.items() if entry.first_offset >= 0]
+    for first_offset, producer_id in sorted(begun)[:_ENTRIES_COMPARED]:
+        found = _batch_at(layout, first_offset)
+        if found is not None and (found.producer_id != producer_id or not found.is_transactional):
+            return False
+    latest = sorted((entry.batches[-1] for entry in entries if entry.batches), key=lambda batch: -batch.last_offset)
+    for batch in latest[:_ENTRIES_COMPARED]:
+        found = _batch_at(layout, batch.last_offset)
+        if found is not None and (found.producer_id, found.last_sequence) != (batch.producer_id, batch.last_sequence):
+            return False
+    return True
+
+
+def _batch_at(layout: PartitionLayout, offset: int) -> ProducerBatch | None:
+    """Return the batch that holds an offset; None where the log has none."""
+    if not layout.start_offset <= offset < layout.end_offset:
+        return None
+    try:
+        with layout.segments[layout.segment_of(offset)].open() as log:
+            header = log.first_batch_from(offset)
+    except (PathNotFoundError, CorruptBatchError):
+        return None
+    if header is None or int(header.column("base_offset")[0]) > offset:
+        return None
+    nobody = ProducerBatch(_NONE, _NONE, _NONE, _NONE)
+    return next(producer_batches(header), nobody)
 
 
 def snapshots_of(storage: Storage, folder: str) -> list[tuple[int, str]]:

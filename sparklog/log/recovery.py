@@ -15,9 +15,10 @@ Source: apache/kafka, LogLoader.java, LogSegment.java (recover, sanityCheck).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -117,18 +118,27 @@ def recover(
     actions = RecoveryActions(storage, folder, dry_run=dry_run, is_quiet=is_quiet)
     _remove_leftovers(actions)
     layout = _sound_layout(actions, truncate=truncate, is_thorough=is_thorough)
+    with _hinted():
+        # Before anything is cut: a log that cannot be opened stays as it is.
+        producers = producers_at_end(layout, now_ms)
+    _cut_torn_tail(actions, layout)
     _lower_checkpoints(actions, layout)
     _remove_orphans(actions, layout)
     epochs = _leader_epochs(actions, layout)
     _remove_snapshots(actions, layout)
-    try:
+    with _hinted():
         tail = active_tail(actions, layout, config, now_ms)
-        mend_older_indexes(actions, layout, config)
-        producers = producers_at_end(layout, now_ms)
-    except CorruptBatchError as error:
-        # Met where nothing had to be looked at, had an index or a snapshot been there.
-        raise error.hinted(_LOSSY) from error
+    mend_older_indexes(actions, layout, config)
     return Recovered(tail, layout.start_offset, producers, epochs, tuple(actions.done))
+
+
+@contextmanager
+def _hinted() -> Iterator[None]:
+    """Say what to do about damage that is met only because an index or a snapshot is not there."""
+    try:
+        yield
+    except CorruptBatchError as error:
+        raise error.hinted(_LOSSY) from error
 
 
 def _remove_leftovers(actions: RecoveryActions) -> None:
@@ -153,7 +163,7 @@ def _remove_leftovers(actions: RecoveryActions) -> None:
 
 
 def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool) -> PartitionLayout:
-    """Return the layout of the log without a torn end; raise where it is damaged elsewhere, or cut it there."""
+    """Return the layout of the log up to a torn end; raise where it is damaged elsewhere, or cut it there."""
     while True:
         try:
             layout = read_layout(actions.folder, actions.storage)
@@ -164,9 +174,8 @@ def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool
             if not truncate or error.path is None or error.position is None or actions.is_dry:
                 raise
             _cut_at(actions, error.path.rpartition("/")[2], error.position)
-            continue
-        _cut_torn_tail(actions, layout)
-        return layout
+        else:
+            return layout
 
 
 def _refuse_damaged_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
@@ -259,22 +268,41 @@ def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorou
             end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
             if end is None:
                 continue
-            place, error = end
             zeros_from = segment.size_bytes if layout.zeros_from is None else layout.zeros_from
-            is_end = segment.is_last and log.find_whole_batch(place, zeros_from) is None
-            if is_end and _may_be_torn(actions, place.offset):
-                return replace(layout, end=place, zeros_from=zeros_from)
-            raise error
+            may_be_end = segment.is_last and end.is_unwritten and _may_be_torn(actions, end.place.offset)
+            if may_be_end and log.find_whole_batch(end.place, zeros_from) is None:
+                return replace(layout, end=end.place, zeros_from=zeros_from)
+            raise end.error
     return layout
 
 
-def _sound_end(log: OpenSegment, start: Place, layout: PartitionLayout) -> tuple[Place, CorruptBatchError] | None:
+class _FirstDamage(NamedTuple):
+    """Where the sound batches of a segment end.
+
+    Attributes
+    ----------
+    place : Place
+        Where the damaged batch begins.
+    error : CorruptBatchError
+        What is wrong with it.
+    is_unwritten : bool
+        Whether it is its checksum, so that it may never have been written whole: an intact batch in a wrong place was.
+    """
+
+    place: Place
+    error: CorruptBatchError
+    is_unwritten: bool
+
+
+def _sound_end(log: OpenSegment, start: Place, layout: PartitionLayout) -> _FirstDamage | None:
     """Return where the first damaged batch of a segment begins, and what is wrong there; None where there is none."""
-    segment, offset = log.segment, start.offset
+    segment, offset, is_checking = log.segment, start.offset, False
     window: Window | None = None
     try:
         for window in log.windows(start, end_position=layout.end.position if segment.is_last else None):
+            is_checking = True
             refuse_damaged(segment, window)
+            is_checking = False
             offset = int(window.headers.column("last_offset")[-1]) + 1
         log.refuse_cut_end(offset)
     except CorruptBatchError as error:
@@ -284,7 +312,7 @@ def _sound_end(log: OpenSegment, start: Place, layout: PartitionLayout) -> tuple
             offset = max(offset, int(before.column("last_offset")[-1]) + 1) if len(before) else offset
         found = CorruptBatchError(error.reason, path=segment.path(), position=position, offset=offset, hint=_LOSSY)
         found.__cause__ = error
-        return Place(position, offset), found
+        return _FirstDamage(Place(position, offset), found, is_checking)
     return None
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from sparklog.errors import CorruptBatchError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
@@ -104,7 +105,11 @@ def mend_older_indexes(actions: RecoveryActions, layout: PartitionLayout, config
         if not all(
             offset_file_name(segment.base_offset, suffix) in names for suffix in (files.OFFSET_INDEX, files.TIME_INDEX)
         ):
-            _rebuilt(actions, layout, row, config, 0)
+            try:
+                _rebuilt(actions, layout, row, config, 0)
+            except CorruptBatchError as error:
+                # A reader does without the index, and says what is damaged when it comes there.
+                actions.warn(f"{error}; the indexes of that segment are not made again")
 
 
 def _rebuilt(actions: RecoveryActions, layout: PartitionLayout, row: int, config: LogConfig, now_ms: int) -> Tail:

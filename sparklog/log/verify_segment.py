@@ -16,15 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, SeglogError
-from sparklog.log.segment import WINDOW_BYTES, Place, Segment, Window
+from sparklog.log.damage import data_end, find_whole_batch, has_wrong_size, search_budget_bytes
+from sparklog.log.layout import synced_offset
+from sparklog.log.segment import RELATIVE_OFFSET_MAX, WINDOW_BYTES, Place, Segment, Window
 from sparklog.record.columns import decode_batches
-from sparklog.record.framing import (
-    HEADER_BYTES_MAX,
-    find_plausible,
-    first_header,
-    is_intact,
-    scan_headers,
-)
+from sparklog.record.framing import scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
@@ -35,10 +31,6 @@ Records = tuple[Numbers, Numbers, Numbers]
 TORN_TAIL: Final = "torn-tail"
 
 _COLUMNS: Final = ("key", "offset", "timestamp", "position")
-_SEARCH_BYTES: Final = 1 << 16
-_SEARCH_BYTES_MAX: Final = 1 << 23
-_SEARCH_COST_MAX: Final = 4
-_ZEROS_BYTES: Final = 1 << 20
 
 
 class Severity(StrEnum):
@@ -138,7 +130,7 @@ class _Walk:
         self._path = segment.path()
         self._place = Place(0, segment.base_offset)
         self._doubt: int | None = None
-        self._search_budget = _SEARCH_COST_MAX * segment.size_bytes + _SEARCH_BYTES_MAX
+        self._search_budget = search_budget_bytes(segment.size_bytes)
 
     def run(self) -> Iterator[Finding | Stretch | Checked]:
         wanted_bytes, told_to = WINDOW_BYTES, 0
@@ -249,20 +241,33 @@ class _Walk:
 
     def _resume(self, fault: str | None, size_bytes: int) -> Generator[Finding, None, int | None]:
         """Say what stands where the next batch must begin, and return where the next whole one does."""
-        position, offset = self._place.position, self._place.offset
+        position, offset, is_last = self._place.position, self._place.offset, self._segment.is_last
         rest = f"{size_bytes - position:,} bytes"
-        if self._segment.is_last and _is_zero_from(self._file, position):
-            message = f"{rest} of zeros, preallocated: the log ends at offset {offset}"
-            yield Finding(Severity.NOTE, "zero-tail", self._path, message, position, offset)
+        zeros_from = data_end(self._file, position, size_bytes) if is_last else size_bytes
+        if is_last and zeros_from == position:
+            yield self._tail("zero-tail", f"{rest} of zeros, preallocated: the log ends at offset {offset}")
             return None
-        found = self._find_whole_batch(position + 1 if self._doubt is None else self._doubt + 1, size_bytes)
-        if found is None and fault is None and self._segment.is_last:
-            message = f"the last batch is cut short: {rest} are the torn end of the log, which ends at offset {offset}"
-            yield Finding(Severity.NOTE, TORN_TAIL, self._path, message, position, offset)
-            return None
+        begin = position + 1 if self._doubt is None else self._doubt + 1
+        found, is_given_up, self._search_budget = find_whole_batch(
+            self._file,
+            begin,
+            size_bytes,
+            offset,
+            min(self._segment.upper_offset - 1, offset + RELATIVE_OFFSET_MAX),
+            zeros_from,
+            self._search_budget,
+        )
+        if found is None and fault is None and is_last:
+            if not has_wrong_size(self._file, position, zeros_from, size_bytes):
+                message = (
+                    f"the last batch is cut short: {rest} are the torn end of the log, which ends at offset {offset}"
+                )
+                yield self._tail(TORN_TAIL, message)
+                return None
+            fault = "the size of the last batch is wrong: its checksum is that of the bytes to the end of the file"
         reason = fault or "a batch is cut short"
         if found is None:
-            given_up = "; the search for one was given up" if self._search_budget < 0 else ""
+            given_up = "; the search for one was given up" if is_given_up else ""
             message = f"{reason}, and no whole batch follows: {rest} are lost{given_up}"
         elif found < position and self._doubt is not None:
             position = self._doubt
@@ -272,25 +277,13 @@ class _Walk:
         yield self._error("not-a-batch", message, position, offset)
         return found
 
-    def _find_whole_batch(self, position: int, size_bytes: int) -> int | None:
-        """Find the next intact batch whose offsets may follow, at any byte; its position."""
-        length_bytes = _SEARCH_BYTES
-        while position < size_bytes:
-            buffer = self._file.read(position, length_bytes)
-            room_bytes, highest = size_bytes - position, self._segment.upper_offset - 1
-            for start in find_plausible(buffer, room_bytes, self._place.offset, highest):
-                candidate = first_header(buffer[start : start + HEADER_BYTES_MAX])
-                # Bytes made to look like headers must not make the search quadratic.
-                self._search_budget -= candidate.valid_bytes
-                if self._search_budget < 0:
-                    return None
-                if len(candidate) and is_intact(self._file.read(position + start, candidate.valid_bytes)):
-                    return position + start
-            if len(buffer) < length_bytes:
-                break
-            position += len(buffer) - HEADER_BYTES_MAX
-            length_bytes = min(length_bytes * 2, _SEARCH_BYTES_MAX)
-        return None
+    def _tail(self, code: str, message: str) -> Finding:
+        """Tell of a log that does not end with a whole batch: a crash leaves that, and nothing else does."""
+        position, offset = self._place.position, self._place.offset
+        if offset >= synced_offset(self._segment.storage, self._segment.folder):
+            return Finding(Severity.NOTE, code, self._path, message, position, offset)
+        synced = "all of it was on the disk when its writer last said so, by a clean shutdown or the recovery point"
+        return self._error(code, f"{message}; but {synced}: records may be lost", position, offset)
 
     def _error(self, code: str, message: str, position: int, offset: int) -> Finding:
         return Finding(Severity.ERROR, code, self._path, message, position, offset)
@@ -323,17 +316,6 @@ def _pieces(window: Window, headers: BatchHeaders) -> list[Records]:
         )
         for batch in decode_batches(window.buffer, headers, columns=_COLUMNS)
     ]
-
-
-def _is_zero_from(file: ReadableFile, position: int) -> bool:
-    while (data_at := file.data_position(position)) is not None:
-        piece = file.read(data_at, _ZEROS_BYTES)
-        if np.frombuffer(piece, dtype=np.uint8).any():
-            return False
-        if not len(piece):
-            break
-        position = data_at + len(piece)
-    return True
 
 
 def _and_more(count: int, what: str) -> str:

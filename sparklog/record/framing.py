@@ -204,31 +204,3 @@ class RunningChecksum:
 
 CHECKSUM_PREFIX_BYTES: Final = v2.CRC_COVERS_FROM
 """What must be there of a batch to tell where its checksum begins, and what it is."""
-
-
-def find_plausible(buffer: memoryview, room_bytes: int, lowest_offset: int, highest_offset: int) -> list[int]:
-    """Find where in a buffer a batch may begin, at any byte: what looks like a header of one.
-
-    Parameters
-    ----------
-    buffer : memoryview
-        Any bytes; places in its last `HEADER_BYTES_MAX` bytes may be missed, so overlap the buffers by as many.
-    room_bytes : int
-        Bytes from the beginning of the buffer to the end of the file: a batch must fit.
-    lowest_offset, highest_offset : int
-        What its offset must be between, both included.
-    """
-    places: list[np.ndarray[Any, Any]] = []
-    for magic, layout in ((0, legacy.HEADER_V0), (1, legacy.HEADER_V1), (2, v2.HEADER)):
-        count = len(buffer) - layout.itemsize + 1
-        if count <= 0:
-            continue
-        # Every byte begins a structure of this array.
-        raw = np.ndarray((count,), dtype=layout, buffer=buffer, strides=(1,))
-        candidates = np.flatnonzero(raw["magic"] == magic)
-        chosen = raw[candidates]
-        offset = chosen[layout.names[0]] if layout.names else chosen
-        batch_bytes = chosen["size"].astype(np.int64) + OVERHEAD_BYTES
-        fits = (batch_bytes >= _BATCH_BYTES_MIN[magic]) & (batch_bytes <= room_bytes - candidates)
-        places.append(candidates[fits & (offset >= lowest_offset) & (offset <= highest_offset)])
-    return sorted(int(place) for found in places for place in found)

@@ -41,7 +41,9 @@ class _Room:
 
     def take(self, count: int) -> pa.Buffer:
         """Return the first ``count`` items; the array is not to be used again."""
-        self._buffer.resize(count * self.array.itemsize)
+        taken_bytes = count * self.array.itemsize
+        # What is nearly full keeps its few bytes too many; a few rows must not hold the memory of many.
+        self._buffer.resize(taken_bytes, shrink_to_fit=2 * taken_bytes < self._buffer.size)
         return self._buffer
 
 

@@ -63,6 +63,9 @@ class LocalFile:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         except OSError as error:
+            # A socket cannot be opened, and links that lead in a circle lead to no file.
+            if error.errno in (errno.ENXIO, errno.ELOOP):
+                raise PathNotFoundError(f"{explained(error, path).message}: not a regular file") from error
             raise explained(error, path) from error
         if not is_file:
             self.close()

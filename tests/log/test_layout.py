@@ -72,8 +72,10 @@ def test_loop_of_links_does_not_hide_the_folder_that_it_is_in(tmp_path: Path) ->
     (folder / "loop").symlink_to(folder / "loop")
     with open_log(str(folder)) as log:
         assert offsets(log) == list(range(120))
+    with pytest.raises(PathNotFoundError, match="loop: its links lead round in a circle"):
+        LocalStorage().open(str(folder / "loop"))
     with pytest.raises(StorageError, match="loop: its links lead round in a circle"):
-        LocalStorage().read_small(str(folder / "loop"))
+        LocalStorage().entries(str(folder / "loop"))
 
 
 @pytest.mark.parametrize("bases", [(0, 1 << 33), (0,)])

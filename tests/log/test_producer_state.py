@@ -36,6 +36,7 @@ from sparklog.log.producer_state import (
     snapshots_of,
 )
 from sparklog.log.producer_state import ProducerEntry as Entry
+from sparklog.log.producers import last_stable_offset
 from sparklog.log.segment import Window
 from sparklog.record.framing import scan_headers
 from sparklog.storage.local import LocalStorage
@@ -195,7 +196,7 @@ def test_state_at_the_end_is_that_of_the_last_sound_snapshot_and_what_followed(
     folder = tmp_path / "t-0"
     build.write_partition(folder, [idempotent(0, 7), idempotent(10, 7, 10)])
     snapshot = folder / producer_snapshot_name(10)
-    snapshot.write_bytes(producer_snapshot([ProducerEntry(9, 3, timestamp=1)]))
+    snapshot.write_bytes(producer_snapshot([ProducerEntry(9, 3, -1, -1, timestamp=1)]))
     (folder / producer_snapshot_name(21)).write_bytes(producer_snapshot([ProducerEntry(5)]))
     found = producers_at_end(read_layout(str(folder))).entries
     assert found.keys() == {9, 7}
@@ -205,6 +206,38 @@ def test_state_at_the_end_is_that_of_the_last_sound_snapshot_and_what_followed(
     found = producers_at_end(read_layout(str(folder))).entries
     assert [each.base_offset for each in found[7].batches] == [0, 10]
     assert str(snapshot) in caplog.text
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ProducerEntry(9, 0, 9, 9, 9, 1),
+        ProducerEntry(7, 0, 4, 9, 9, 1),
+        ProducerEntry(7, 0, 9, 15, 9, 1),
+        ProducerEntry(9, 0, -1, -1, 0, 1, -1, 3),
+        ProducerEntry(7, 0, -1, -1, 0, 1, -1, 0),
+    ],
+    ids=["another producer", "another sequence", "an offset to come", "another transaction", "no transaction"],
+)
+def test_snapshot_of_another_log_is_not_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, entry: ProducerEntry
+) -> None:
+    """Its checksum is right: it would hold records back that are committed, or show some that are not."""
+    folder = tmp_path / "t-0"
+    build.write_partition(folder, [idempotent(0, 7), idempotent(10, 7, 10)])
+    (folder / producer_snapshot_name(10)).write_bytes(producer_snapshot([entry]))
+    layout = read_layout(str(folder))
+    assert [each.base_offset for each in producers_at_end(layout).entries[7].batches] == [0, 10]
+    assert last_stable_offset(layout) == 20
+    assert "is not of this log" in caplog.text
+
+
+def test_snapshot_whose_last_batch_the_cleaner_removed_is_believed(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    build.write_partition(folder, [idempotent(0, 7), idempotent(20, 7, 10)])
+    entries = [ProducerEntry(8, 0, 5, 15, 3, 1), ProducerEntry(7, 0, 9, 9, 9, 1)]
+    (folder / producer_snapshot_name(20)).write_bytes(producer_snapshot(entries))
+    assert producers_at_end(read_layout(str(folder))).entries.keys() == {7, 8}
 
 
 def test_snapshot_of_before_the_log_start_is_not_asked(tmp_path: Path) -> None:
@@ -218,7 +251,7 @@ def test_snapshot_of_before_the_log_start_is_not_asked(tmp_path: Path) -> None:
 def test_who_wrote_after_the_snapshot_is_not_forgotten_however_old_the_records(tmp_path: Path) -> None:
     folder = tmp_path / "t-0"
     build.write_partition(folder, [idempotent(0, 7), idempotent(10, 8)])
-    (folder / producer_snapshot_name(10)).write_bytes(producer_snapshot([ProducerEntry(7, timestamp=1009)]))
+    (folder / producer_snapshot_name(10)).write_bytes(producer_snapshot([ProducerEntry(7, 0, 9, 9, 9, 1009)]))
     now_ms = 1009 + PRODUCER_EXPIRATION_MS
     assert producers_at_end(read_layout(str(folder)), now_ms - 1).entries.keys() == {7, 8}
     assert producers_at_end(read_layout(str(folder)), 2 * now_ms).entries.keys() == {8}
