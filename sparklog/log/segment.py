@@ -385,11 +385,10 @@ class OpenSegment:
             Its position; the place itself where so much looks like batches that the search was given up, since no
             torn batch does.
         """
-        # The offset expected comes from the batch before, whose base offset no checksum covers: it may be too high.
-        lowest_offset = self.segment.base_offset
+        # A value may hold a batch of another log, whose offsets are not those that are expected here.
         highest_offset = min(self.segment.upper_offset - 1, place.offset + RELATIVE_OFFSET_MAX)
         found = find_whole_batch(
-            self._file, place.position + 1, self._file.size_bytes(), lowest_offset, highest_offset, zeros_from
+            self._file, place.position + 1, self._file.size_bytes(), place.offset, highest_offset, zeros_from
         )
         return place.position if found.is_given_up else found.position
 
