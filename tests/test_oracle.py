@@ -292,7 +292,10 @@ DAMAGED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: v2_batch(ONE, codec="snappy", compressed_records=build.compress("snappy", b"a")[:-1]),
         "end early",
     ),
-    "snappy version": (lambda: v2_batch(ONE, codec="snappy", compressed_records=b"\x82SNAPPY\0" + bytes(8)), "version"),
+    "snappy version": (
+        lambda: v2_batch(ONE, codec="snappy", compressed_records=build.XERIAL_HEADER + build.XERIAL_MAGIC + bytes(8)),
+        "version",
+    ),
     "lz4 magic": (lambda: lz4_batch(bytes(20)), "not an LZ4 frame"),
     "lz4 linked blocks": (lambda: lz4_batch(bytes.fromhex("04224d18404000")), "feature"),
     "lz4 block size": (lambda: lz4_batch(bytes.fromhex("04224d18603000")), "block size"),

@@ -291,7 +291,12 @@ class _Pieces:
         return zip([into[kind] for kind in kinds], starts.tolist(), ends.tolist(), strict=True)
 
     def _copying(self, row: int) -> DecompressInto:
-        return lambda _, room, limit_bytes: copied(self.records(row, limit_bytes), room)
+        """Return what puts the messages of one piece into a room."""
+        codec_id = int(self._codec_ids[row])
+        if codec_id == 0:
+            return lambda message, room, _: copied(message, room)
+        undo = decompressor_into(codec_id, int(self._magics[row]))
+        return lambda message, room, limit_bytes: undo(wrapped(message), room, limit_bytes)
 
     def records(self, row: int, limit_bytes: int) -> bytes | bytearray | memoryview:
         """Return the bytes that a kernel is to walk, of one piece: records, or messages."""

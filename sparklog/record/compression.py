@@ -76,6 +76,8 @@ _UINT32 = struct.Struct("<I")
 _XERIAL_HEADER = XERIAL_START.pack(XERIAL_MAGIC, 1, 1)
 _XERIAL_BLOCK_BYTES = 32 << 10
 _MEMBER_STEP_BYTES = 512
+_GZIP_PLAIN_START = b"\x1f\x8b\x08\0"
+_GZIP_HEADER_BYTES = 10
 # The beginning of a frame of blocks of the size that Kafka's producers choose.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_HEADER_BYTES = len(_LZ4_HEADER)
@@ -103,33 +105,42 @@ def _none_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:  # 
 
 
 def _gzip(data: memoryview, limit_bytes: int) -> bytes:
-    pieces: list[bytes] = []
-    room, position = limit_bytes, 0
-    while True:
+    # Nearly all streams are of one member, whose header says nothing more: the library checks its trailer as well.
+    if len(data) >= _GZIP_HEADER_BYTES and data[:4] == _GZIP_PLAIN_START:
+        first, position = _inflated(data, 0, 31, len(data), limit_bytes, limit_bytes)
+    else:
+        first, position = _gzip_member(data, gzip_content(data, 0), len(data), limit_bytes, limit_bytes)
+    if len(data) - position <= GZIP_REST_BYTES_MAX:
+        return first
+    pieces, room = [first], limit_bytes - len(first)
+    while len(data) - position > GZIP_REST_BYTES_MAX:
         try:
             start = gzip_content(data, position)
         except ValueError:
-            if position == 0:
-                raise
             break
-        # Nearly all streams are of one member. Of others each is given a little at a time: what is given is copied.
-        member, end = _inflated(data, start, _MEMBER_STEP_BYTES if position else len(data), room, limit_bytes)
-        position = end + GZIP_TRAILER.size
-        if position > len(data):
-            raise ValueError("the gzip stream is cut short")
-        if GZIP_TRAILER.unpack_from(data, end) != (isal_zlib.crc32(member), len(member) & 0xFFFFFFFF):
-            raise ValueError("the checksum or size of a gzip member is wrong")
+        # A little at a time: what is given to the library and not used is copied.
+        member, position = _gzip_member(data, start, _MEMBER_STEP_BYTES, room, limit_bytes)
         room -= len(member)
         if member:
             pieces.append(member)
-        if len(data) - position <= GZIP_REST_BYTES_MAX:
-            break
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)
 
 
-def _inflated(data: memoryview, start: int, step_bytes: int, room: int, limit_bytes: int) -> tuple[bytes, int]:
-    """Undo a raw deflate stream: what it holds, and where it ends."""
-    stream = isal_zlib.decompressobj(-15)
+def _gzip_member(data: memoryview, start: int, step_bytes: int, room: int, limit_bytes: int) -> tuple[bytes, int]:
+    """Undo the member whose content begins at ``start``: what it holds, and where it ends."""
+    member, end = _inflated(data, start, -15, step_bytes, room, limit_bytes)
+    if end + GZIP_TRAILER.size > len(data):
+        raise ValueError("the gzip stream is cut short")
+    if GZIP_TRAILER.unpack_from(data, end) != (isal_zlib.crc32(member), len(member) & 0xFFFFFFFF):
+        raise ValueError("the checksum or size of a gzip member is wrong")
+    return member, end + GZIP_TRAILER.size
+
+
+def _inflated(
+    data: memoryview, start: int, window_bits: int, step_bytes: int, room: int, limit_bytes: int
+) -> tuple[bytes, int]:
+    """Undo a raw deflate stream (window bits -15) or a gzip member (31): what it holds, and where it ends."""
+    stream = isal_zlib.decompressobj(window_bits)
     pieces: list[bytes] = []
     while True:
         fed = data[start : start + step_bytes]
@@ -243,6 +254,11 @@ def _undo_lz4_block(block: memoryview, room: memoryview) -> int:
         return size
     piece = lz4.block.decompress(block, uncompressed_size=len(room))
     return _put(piece, room)
+
+
+def _undo_usual_lz4_block(block: memoryview, room: memoryview) -> int:
+    size = _undo_lz4_block(block, room)
+    return size if size <= LZ4_KAFKA_BLOCK_BYTES else NO_ROOM
 
 
 def _zstd_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
@@ -426,9 +442,9 @@ def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
         As of `decompressor`; it returns how many bytes of ``room`` it has filled from its beginning, or `NO_ROOM` where
         `decompressor` must be asked instead.
     """
-    if magic == 2 and codec_id in _INTO:
-        return _INTO[codec_id]
     decompress = decompressor(codec_id, magic)
+    if codec_id in _INTO and decompress is CODECS[codec_id].decompress:
+        return _INTO[codec_id]
     return lambda data, room, limit_bytes: copied(decompress(data, limit_bytes), room)
 
 
@@ -459,7 +475,7 @@ def block_decompressor_into(codec_id: int) -> DecompressInto:
 
 _UNDO_BLOCK: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
     SNAPPY: cramjam.snappy.decompress_raw_into,
-    LZ4: lambda block, room: _undo_lz4_block(block, room[:LZ4_KAFKA_BLOCK_BYTES]),
+    LZ4: _undo_usual_lz4_block,
 }
 
 

@@ -50,7 +50,7 @@ from typing import Final, NamedTuple
 
 import lz4.frame
 
-from sparklog.record.streams import LZ4_MAGIC, LZ4_SIZE_MASK
+from sparklog.record.streams import LZ4_KAFKA_HEADERS, LZ4_MAGIC, LZ4_SIZE_MASK
 
 _GZIP_START = struct.Struct("<HBB6x")
 _GZIP_MAGIC, _GZIP_DEFLATE = 0x8B1F, 8
@@ -66,6 +66,8 @@ _LZ4_VERSION, _LZ4_INDEPENDENT_BLOCKS = 0x40, 0x20
 _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 _LZ4_CONTENT_SIZE_BYTES: Final = 8
 _LZ4_NOTHING_BYTES: Final = 1
+_LZ4_HEADER_BYTES: Final = 7
+_LZ4_END: Final = bytes(4)
 
 _ZSTD_MAGIC, _ZSTD_SKIPPABLE_MAGIC = 0xFD2FB528, 0x184D2A50
 _ZSTD_SINGLE_SEGMENT, _ZSTD_CHECKSUM = 0x20, 0x04
@@ -147,6 +149,11 @@ def lz4_frame(data: memoryview, *, checks_header: bool) -> Lz4Frame:
     ValueError
         It is not one, has what Kafka's reader refuses, or is cut short.
     """
+    usual_block_bytes = LZ4_KAFKA_HEADERS.get(bytes(data[:_LZ4_HEADER_BYTES]))
+    if usual_block_bytes is not None:
+        blocks_end = _lz4_blocks_end(data, _LZ4_HEADER_BYTES, usual_block_bytes, 0)
+        is_plain = data[blocks_end:] == _LZ4_END
+        return Lz4Frame(usual_block_bytes, False, _LZ4_HEADER_BYTES, blocks_end, is_plain)
     if len(data) < _LZ4_START.size:
         raise ValueError("the lz4 frame is cut short")
     magic, flags, size_class = _LZ4_START.unpack_from(data)
@@ -169,7 +176,7 @@ def lz4_frame(data: memoryview, *, checks_header: bool) -> Lz4Frame:
     if frame_end > len(data):
         raise ValueError("the lz4 frame is cut short")
     has_more = flags & (_LZ4_CONTENT_SIZE | _LZ4_CONTENT_CHECKSUM) or frame_end < len(data)
-    is_plain = is_header_right and not has_more and data[blocks_end : blocks_end + _UINT32.size] == bytes(4)
+    is_plain = is_header_right and not has_more and data[blocks_end:] == _LZ4_END
     return Lz4Frame(block_bytes_max, bool(checksum_bytes), header_end + 1, blocks_end, is_plain)
 
 
@@ -208,6 +215,7 @@ def _lz4_header(block_bytes_max: int, has_block_checksums: bool) -> bytes:
     return bytes(frame.begin())
 
 
+@lru_cache(maxsize=64)
 def xxh32(data: bytes) -> int:
     """Return the xxHash, of 32 bits and seed 0, of fewer than 16 bytes."""
     mask, primes = 0xFFFFFFFF, (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
