@@ -184,9 +184,15 @@ def synced_offset(storage: Storage, folder: str) -> int:
     A write that a crash tore is at or above it: what is not whole below it is damage. After a clean shutdown that is
     all of the log, else what is below the recovery point that the log directory's checkpoint has; 0 where it has none.
     """
-    directory, _, name = folder.rstrip("/").rpartition("/")
+    directory = folder.rstrip("/").rpartition("/")[0]
     if storage.read_small(f"{directory}/{files.CLEAN_SHUTDOWN}") is not None:
         return files.OFFSET_MAX
+    return recovery_point(storage, folder)
+
+
+def recovery_point(storage: Storage, folder: str) -> int:
+    """Return the recovery point that the log directory's checkpoint has for a log; 0 where it has none."""
+    directory, _, name = folder.rstrip("/").rpartition("/")
     path = f"{directory}/{files.RECOVERY_POINT_CHECKPOINT}"
     topic_partition = files.parse_partition_folder(name)
     data = storage.read_small(path)
@@ -202,6 +208,12 @@ def synced_offset(storage: Storage, folder: str) -> int:
 def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: Place) -> None:
     """Say that a log ends in the midst of a batch although it was written whole: no crash does that."""
     lost_bytes = last.size_bytes - end.position
+    flushed_offset = recovery_point(layout.storage, layout.path)
+    if not lost_bytes and end.offset < flushed_offset:
+        _warn_once(
+            f"{last.path()} ends at position {end.position}, offset {end.offset}, and everything before offset "
+            f"{flushed_offset} was on the disk, says the recovery point: records are lost"
+        )
     if lost_bytes > 0 and end.offset < synced_offset(layout.storage, layout.path):
         _warn_once(
             f"{last.path()} ends with {lost_bytes} bytes at position {end.position}, offset {end.offset}, that are no "

@@ -175,7 +175,8 @@ class PartitionLog:
         config.warn_idle(APPEND)
         made = cls(folder, config, storage, clock, draw)
         try:
-            made._open(str(path), topic_id, lock_timeout_seconds)
+            with outcome(NOTHING_VISIBLE):
+                made._open(str(path), topic_id, lock_timeout_seconds)
         except BaseException:
             made._resources.close()
             raise

@@ -408,7 +408,9 @@ def _is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bo
     begun = [(entry.first_offset, key) for key, entry in producers.entries.items() if entry.first_offset >= 0]
     for first_offset, producer_id in sorted(begun)[:_ENTRIES_COMPARED]:
         found = _batch_at(layout, first_offset)
-        if found is not None and (found.producer_id != producer_id or not found.is_transactional):
+        # The cleaner removes nothing of a transaction that is open.
+        is_begun = found is not None and found.producer_id == producer_id and found.is_transactional
+        if not is_begun and first_offset >= layout.start_offset:
             return False
     latest = sorted((entry.batches[-1] for entry in entries if entry.batches), key=lambda batch: -batch.last_offset)
     for batch in latest[:_ENTRIES_COMPARED]:

@@ -20,7 +20,7 @@ from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.producers import TransactionMarkers, last_stable_offset
 from sparklog.log.segment import OpenSegment, Segment, Window
-from sparklog.log.walk import refuse_damaged, walk
+from sparklog.log.walk import refuse_damaged, refuse_damaged_end, walk
 from sparklog.record.columns import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
 from sparklog.storage.base import locate
@@ -74,6 +74,7 @@ class LogReader:
     def __init__(self, layout: PartitionLayout, stable_offset: int | None = None) -> None:
         self._layout = layout
         self._stable_offset = stable_offset
+        self._is_end_checked = False
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +86,7 @@ class LogReader:
         """Let go of the log. No file stays open between reads."""
 
     def __repr__(self) -> str:
-        return f"LogReader({self._layout.path!r}, offsets [{self.start_offset}, {self.end_offset}))"
+        return f"LogReader({self._layout.path!r}, offsets [{self.start_offset}, {self._layout.end_offset}))"
 
     @property
     def start_offset(self) -> int:
@@ -94,12 +95,20 @@ class LogReader:
 
     @property
     def end_offset(self) -> int:
-        """The log end offset, exclusive: that of the next record to be written."""
+        """The log end offset, exclusive: that of the next record to be written.
+
+        Raises
+        ------
+        CorruptBatchError
+            The checksum of the last batch differs: its header does not say where the log ends.
+        """
+        self._check_last_batch()
         return self._layout.end_offset
 
     @cached_property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; where ``read_committed`` ends."""
+        self._check_last_batch()
         return last_stable_offset(self._layout) if self._stable_offset is None else self._stable_offset
 
     def read(
@@ -166,11 +175,13 @@ class LogReader:
         schema = _schema(columns)
         committed = isolation_level == "read_committed"
         start = self.start_offset if start_offset is None else start_offset
-        end = self.end_offset if end_offset is None else end_offset
-        if not self.start_offset <= start <= max(end, start) <= self.end_offset:
+        # The batches that a read comes to are checked as it does.
+        log_end = self._layout.end_offset
+        end = log_end if end_offset is None else end_offset
+        if not self.start_offset <= start <= max(end, start) <= log_end:
             raise OffsetOutOfRangeError(
                 f"offsets [{start}, {end}) of {self._layout.path} are not in the log, "
-                f"which has [{self.start_offset}, {self.end_offset})"
+                f"which has [{self.start_offset}, {log_end})"
             )
         if committed:
             end = min(end, self.last_stable_offset)
@@ -202,6 +213,12 @@ class LogReader:
                     # Only records before the log start offset are as late: on with the next batch.
                     header = log.first_batch_at(timestamp, int(header.column("last_offset")[0]) + 1)
         return None
+
+    def _check_last_batch(self) -> None:
+        """Check the batch that the log ends with, once; reading checks it anyway."""
+        if not self._is_end_checked:
+            refuse_damaged_end(self._layout)
+        self._is_end_checked = True
 
     def _first_record_at(self, log: OpenSegment, window: Window, timestamp: int) -> int | None:
         for batch in self._decoded(log.segment, window, ["offset", "timestamp"], self.start_offset, OFFSET_MAX, LIMITS):

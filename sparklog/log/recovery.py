@@ -44,7 +44,7 @@ from sparklog.log.recovery_actions import KEPT, Action, RecoveryActions
 from sparklog.log.recovery_indexes import active_tail, mend_older_indexes
 from sparklog.log.segment import OpenSegment, Place, Segment, Window
 from sparklog.log.tail import Tail
-from sparklog.log.walk import refuse_damaged
+from sparklog.log.walk import refuse_damaged, refuse_damaged_end
 from sparklog.storage.writing import WritableStorage, write_atomically
 
 _INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
@@ -170,6 +170,7 @@ def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool
             _refuse_lost_log(actions, layout, truncate=truncate)
             layout = _checked_end(actions, layout, is_thorough=is_thorough)
             _refuse_damaged_tail(actions, layout)
+            refuse_damaged_end(layout)
         except CorruptLogError as error:
             if not truncate or error.path is None or error.position is None or actions.is_dry:
                 raise
@@ -265,7 +266,7 @@ def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorou
         with segment.open() as log:
             # Of a log that was closed only the last batches are looked at, from where its index leads.
             is_closed = not is_thorough and _was_closed(actions, layout)
-            end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
+            end = _sound_end(log, log.seek(layout.end_offset, is_early=True) if is_closed else log.start, layout)
             if end is None:
                 continue
             zeros_from = segment.size_bytes if layout.zeros_from is None else layout.zeros_from

@@ -28,7 +28,7 @@ from sparklog.log.damage import (
     is_intact_at,
     refuse_damaged,
 )
-from sparklog.log.index import TIME_ENTRY, floor_offset, floor_time, read_entries
+from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, floor_offset, floor_time, read_entries
 from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
@@ -37,7 +37,6 @@ WINDOW_BYTES: Final = 1 << 22
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 _HOPS_MAX: Final = 256
-_TIMESTAMP_MAX: Final = (1 << 63) - 1
 _HINT: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
 _log = logging.getLogger("sparklog")
@@ -186,10 +185,16 @@ class OpenSegment:
         for window in self.windows(place):
             yield window.headers
 
-    def seek(self, offset: int) -> Place:
-        """Find a batch boundary at or before an offset, near it where there is an index."""
+    def seek(self, offset: int, *, is_early: bool = False) -> Place:
+        """Find a batch boundary at or before an offset, near it where there is an index.
+
+        With ``is_early`` it is an index entry earlier than it need be, so that the batch which holds the offset is
+        walked to, and its own offset held against those before it.
+        """
         with self._index(files.OFFSET_INDEX) as index:
             entry = floor_offset(index, self.segment.base_offset, offset) if index else None
+            if entry is not None and index is not None and is_early:
+                entry = floor_offset(index, self.segment.base_offset, entry.offset - 1)
         if entry is None:
             return self.start
         header = self.header_at(entry.position)
@@ -204,6 +209,16 @@ class OpenSegment:
         for headers in self.hop(place):
             place = Place(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)
         return place
+
+    def last_batch_before(self, end: Place) -> BatchHeaders | None:
+        """Return the header of the batch that ends at a place; None where there is none."""
+        last: BatchHeaders | None = None
+        for headers in self.hop(self.seek(max(end.offset - 1, self.segment.base_offset), is_early=True)):
+            inside = headers.where(headers.column("position") < end.position)
+            last = inside[len(inside) - 1 :] if len(inside) else last
+            if len(inside) < len(headers) or headers.origin + headers.valid_bytes >= end.position:
+                break
+        return last
 
     def first_batch_from(self, offset: int) -> BatchHeaders | None:
         """Find the batch that holds an offset, or else the next one."""
@@ -223,11 +238,11 @@ class OpenSegment:
         return None
 
     def refuse_cut_end(self, end_offset: int) -> None:
-        """Raise if the indexes of a segment that is not the last prove that its log once went on behind its end.
+        """Raise if an index of a segment that is not the last proves that its log once went on behind its end.
 
-        The last entry of a time index is an offset that was in the log when the segment was completed. It proves that
-        batches are missing where it lies between the end of the log and the next segment, and the entry before it
-        agrees with the log, so that the index is this log's.
+        The last entry of an index is an offset that was in the log. It proves that batches are missing where it lies
+        between the end of the log and the next segment, and the last entry before the end of the log agrees with the
+        log, so that the index is this log's.
 
         Parameters
         ----------
@@ -236,32 +251,44 @@ class OpenSegment:
         """
         if self.segment.is_last or end_offset >= self.segment.upper_offset:
             return
-        with self._index(files.TIME_INDEX) as index:
-            if index is None:
-                return
-            last = floor_time(index, self.segment.base_offset, _TIMESTAMP_MAX)
-            if last is None or not end_offset <= last.offset < self.segment.upper_offset:
-                return
-            entries = read_entries(index, TIME_ENTRY)
-        offsets = self.segment.base_offset + entries["relative_offset"].astype(np.int64)
-        if (np.diff(entries["timestamp"]) <= 0).any() or (np.diff(offsets) < 0).any():
-            return
-        inside = np.flatnonzero(offsets < end_offset)
-        if len(inside) and not self._holds(int(entries["timestamp"][inside[-1]]), int(offsets[inside[-1]])):
-            return
-        raise CorruptBatchError(
-            f"the log of the segment ends before offset {end_offset}, and its time index has an entry for offset "
-            f"{last.offset}: batches are missing at its end",
-            path=self.segment.path(),
-            position=self._file.size_bytes(),
-            offset=end_offset,
-            hint=f"{_HINT}; a replica may have them",
-        )
+        for suffix, layout in ((files.TIME_INDEX, TIME_ENTRY), (files.OFFSET_INDEX, OFFSET_ENTRY)):
+            known_offset = self._known_offset(suffix, layout, end_offset)
+            if known_offset is not None:
+                raise CorruptBatchError(
+                    f"the log of the segment ends before offset {end_offset}, and its {suffix[1:]} file has an entry "
+                    f"for offset {known_offset}: batches are missing at its end",
+                    path=self.segment.path(),
+                    position=self._file.size_bytes(),
+                    offset=end_offset,
+                    hint=f"{_HINT}; a replica may have them",
+                )
 
-    def _holds(self, timestamp: int, offset: int) -> bool:
-        """Tell whether the batch that holds an offset has a timestamp as its largest."""
+    def _known_offset(self, suffix: str, layout: np.dtype[Any], end_offset: int) -> int | None:
+        """Return the offset of an index's last entry if it proves that the log went on to it."""
+        with self._index(suffix) as index:
+            if index is None:
+                return None
+            entries = read_entries(index, layout)
+        offsets = self.segment.base_offset + entries["relative_offset"].astype(np.int64)
+        first_field = entries[layout.names[0]].astype(np.int64) if layout.names else offsets
+        if not len(entries) or not end_offset <= offsets[-1] < self.segment.upper_offset:
+            return None
+        if (np.diff(first_field) <= 0).any() or (np.diff(offsets) < 0).any():
+            return None
+        inside = np.flatnonzero(offsets < end_offset)
+        if len(inside) and not self._agrees(layout, entries[int(inside[-1])], int(offsets[inside[-1]])):
+            return None
+        return int(offsets[-1])
+
+    def _agrees(self, layout: np.dtype[Any], entry: Any, offset: int) -> bool:
+        """Tell whether the batch that holds an offset is the one that an entry of an index speaks of."""
         header = self.first_batch_from(offset)
-        return header is not None and int(header.column("max_timestamp")[0]) == timestamp
+        if header is None:
+            return False
+        if layout == TIME_ENTRY:
+            return int(header.column("max_timestamp")[0]) == int(entry["timestamp"])
+        # Older brokers wrote an entry an append: the batch at the position is then the first of several.
+        return int(entry["position"]) <= int(header.column("position")[0])
 
     def read(self, header: BatchHeaders) -> Window:
         """Read the one batch that a header is of."""

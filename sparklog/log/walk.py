@@ -102,6 +102,32 @@ def refuse_damaged(segment: Segment, window: Window) -> None:
         raise error.located(path=segment.path()) from error
 
 
+def refuse_damaged_end(layout: PartitionLayout) -> None:
+    """Raise `CorruptBatchError` unless the batch that a log ends with is sound, as far as that decides where it ends.
+
+    Its checksum must be right, and the offset of a wrapper of magic 0 or 1, which no checksum covers, that of its last
+    message.
+    """
+    if not layout.segments:
+        return
+    segment = layout.segments[-1]
+    with segment.open() as log:
+        header = log.last_batch_before(layout.end)
+        if header is None:
+            return
+        window = log.read(header)
+    refuse_damaged(segment, window)
+    if int(header.column("record_count")[0]) < 0:
+        # Compiled code, as above.
+        from sparklog.record.columns import decode_batches
+
+        try:
+            for _ in decode_batches(window.buffer, window.headers, columns=("offset",)):
+                pass
+        except CorruptBatchError as error:
+            raise error.located(path=segment.path()) from error
+
+
 def _check_skipped(segment: Segment, window: Window, first: int, offset: int) -> None:
     """Check the last batch that is passed over because it ends before an offset.
 

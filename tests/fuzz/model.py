@@ -301,8 +301,8 @@ def index_proves_loss(files: Mapping[str, bytes], sound: SoundLog, model: Model)
             if base_of(name) + relative > last:
                 return "its time index"
         if files.get(offsets) == sound.files.get(offsets) and files.get(offsets):
-            position = int.from_bytes(files[offsets][len(files[offsets]) // 8 * 8 - 4 :][:4], "big")
-            if position >= len(files[name]):
+            relative = int.from_bytes(files[offsets][len(files[offsets]) // 8 * 8 - 8 :][:4], "big")
+            if base_of(name) + relative > last:
                 return "its offset index"
     return None
 

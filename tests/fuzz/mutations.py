@@ -167,9 +167,16 @@ def tail(rng: random.Random, log: SoundLog, donor: SoundLog) -> list[Edit]:
 
 
 def foreign_index(rng: random.Random, log: SoundLog, donor: SoundLog) -> list[Edit]:
-    """An index, a snapshot or a checkpoint is that of another segment, or of another log."""
+    """An index or a checkpoint is that of another segment, or of another log.
+
+    A snapshot of the producers is left alone: one of another log is sound by its checksum, and nothing in an empty one
+    tells that it is; what of it can be told is tested with the producers' state.
+    """
     other = rng.choice((log, donor))
-    named = rng.choice(sorted(_hints(log)))
+    hints = sorted(name for name in _hints(log) if not name.endswith(".snapshot"))
+    if not hints:
+        return damaged_index(rng, log, donor)
+    named = rng.choice(hints)
     suffix = "." + named.rpartition(".")[2]
     candidates = [name for name in _hints(other) if name.endswith(suffix) and (other is not log or name != named)]
     if not candidates:

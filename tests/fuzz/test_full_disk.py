@@ -31,9 +31,9 @@ Claim = Literal["nothing", "all", "will"]
 CLAIMS: Final[dict[Claim, re.Pattern[str]]] = {
     "nothing": re.compile(r"[Nn]othing of this (write|append) is visible|[Nn]othing was written"),
     "all": re.compile(r"[Aa]ll of this (write|append) is visible"),
-    "will": re.compile(r"[Aa]ll of this (write|append) will be visible|It is not visible yet; the next write"),
+    "will": re.compile(r"all of it will be visible"),
 }
-HOLDS: Final = ("open", "append")
+HOLDS: Final = ("open", "append", "flush", "close")
 """The steps at which what is said is true; the others are in the long run only (`make fuzz`)."""
 
 CONFIG = LogConfig.from_properties(
@@ -235,7 +235,7 @@ def _values(directory: Path) -> list[str]:
     return [value for number in range(2) for value in read(directory / f"events-{number}")]
 
 
-COMMIT_HOLDS: Final = False
+COMMIT_HOLDS: Final = True
 """Whether what a commit says of a full disk is true at every call; until then it is in the long run only."""
 
 

@@ -394,3 +394,19 @@ def test_gibibyte_of_zeros_is_read_once(tmp_path: Path) -> None:
     found = recover(storage, str(folder), CONFIG, NOW_MS)
     assert found.tail.end_offset == 10
     assert storage.read_bytes[".log"] < 1.2 * zeros
+
+
+def test_offset_of_the_last_batch_that_is_too_low_is_noticed_behind_a_clean_shutdown(tmp_path: Path) -> None:
+    """No checksum covers it, and appends would go on at offsets that are taken."""
+    folder = tmp_path / "events-0"
+    write_partition(folder, batches(12), index_interval_bytes=0)
+    (folder.parent / ".kafka_cleanshutdown").write_text("{}")
+    log, start = only_log(folder), len(b"".join(batches(11)))
+    content = bytearray(log.read_bytes())
+    content[start + 7] = 30
+    log.write_bytes(content)
+    with pytest.raises(CorruptBatchError, match="out of order"):
+        recovered(folder)
+    with open_log(str(folder)) as reader, pytest.raises(CorruptBatchError, match="out of order"):
+        _ = reader.end_offset
+    assert log.read_bytes() == content
