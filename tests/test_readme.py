@@ -69,3 +69,19 @@ def test_quickstart_prints_records_an_aggregation_and_where_time_went() -> None:
     assert done.returncode == 0, done.stderr
     for expected in ("user-", "page_view", "committed", "orders-by-customer", "where time went"):
         assert expected in done.stdout
+
+
+def test_every_guarantee_and_limit_names_a_test_that_is_there() -> None:
+    """The table of tests/README.md: by the first words of each sentence, and with tests that exist."""
+    section = README[README.index("### What a write guarantees") : README.index("## Speed")]
+    outside = re.sub(r"^```.*?^```$", "", section, flags=re.MULTILINE | re.DOTALL)
+    sentences = re.findall(r"^- (.*)$", outside, re.MULTILINE)
+    table = (ROOT / "tests" / "README.md").read_text()
+    rows = re.findall(r"^\| (?!the README says|---)(.*?) \| (.*) \|$", table, re.MULTILINE)
+    assert len(sentences) > 30
+    for sentence in sentences:
+        assert any(sentence.startswith(words) for words, _ in rows), f"no test is named for: {sentence}"
+    for words, tests in rows:
+        assert any(sentence.startswith(words) for sentence in sentences), f"the README does not say: {words}"
+        for path, name in re.findall(r"`([a-z_/]+\.py)::(test_\w+)`", tests) or [("", words)]:
+            assert re.search(rf"^def {name}\(", (ROOT / "tests" / path).read_text(), re.MULTILINE), f"{path}::{name}"
