@@ -82,15 +82,15 @@ class Span:
     start_time: int | None = None
     isolation_level: IsolationLevel = "read_uncommitted"
 
-    def bounds(self, log: LogReader) -> tuple[int, int]:
+    def bounds(self, log: LogReader, layout: PartitionLayout) -> tuple[int, int]:
         """Return the first offset and the one after the last, as far as the log has them."""
         start = log.start_offset if self.start_offset is None else self.start_offset
         if self.start_time is not None:
             found = log.offset_for_time(self.start_time)
-            start = log.end_offset if found is None else found
-        start = min(max(start, log.start_offset), log.end_offset)
-        end = log.end_offset if self.end_offset is None else self.end_offset
-        return start, min(max(end, start), log.end_offset)
+            start = layout.end_offset if found is None else found
+        start = min(max(start, log.start_offset), layout.end_offset)
+        end = layout.end_offset if self.end_offset is None else self.end_offset
+        return start, min(max(end, start), layout.end_offset)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _held(source: Source) -> str:
 def record_rows(source: Source, span: Span) -> Iterator[RowDict]:
     """Give the records that a consumer would be given, one row each."""
     with LogReader(source.layout) as log:
-        for batch in _record_batches(log, *span.bounds(log), span.isolation_level):
+        for batch in _record_batches(log, *span.bounds(log, source.layout), span.isolation_level):
             at = batch.schema.get_field_index("timestamp")
             plain = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
             for row in plain.to_pylist():
@@ -245,7 +245,7 @@ def _record_batches(log: LogReader, start: int, end: int, level: IsolationLevel)
 def batch_rows(source: Source, span: Span) -> Iterator[RowDict]:
     """Give every batch that has offsets of the span, control batches too, one row each; checksums are checked."""
     layout = source.layout
-    start, end = span.bounds(LogReader(layout))
+    start, end = span.bounds(LogReader(layout), layout)
     if start >= end:
         return
     for segment in layout.segments[layout.segment_of(start) :]:

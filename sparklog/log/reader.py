@@ -212,6 +212,9 @@ class LogReader:
                         return found
                     # Only records before the log start offset are as late: on with the next batch.
                     header = log.first_batch_at(timestamp, int(header.column("last_offset")[0]) + 1)
+                if not segment.is_last:
+                    # What is missing at its end may have been late enough.
+                    log.refuse_cut_end(log.end().offset)
         return None
 
     def _check_last_batch(self) -> None:
@@ -269,7 +272,7 @@ class LogReader:
                 columns=columns,
                 start_offset=start,
                 end_offset=end,
-                reaches_log_end=end >= self.end_offset,
+                reaches_log_end=end >= self._layout.end_offset,
                 limits=limits,
                 progress=progress,
             )

@@ -266,7 +266,7 @@ def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorou
         with segment.open() as log:
             # Of a log that was closed only the last batches are looked at, from where its index leads.
             is_closed = not is_thorough and _was_closed(actions, layout)
-            end = _sound_end(log, log.seek(layout.end_offset, is_early=True) if is_closed else log.start, layout)
+            end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
             if end is None:
                 continue
             zeros_from = segment.size_bytes if layout.zeros_from is None else layout.zeros_from

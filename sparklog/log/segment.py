@@ -28,7 +28,7 @@ from sparklog.log.damage import (
     is_intact_at,
     refuse_damaged,
 )
-from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, floor_offset, floor_time, read_entries
+from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, floor_offset, floor_time, read_entries
 from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
@@ -185,23 +185,28 @@ class OpenSegment:
         for window in self.windows(place):
             yield window.headers
 
-    def seek(self, offset: int, *, is_early: bool = False) -> Place:
-        """Find a batch boundary at or before an offset, near it where there is an index.
-
-        With ``is_early`` it is an index entry earlier than it need be, so that the batch which holds the offset is
-        walked to, and its own offset held against those before it.
-        """
+    def seek(self, offset: int) -> Place:
+        """Find a batch boundary at or before an offset, near it where there is an index."""
         with self._index(files.OFFSET_INDEX) as index:
-            entry = floor_offset(index, self.segment.base_offset, offset) if index else None
-            if entry is not None and index is not None and is_early:
-                entry = floor_offset(index, self.segment.base_offset, entry.offset - 1)
+            if index is None:
+                return self.start
+            entry, header = self._floor_entry(index, offset)
+            if entry is not None and header is not None and header.column("last_offset")[0] != entry.offset:
+                # Older brokers wrote an entry an append, whose batch is the first of several. Or the batch's own offset
+                # is wrong, which no checksum covers: whoever comes from before it notices that.
+                entry, header = self._floor_entry(index, entry.offset - 1)
+        return self.start if entry is None or header is None else Place(entry.position, self.segment.base_offset)
+
+    def _floor_entry(self, index: ReadableFile, offset: int) -> tuple[OffsetEntry | None, BatchHeaders | None]:
+        """Find the last entry at or before an offset, and the batch there; nothing where the log says otherwise."""
+        entry = floor_offset(index, self.segment.base_offset, offset)
         if entry is None:
-            return self.start
+            return None, None
         header = self.header_at(entry.position)
         if header is None or not self.segment.base_offset <= header.column("base_offset")[0] <= entry.offset:
             self._distrust(files.OFFSET_INDEX, f"offset {entry.offset} at position {entry.position}")
-            return self.start
-        return Place(entry.position, self.segment.base_offset)
+            return None, None
+        return entry, header
 
     def end(self) -> Place:
         """Find where the last whole batch ends, and the offset after it; the base offset where there is none."""
@@ -213,7 +218,7 @@ class OpenSegment:
     def last_batch_before(self, end: Place) -> BatchHeaders | None:
         """Return the header of the batch that ends at a place; None where there is none."""
         last: BatchHeaders | None = None
-        for headers in self.hop(self.seek(max(end.offset - 1, self.segment.base_offset), is_early=True)):
+        for headers in self.hop(self.seek(max(end.offset - 1, self.segment.base_offset))):
             inside = headers.where(headers.column("position") < end.position)
             last = inside[len(inside) - 1 :] if len(inside) else last
             if len(inside) < len(headers) or headers.origin + headers.valid_bytes >= end.position:
@@ -412,12 +417,28 @@ class OpenSegment:
             Its position; the place itself where so much looks like batches that the search was given up, since no
             torn batch does.
         """
-        # A value may hold a batch of another log, whose offsets are not those that are expected here.
+        size_bytes, position, budget_bytes = self._file.size_bytes(), place.position + 1, None
         highest_offset = min(self.segment.upper_offset - 1, place.offset + RELATIVE_OFFSET_MAX)
-        found = find_whole_batch(
-            self._file, place.position + 1, self._file.size_bytes(), place.offset, highest_offset, zeros_from
-        )
-        return place.position if found.is_given_up else found.position
+        while True:
+            found = find_whole_batch(
+                self._file, position, size_bytes, self.segment.base_offset, highest_offset, zeros_from, budget_bytes
+            )
+            if found.is_given_up:
+                return place.position
+            if found.position is None or self._follows(found.position, place):
+                return found.position
+            position, budget_bytes = found.position + 1, found.budget_bytes
+
+    def _follows(self, position: int, place: Place) -> bool:
+        """Tell whether an intact batch is one of this log, and not one of another log in a record's value.
+
+        Its offset is above those before, or another intact batch follows it: the offset of the batch before ``place``
+        may be wrong itself, since no checksum covers it.
+        """
+        header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
+        if not len(header) or int(header.column("base_offset")[0]) >= place.offset:
+            return True
+        return self.header_at(position + header.valid_bytes) is not None
 
 
 def _first(walk: Iterator[BatchHeaders], chosen: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> BatchHeaders | None:

@@ -13,14 +13,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.files import parse_partition_folder
 from sparklog.log.locking import refuse_running_broker
 from sparklog.log.staging import Staged, begin, new_job
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.schema import check_written
 from sparklog.spark.write_options import WriteOptions
-from sparklog.storage.base import Storage
 from sparklog.storage.writing import LocalWritableStorage, WritableStorage
 from sparklog.topic.commit import Job, abort, commit
 from sparklog.topic.target import Target, find_target
@@ -160,20 +159,12 @@ def _check_report_path(storage: WritableStorage, path: str, directory: str) -> N
     if not storage.is_folder(folder or "/"):
         raise InvalidOptionError(f"reportPath cannot be written, there is no folder {folder}; nothing was written")
     try:
-        is_there = _is_there(storage, path)
+        is_there = storage.identity(path) is not None
         storage.open_for_append(path).close()
         if not is_there:
             storage.remove(path)
     except SeglogError as error:
         raise InvalidOptionError(f"reportPath cannot be written, {error.message}; nothing was written") from error
-
-
-def _is_there(storage: Storage, path: str) -> bool:
-    try:
-        storage.open(path).close()
-    except PathNotFoundError:
-        return False
-    return True
 
 
 def _report(summary: Mapping[str, Any]) -> list[str]:

@@ -85,9 +85,9 @@ def test_stable_offset_that_would_cost_much_is_left_out(tmp_path: Path, monkeypa
     assert describe_partition(str(folder)).last_stable_offset is None
     assert describe_partition(str(folder), is_full=True).last_stable_offset == 100
     # A snapshot at the end, as a broker that was stopped leaves, says it for nothing.
-    snapshot = build.producer_snapshot([build.ProducerEntry(7, last_offset=99, current_txn_first_offset=42)])
+    snapshot = build.producer_snapshot([build.ProducerEntry(7, 0, -1, -1)])
     (folder / build.producer_snapshot_name(100)).write_bytes(snapshot)
-    assert describe_partition(str(folder)).last_stable_offset == 42
+    assert describe_partition(str(folder)).last_stable_offset == 100
 
 
 def test_sparse_segments_are_not_read_through(tmp_path: Path) -> None:

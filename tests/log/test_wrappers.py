@@ -90,7 +90,7 @@ def test_no_flip_in_the_offset_of_a_wrapper_of_magic_1_doubles_loses_or_disorder
         assert all(before < after for (before, _), (after, _) in pairwise(found)), (row, bit)
         shifted += 1
     # The last of them can move up, and those around the gap a little.
-    assert 0 < shifted < 60
+    assert 0 < shifted < 70
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -139,13 +139,13 @@ def test_first_wrapper_of_magic_1_that_moved_below_its_segment_is_refused(tmp_pa
         read(folder)
 
 
-WINDOWS = [(64,), (200,), (1 << 22,)]
+WINDOWS = [(64, None), (200, None), (1 << 22, None)]
 
 
 @pytest.mark.parametrize("defaults", WINDOWS)
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_offsets_ascend_over_windows_and_segments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defaults: tuple[int], codec: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defaults: tuple[int, None], codec: str
 ) -> None:
     monkeypatch.setattr(OpenSegment.windows, "__defaults__", defaults)
     wide = build.v2_batch([Record(0), Record(1), Record(6)], base_offset=10, codec=codec, last_offset_delta=1)

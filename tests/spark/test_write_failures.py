@@ -231,6 +231,7 @@ def test_report_that_cannot_be_written_after_the_commit_is_warned_of(spark: Spar
         str(tmp_path / "events")
     )
     assert jobs_in(tmp_path) == {0: ROWS}
+    assert Path("/dev/full").is_char_device()
 
 
 def test_nothing_that_runs_after_the_commit_fails_the_job(

@@ -96,6 +96,7 @@ def test_loop_of_links_in_another_topic_does_not_fail_the_commit(tmp_path: Path)
     (tmp_path / "more-0").symlink_to(tmp_path / "more-0")
     write(tmp_path, OLD)
     (tmp_path / "more-0").unlink()
+    shutil.rmtree(tmp_path / "other-0")
     assert values(tmp_path)["events-0"] == ["old 0", "old 1"]
 
 
