@@ -161,10 +161,8 @@ def model_of(files: Mapping[str, bytes], sound: SoundLog | None = None) -> Model
         upper = (1 << 63) - 1 if is_last else base_of(names[row + 1])
         end = _walk(files[name], name, upper, walked)
         if end < len(files[name]):
-            # A batch of a lower offset may be one that a record's value holds: two damages, one of them to the offset of
-            # the batch before, can look like that.
-            may_follow = range(_lowest(walked, name), upper)
-            torn_at = end if is_last and may_be_torn(files[name], end, may_follow) else None
+            # A batch before may have a wrong base offset: any of the segment's offsets may follow.
+            torn_at = end if is_last and may_be_torn(files[name], end, range(base_of(name), upper)) else None
             if torn_at is None:
                 walked.append(Fault(f"no batch at {end}", name, _lowest(walked, name)))
     placed = [each for each in walked if isinstance(each, Placed)]
