@@ -20,7 +20,8 @@ OLD = "2.8.2"
 
 HERE = Path(__file__).parent
 JARS = HERE / ".jars"
-SOURCES = ("Guard.java", "KafkaReader.java", "KafkaTool.java")
+SOURCES = {NEWEST: ("Guard.java", "KafkaTool.java"), NEWEST_TOOLS: ("KafkaReader.java",)}
+"""What is compiled, by the release whose classes it is written for: those that a reader needs have moved since."""
 MAVEN_TIMEOUT_S = 600
 
 
@@ -65,14 +66,16 @@ def connector_jars() -> list[Path]:
 
 @functools.cache
 def tool_classes() -> Path:
-    """Return the directory of `KafkaTool`, `KafkaReader` and `Guard`, compiled against the newest clients."""
-    sources = [HERE / name for name in SOURCES]
-    digest = hashlib.sha256(NEWEST.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()
+    """Return the directory of `KafkaTool`, `KafkaReader` and `Guard`, each compiled against the release it is for."""
+    sources = {version: [HERE / name for name in names] for version, names in SOURCES.items()}
+    contents = b"".join(path.read_bytes() for paths in sources.values() for path in paths)
+    digest = hashlib.sha256("".join(SOURCES).encode() + contents).hexdigest()
     directory = JARS / f"classes-{digest[:16]}"
     if not directory.is_dir():
         built = JARS / f"classes.tmp-{os.getpid()}"
-        command = ["javac", "--release", "17", "-d", str(built), "-cp", f"{jars(NEWEST)}/*", *map(str, sources)]
-        _run(command, 120)
+        for version, paths in sources.items():
+            command = ["javac", "--release", "17", "-d", str(built), "-cp", f"{jars(version)}/*", *map(str, paths)]
+            _run(command, 120)
         _publish(built, directory)
     return directory
 

@@ -25,7 +25,7 @@ import zstandard
 from tests import build
 from tests.build import Record
 from tests.golden import DATA
-from tests.kafka.jars import NEWEST
+from tests.kafka.jars import NEWEST_TOOLS
 from tests.kafka.jvm import run_java
 from tests.oracle_codecs import xxh32
 
@@ -60,7 +60,7 @@ def judged(cases: dict[str, bytes]) -> list[Verdict]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cases"
         path.write_text("".join(f"{data.hex()}\n" for data in cases.values()))
-        answers = run_java(NEWEST, ["KafkaReader", str(path)], Path(folder)).splitlines()
+        answers = run_java(NEWEST_TOOLS, ["KafkaReader", str(path)], Path(folder)).splitlines()
     return [
         _verdict(name, data, json.loads(answer)) for (name, data), answer in zip(cases.items(), answers, strict=True)
     ]
