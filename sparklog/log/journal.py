@@ -34,6 +34,7 @@ from typing import Any, Final
 import numpy as np
 
 from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError
+from sparklog.log.damage import is_zero
 from sparklog.log.files import LOG, offset_file_name
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.writing import WritableStorage, write_atomically
@@ -297,7 +298,8 @@ def _check_target(storage: Storage, directory: str, name: str, parts: list[Appen
                 f"{parts[0].position}. {_WAY_OUT}"
             )
         if target.size_bytes() > parts[0].position and not (
-            all(_is_of(storage, directory, target, part) for part in parts) and _is_zero(target, parts[-1].end_position)
+            all(_is_of(storage, directory, target, part) for part in parts)
+            and is_zero(target, parts[-1].end_position, target.size_bytes())
         ):
             raise CommitError(f"{path} has been written to by others since the commit. {_WAY_OUT}")
 
@@ -315,15 +317,6 @@ def _is_of(storage: Storage, directory: str, target: ReadableFile, part: Append)
                 return False
             if len(found) < length_bytes:
                 return True
-    return True
-
-
-def _is_zero(target: ReadableFile, position: int) -> bool:
-    while (data_at := target.data_position(position)) is not None:
-        found = target.read(data_at, _COMPARED_BYTES)
-        if np.frombuffer(found, np.uint8).any():
-            return False
-        position = data_at + len(found)
     return True
 
 

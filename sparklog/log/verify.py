@@ -129,8 +129,8 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
     if checkpoints is None:
         checkpoints, findings = read_checkpoints(storage, parent)
         yield from findings
-    yield from foreign_in_partition(folder, storage.entries(folder))
     entries = storage.entries(folder)
+    yield from foreign_in_partition(folder, entries)
     yield from _metadata(storage, folder)
     partition = files.parse_partition_folder(name)
     said = checkpoints.of(partition)
