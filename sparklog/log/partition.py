@@ -201,6 +201,7 @@ class PartitionLog:
         self._epochs = found.leader_epochs
         self._tail = replace(found.tail, segment=replace(found.tail.segment, roll_jitter_ms=self._jitter_ms()))
         self._active = self._opened(self._tail)
+        self._preallocate()
         self._flushed_ms = self._clock()
         self._timer.reset()
         self._is_open = True
@@ -373,6 +374,7 @@ class PartitionLog:
             self._remove_segment(self._tail.segment.base_offset)
         self._tail = new_segment(self._tail.end_offset, now_ms, self._jitter_ms())
         self._active = self._opened(self._tail)
+        self._preallocate()
         self._storage.sync_folder(self._folder)
 
     def _seal(self) -> None:
@@ -391,6 +393,7 @@ class PartitionLog:
             found = parse_offset_file(entry.name)
             if found is not None and _is_behind(found, before):
                 self._storage.remove(f"{self._folder}/{entry.name}")
+        # Not made longer beforehand again: where the disk is full this would fail, and what was done is undone already.
         self._tail, self._active = before, self._opened(before)
 
     def _opened(self, tail: Tail) -> _Active:
@@ -399,9 +402,11 @@ class PartitionLog:
         suffixes = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
         active = _Active(*(self._storage.open_for_append(f"{base}{suffix}") for suffix in suffixes))
         active.cut(tail)
-        if self._config.preallocate:
-            active.log.preallocate(self._config.segment_bytes)
         return active
+
+    def _preallocate(self) -> None:
+        if self._config.preallocate:
+            self._active.log.preallocate(self._config.segment_bytes)
 
     def _remove_segment(self, base_offset: int) -> None:
         for suffix in (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX):

@@ -36,6 +36,7 @@ from sparklog.storage.base import ReadableFile, Storage
 WINDOW_BYTES: Final = 1 << 22
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
+_OFFSET_MIN: Final = -1 << 63
 _HOPS_MAX: Final = 256
 _HINT: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
@@ -132,9 +133,7 @@ class OpenSegment:
     def start(self) -> Place:
         return Place(0, self.segment.base_offset)
 
-    def windows(
-        self, start: Place, window_bytes: int = WINDOW_BYTES, end_position: int | None = None
-    ) -> Iterator[Window]:
+    def windows(self, start: Place, end_position: int | None = None) -> Iterator[Window]:
         """Walk the batches from a boundary to the end of the segment, some at a time.
 
         A batch that is longer than a window has one of its own. A torn or zero-filled tail of the last segment ends it;
@@ -145,7 +144,7 @@ class OpenSegment:
         CorruptBatchError
             What stands where a batch must begin is not one, and is not such a tail; or offsets do not ascend.
         """
-        place, wanted_bytes, room = start, window_bytes, memoryview(bytearray())
+        place, wanted_bytes, room = start, WINDOW_BYTES, memoryview(bytearray())
         while True:
             # Taken before the bytes: what a broker appends meanwhile is not part of a tail that is judged below.
             size_bytes = self._file.size_bytes()
@@ -163,7 +162,7 @@ class OpenSegment:
                 break
             if place.position + headers.next_batch_bytes > size_bytes:
                 break
-            wanted_bytes = max(window_bytes, headers.next_batch_bytes)
+            wanted_bytes = max(WINDOW_BYTES, headers.next_batch_bytes)
             if wanted_bytes > LARGE_BATCH_BYTES:
                 self._refuse_damaged_at(place)
         self._judge_tail(place, headers, size_bytes)
@@ -224,6 +223,27 @@ class OpenSegment:
             if len(inside) < len(headers) or headers.origin + headers.valid_bytes >= end.position:
                 break
         return last
+
+    def refuse_misplaced(self, last: BatchHeaders, is_past_end: bool) -> None:
+        """Raise if what follows the batch at which a reader stops says that its offsets are wrong.
+
+        No checksum covers a base offset. Were that of the last batch too high, whoever stops there would miss what
+        comes behind it.
+
+        Parameters
+        ----------
+        last : BatchHeaders
+            The header of that batch.
+        is_past_end : bool
+            Whether its offsets go past what the reader wanted: then what follows must be sound, or the end of the log.
+        """
+        place = Place(last.origin + last.valid_bytes, int(last.column("last_offset")[-1]) + 1)
+        header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
+        size_bytes = self._file.size_bytes()
+        if len(header) and place.position + header.valid_bytes <= size_bytes:
+            self._checked(header, place.offset)
+        elif is_past_end:
+            self._judge_tail(place, header, size_bytes)
 
     def first_batch_from(self, offset: int) -> BatchHeaders | None:
         """Find the batch that holds an offset, or else the next one."""
@@ -418,27 +438,27 @@ class OpenSegment:
             torn batch does.
         """
         size_bytes, position, budget_bytes = self._file.size_bytes(), place.position + 1, None
-        highest_offset = min(self.segment.upper_offset - 1, place.offset + RELATIVE_OFFSET_MAX)
         while True:
             found = find_whole_batch(
-                self._file, position, size_bytes, self.segment.base_offset, highest_offset, zeros_from, budget_bytes
+                self._file, position, size_bytes, _OFFSET_MIN, files.OFFSET_MAX, zeros_from, budget_bytes
             )
             if found.is_given_up:
                 return place.position
-            if found.position is None or self._follows(found.position, place):
+            if found.position is None or self._follows(found.position, place, zeros_from):
                 return found.position
             position, budget_bytes = found.position + 1, found.budget_bytes
 
-    def _follows(self, position: int, place: Place) -> bool:
+    def _follows(self, position: int, place: Place, zeros_from: int) -> bool:
         """Tell whether an intact batch is one of this log, and not one of another log in a record's value.
 
-        Its offset is above those before, or another intact batch follows it: the offset of the batch before ``place``
-        may be wrong itself, since no checksum covers it.
+        Its offset is above those before. Or, since no checksum covers that offset, nor that of the batch before
+        ``place``: another intact batch follows it, or the end of the data, where a torn record would go on.
         """
         header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
         if not len(header) or int(header.column("base_offset")[0]) >= place.offset:
             return True
-        return self.header_at(position + header.valid_bytes) is not None
+        end_position = position + header.valid_bytes
+        return end_position >= zeros_from or self.header_at(end_position) is not None
 
 
 def _first(walk: Iterator[BatchHeaders], chosen: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> BatchHeaders | None:

@@ -128,10 +128,17 @@ class Index:
 
     def _tell_missing(self) -> None:
         if self.segment.is_last:
-            message = "there is no index yet: a broker makes it when it first needs it"
-            self.findings.append(Finding(Severity.NOTE, "index-missing", self.path, message))
+            self._note_missing("there is no index yet: a broker makes it when it first needs it")
+        elif self.segment.storage.identity(f"{self.path}{files.SWAP}") is not None:
+            # The files of a cleaned segment are put in place one by one, the log first.
+            self._note_missing(
+                "a broker stopped before it put the index of a cleaned segment in place: it makes it again"
+            )
         else:
             self._warn("index-missing", "the index is missing: a broker makes it again when it starts")
+
+    def _note_missing(self, message: str) -> None:
+        self.findings.append(Finding(Severity.NOTE, "index-missing", self.path, message))
 
     def _warn(self, code: str, message: str) -> None:
         self.findings.append(Finding(Severity.WARNING, code, self.path, message))

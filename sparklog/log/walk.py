@@ -84,6 +84,8 @@ def walk(
                 reached = int(last_offsets[-1]) + 1
                 offset = max(offset, reached)
                 if offset >= end_offset:
+                    if last + 1 >= len(last_offsets):
+                        log.refuse_misplaced(window.headers, is_past_end=reached > end_offset)
                     return
             log.refuse_cut_end(reached)
         offset = (

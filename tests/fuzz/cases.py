@@ -7,13 +7,15 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import pyarrow as pa
 
+from sparklog.log import segment
 from tests.fuzz.logs import SoundLog, catalog
 from tests.fuzz.mutations import KINDS, Edit, Mutation, applied, mutated
 from tests.fuzz.opening import judge_opening
@@ -22,6 +24,7 @@ from tests.fuzz.rules import judge
 from tests.fuzz.verdict import Verdict
 
 EVERYTHING: Final = ("*",)
+_SMALL_WINDOW_BYTES: Final = 300
 _WEIGHTS: Final = {"flip": 7, "cut": 2, "splice": 2}
 
 
@@ -32,6 +35,8 @@ class Case:
     log: SoundLog
     mutation: Mutation
     queries: tuple[Query, ...] = ()
+    window_bytes: int = segment.WINDOW_BYTES
+    """How much of a segment is read at once: little, so that small logs have many windows, or all."""
 
     @property
     def category(self) -> str:
@@ -41,7 +46,7 @@ class Case:
     def without(self, row: int) -> Case:
         """Return the case without one of its edits."""
         edits = self.mutation.edits
-        return Case(self.log, Mutation(self.mutation.kind, edits[:row] + edits[row + 1 :]), self.queries)
+        return replace(self, mutation=Mutation(self.mutation.kind, edits[:row] + edits[row + 1 :]))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -49,13 +54,15 @@ class Case:
             "kind": self.mutation.kind,
             "edits": [edit.to_json() for edit in self.mutation.edits],
             "queries": [asdict(query) for query in self.queries],
+            "window_bytes": self.window_bytes,
         }
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Case:
         queries = (Query(**{**query, "columns": tuple(query["columns"])}) for query in row["queries"])
         edits = tuple(Edit.from_json(edit) for edit in row["edits"])
-        return cls(catalog()[row["log"]], Mutation(row["kind"], edits), tuple(queries))
+        window_bytes = row.get("window_bytes", segment.WINDOW_BYTES)
+        return cls(catalog()[row["log"]], Mutation(row["kind"], edits), tuple(queries), window_bytes)
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,8 @@ def drawn(seed: int, number: int, categories: tuple[str, ...] = EVERYTHING, *, w
     kind, logs, with_flip = rng.choice(_choices(categories))
     log = rng.choice(logs)
     mutation = mutated(rng, log, rng.choice(list(catalog().values())), kind, with_flip=with_flip)
-    return Case(log, mutation, () if writing else tuple(some_queries(rng, log)))
+    queries = () if writing else tuple(some_queries(rng, log))
+    return Case(log, mutation, queries, rng.choice((segment.WINDOW_BYTES, _SMALL_WINDOW_BYTES)))
 
 
 class Workbench:
@@ -118,6 +126,10 @@ class Workbench:
 
     def verdicts(self, case: Case) -> list[Verdict]:
         """Run a case: what came of each question, or of opening it to write."""
+        with mock.patch.object(segment, "WINDOW_BYTES", case.window_bytes):
+            return self._verdicts(case)
+
+    def _verdicts(self, case: Case) -> list[Verdict]:
         files = applied(case.log.files, case.mutation.edits)
         if not case.queries:
             return [judge_opening(case.log, files, self._folder / "opened")]
@@ -141,7 +153,7 @@ class Workbench:
         found = []
         for row, verdict in enumerate(self.verdicts(case)):
             if verdict.finding is not None:
-                alone = Case(case.log, case.mutation, case.queries[row : row + 1])
+                alone = replace(case, queries=case.queries[row : row + 1])
                 found.append(self._smaller(verdict.finding, alone))
         return found
 

@@ -81,7 +81,8 @@ class Model:
     end_offset : int
         Log end offset, by the last sound batch.
     is_end_sound : bool
-        Whether nothing but a torn tail is behind that batch.
+        Whether nothing but a torn tail is behind that batch. Damage in a segment before the last does not move the end:
+        the name of the last segment says where it begins.
     torn_at : int or None
         Where a torn tail of the last segment begins, if there is one.
     unseen : set of str
@@ -145,21 +146,27 @@ def rows_of(placed: Placed) -> list[tuple[int, *tuple[object, ...]]]:
     ]  # fmt: skip
 
 
-def model_of(files: Mapping[str, bytes], sound: SoundLog | None = None) -> Model:
+def model_of(files: Mapping[str, bytes], sound: SoundLog | None = None, start: int | None = None) -> Model:
     """Read the files of a partition, and say what of them the format objects to.
 
     Parameters
     ----------
     sound : SoundLog, optional
         What they were before they were damaged.
+    start : int, optional
+        Read them as who begins at that offset, and has found its place by an index: what is before it is not looked at.
     """
     names = segments_of(files)
     walked: list[Placed | Fault] = []
     torn_at = None
+    begin = None if sound is None or start is None else _place_of(sound, start)
     for row, name in enumerate(names):
+        if begin is not None and name < begin[0]:
+            continue
         is_last = row + 1 == len(names)
         upper = (1 << 63) - 1 if is_last else base_of(names[row + 1])
-        end = _walk(files[name], name, upper, walked)
+        position = 0 if begin is None or name != begin[0] else begin[1]
+        end = _walk(files[name], name, upper, walked, position)
         if end < len(files[name]):
             # A batch before may have a wrong base offset: any of the segment's offsets may follow.
             torn_at = end if is_last and may_be_torn(files[name], end, range(base_of(name), upper)) else None
@@ -171,7 +178,7 @@ def model_of(files: Mapping[str, bytes], sound: SoundLog | None = None) -> Model
         placed,
         _faults(walked),
         end_offset=max(base_offset, placed[-1].offsets[1] + 1) if placed else base_offset,
-        is_end_sound=not walked or isinstance(walked[-1], Placed),
+        is_end_sound=not walked or isinstance(walked[-1], Placed) or walked[-1].file != names[-1],
         torn_at=torn_at,
     )
     return model if sound is None else replace(model, unseen=_unseen(model, sound, files))
@@ -195,9 +202,15 @@ def _faults(walked: Sequence[Placed | Fault]) -> list[Fault]:
     return faults[::-1]
 
 
-def _walk(data: bytes, name: str, upper_offset: int, walked: list[Placed | Fault]) -> int:
+def _place_of(sound: SoundLog, offset: int) -> tuple[str, int] | None:
+    """Return the file and the position of the batch of a sound log that holds an offset, or else is the next."""
+    found = (each for each in model_of(sound.files).placed if each.offsets[1] >= offset)
+    first = next(found, None)
+    return None if first is None else (first.file, first.batch.position)
+
+
+def _walk(data: bytes, name: str, upper_offset: int, walked: list[Placed | Fault], position: int = 0) -> int:
     """Take the batches of a segment, sound or not, as far as sizes lead; the position behind the last."""
-    position = 0
     while len(data) - position > OVERHEAD_BYTES + 4:
         (size,) = struct.unpack_from(">i", data, position + 8)
         if size < MESSAGE_BYTES_MIN or position + OVERHEAD_BYTES + size > len(data):
@@ -289,12 +302,19 @@ def _unchecked(placed: Placed) -> tuple[int, int, int]:
 # What else in the folder and its directory knows
 
 
-def index_proves_loss(files: Mapping[str, bytes], sound: SoundLog, model: Model) -> str | None:
-    """Say which index of a sealed segment, itself undamaged, speaks of batches that are not there any more."""
+def index_proves_loss(
+    files: Mapping[str, bytes], sound: SoundLog, model: Model, reach: int | None = None
+) -> str | None:
+    """Say which index of a sealed segment, itself undamaged, speaks of batches that are not there any more.
+
+    Who looks no further than the offset `reach`, exclusive, does not come to the end of every segment.
+    """
     for name in segments_of(files)[:-1]:
         if any(fault.file == name for fault in model.faults):
             continue
         last = max((each.offsets[1] for each in model.placed if each.file == name), default=base_of(name) - 1)
+        if reach is not None and reach <= last + 1:
+            break
         times, offsets = (name.replace(".log", suffix) for suffix in (".timeindex", ".index"))
         if files.get(times) == sound.files.get(times) and files.get(times):
             relative = int.from_bytes(files[times][len(files[times]) // 12 * 12 - 4 :][:4], "big")

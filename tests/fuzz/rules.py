@@ -7,7 +7,7 @@
 4. But not where something else in the folder knows better: an undamaged index of a sealed segment that speaks of
    batches which are gone must lead to an error, and where a torn tail takes what had been synced, there is a warning.
 
-A range that ends before the first fault need not meet it. Nothing else is excused.
+A range that ends before the first fault need not meet it, nor one that begins behind it. Nothing else is excused.
 """
 
 from __future__ import annotations
@@ -52,7 +52,14 @@ def judge(
         return Verdict(f"{REFUSED} ({type(answer.error).__name__})")
     model = model_of(files, log)
     if query.is_read:
-        return _judge_rows(log, query, answer, model, files, again, is_prefix=is_prefix)
+        verdict = _judge_rows(log, query, answer, model, files, again, is_prefix=is_prefix)
+        start = log.start_offset if query.start is None else query.start
+        if verdict.finding is None or not start:
+            return verdict
+        # Damage may lie before the place to which an index leads.
+        behind = model_of(files, log, start)
+        again_judged = _judge_rows(log, query, answer, behind, files, again, is_prefix=is_prefix)
+        return verdict if again_judged.finding else again_judged
     return _judge_offset(log, query, answer, model, files)
 
 
@@ -97,7 +104,7 @@ def _judge_rows(
         what = "ends early" if is_prefix else "other rows"
         return Verdict("silent", f"silent, {what}: {_kind(met[0])}")
     if rows == expected or is_likely:
-        return _unless_known_better(log, answer, model, files)
+        return _unless_known_better(log, answer, model, files, query.end)
     return Verdict("silent", f"silent, other rows than the format has: {_difference(rows, expected)}")
 
 
@@ -121,21 +128,26 @@ def _judge_offset(log: SoundLog, query: Query, answer: Answer, model: Model, fil
         # A snapshot of the producers knows of transactions whose batches are not there any more.
         is_right |= not model.faults and "other batches" in model.unseen
     else:
-        is_right = answer.offset == max(model.end_offset, log.start_offset) and model.is_end_sound
+        # An index may lead to the last batch, and what is before it is not looked at.
+        behind = model if model.is_end_sound else model_of(files, log, log.end_offset - 1)
+        is_right = answer.offset == max(behind.end_offset, log.start_offset) and behind.is_end_sound
     if is_right:
-        return _unless_known_better(log, answer, model, files)
+        reach = None if query.kind != "time" or answer.offset is None else answer.offset + 1
+        return _unless_known_better(log, answer, model, files, reach)
     names = {"stable": "last stable offset", "time": "offset for a time", "end": "end offset"}
     reason = "not the format's" if not model.faults else _kind(model.faults[-1])
     return Verdict("silent", f"silent, wrong {names[query.kind]}: {reason}")
 
 
-def _unless_known_better(log: SoundLog, answer: Answer, model: Model, files: Mapping[str, bytes]) -> Verdict:
-    """Rule 4."""
+def _unless_known_better(
+    log: SoundLog, answer: Answer, model: Model, files: Mapping[str, bytes], reach: int | None
+) -> Verdict:
+    """Rule 4, for who looks no further than the offset `reach`, exclusive."""
     if not model.unseen and any(not fault.is_misplaced for fault in model.faults):
         return Verdict("silent", f"silent, what was not checked decides what is stable: {_kind(model.faults[0])}")
     if not model.unseen and not model.faults:
         return Verdict("silent", "silent, another answer although nothing is damaged but hints")
-    index = index_proves_loss(files, log, model)
+    index = index_proves_loss(files, log, model, reach)
     if index is not None:
         return Verdict("silent", f"silent, a sealed segment is short, which {index} proves")
     known = directory_proves_loss(log, model)

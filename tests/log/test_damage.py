@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -102,6 +103,19 @@ def test_bytes_made_to_look_like_headers_are_given_up(tmp_path: Path) -> None:
     with CountingFile(str(_written(tmp_path, bytes(data))), storage := CountingStorage()) as file:
         assert find_whole_batch(file, 0, size, 0, 99)[:2] == (None, True)
     assert storage.read_bytes[""] < 8 * size + (8 << 20)
+
+
+@pytest.mark.parametrize("order", ["big", "little"])
+@pytest.mark.parametrize("shift", range(4))
+def test_numbers_in_a_value_are_not_taken_for_so_many_headers_that_the_search_ends(
+    tmp_path: Path, order: Literal["big", "little"], shift: int
+) -> None:
+    rng = random.Random(3)
+    numbers = b"".join(rng.choice((rng.randrange(300), 0)).to_bytes(4, order) for _ in range(1 << 16))
+    whole = SOME["v0"]
+    with file_of(tmp_path, bytes(shift) + numbers + whole) as file:
+        found = find_whole_batch(file, 0, file.size_bytes(), -1 << 63, (1 << 63) - 1)
+        assert (found.position, found.is_given_up) == (shift + len(numbers), False)
 
 
 def _written(folder: Path, data: bytes) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError
+from sparklog.log import segment
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader, open_log
 from tests.build import Record, offset_index, time_index, v2_batch, write_partition
@@ -64,8 +66,8 @@ def test_torn_batch_with_whole_batches_behind_it_is_damage(tmp_path: Path) -> No
 def test_torn_tail_that_only_looks_like_a_batch_ends_the_log(tmp_path: Path) -> None:
     """A value may hold the bytes of a batch of another log; its offsets are not those expected here."""
     write(tmp_path, 3)
-    torn = batch(30, 2) + b""
-    inner = batch(5, 1)
+    torn = batch(30, 2)
+    inner = batch(5, 1) + torn[70:80]
     with only_log(tmp_path).open("ab") as log:
         log.write(torn[:70] + inner)
     with pytest.raises(CorruptBatchError):
@@ -75,6 +77,40 @@ def test_torn_tail_that_only_looks_like_a_batch_ends_the_log(tmp_path: Path) -> 
         log.seek(size - len(inner) - 70 + 8)
         log.write((1 << 20).to_bytes(4, "big"))
     assert open_log(str(tmp_path)).end_offset == 30
+
+
+@pytest.mark.parametrize("base_offset", [-(1 << 62), 5, 1 << 62])
+def test_torn_batch_with_a_whole_one_of_any_offset_at_the_end_of_the_file_is_damage(
+    tmp_path: Path, base_offset: int
+) -> None:
+    """Its size was flipped, and the offset of the next one, too: the log does not end before it."""
+    write(tmp_path, 3)
+    with only_log(tmp_path).open("ab") as log:
+        log.write(batch(30, 2)[:8] + (1 << 20).to_bytes(4, "big") + batch(30, 2)[12:] + batch(base_offset, 2))
+    with pytest.raises(CorruptBatchError, match="another batch follows it"):
+        open_log(str(tmp_path))
+
+
+@pytest.mark.parametrize("row", [3, 9])
+def test_base_offset_above_the_end_of_the_log_does_not_end_a_read(
+    tmp_path: Path, row: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log end offset is found by the index, behind that batch, and no window holds it and the next."""
+    written = write(tmp_path, 10)
+    index = tmp_path / "00000000000000000000.index"
+    index.write_bytes(struct.pack(">ii", 89, sum(map(len, written[:8]))))
+    monkeypatch.setattr(segment, "WINDOW_BYTES", len(written[0]))
+    with only_log(tmp_path).open("r+b") as log:
+        log.seek(sum(map(len, written[:row])))
+        log.write((1 << 50).to_bytes(8, "big"))
+    with open_log(str(tmp_path)) as reader:
+        if row == 9:
+            # Nothing is behind it: nobody can tell.
+            assert reader.end_offset == (1 << 50) + 10
+        else:
+            assert reader.end_offset == 100
+            with pytest.raises(CorruptBatchError, match="out of order"):
+                reader.read()
 
 
 @pytest.mark.parametrize("damage", ["cut", "zeros"])

@@ -248,6 +248,16 @@ def test_missing_index_is_a_warning(log: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_index_that_a_killed_cleaner_did_not_put_in_place_is_a_note(log: Path, suffix: str) -> None:
+    index = files(log, suffix)[0]
+    index.rename(f"{index}.swap")
+    assert problems(log) == []
+    assert (Severity.NOTE, "index-missing", str(index)) in [
+        (each.severity, each.code, each.path) for each in findings(log)
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_missing_index_of_the_last_segment_is_a_note(log: Path, suffix: str) -> None:
     index = files(log, suffix)[2]
     index.unlink()
