@@ -104,14 +104,24 @@ def _choices(categories: tuple[str, ...]) -> list[tuple[str, tuple[SoundLog, ...
     return found
 
 
-def drawn(seed: int, number: int, categories: tuple[str, ...] = EVERYTHING, *, writing: bool = False) -> Case:
+QUESTIONS_MAX: Final = 3
+
+
+def drawn(
+    seed: int,
+    number: int,
+    categories: tuple[str, ...] = EVERYTHING,
+    *,
+    writing: bool = False,
+    questions: int = QUESTIONS_MAX,
+) -> Case:
     """Make a case of its seed and number, of one of the categories, which are patterns such as ``flip/*``."""
     rng = random.Random(f"{seed} {number}")
     kind, logs, with_flip = rng.choice(_choices(categories))
     log = rng.choice(logs)
     mutation = mutated(rng, log, rng.choice(list(catalog().values())), kind, with_flip=with_flip)
-    queries = () if writing else tuple(some_queries(rng, log))
-    return Case(log, mutation, queries, rng.choice((segment.WINDOW_BYTES, _SMALL_WINDOW_BYTES)))
+    queries = () if writing else tuple(rng.sample(some_queries(rng, log), questions))
+    return Case(log, mutation, queries, rng.choice((segment.WINDOW_BYTES, segment.WINDOW_BYTES, _SMALL_WINDOW_BYTES)))
 
 
 class Workbench:

@@ -202,9 +202,18 @@ def _faults(walked: Sequence[Placed | Fault]) -> list[Fault]:
     return faults[::-1]
 
 
+_SOUND_MODELS: dict[str, Model] = {}
+
+
+def _sound_model(sound: SoundLog) -> Model:
+    if sound.name not in _SOUND_MODELS:
+        _SOUND_MODELS[sound.name] = model_of(sound.files)
+    return _SOUND_MODELS[sound.name]
+
+
 def _place_of(sound: SoundLog, offset: int) -> tuple[str, int] | None:
     """Return the file and the position of the batch of a sound log that holds an offset, or else is the next."""
-    found = (each for each in model_of(sound.files).placed if each.offsets[1] >= offset)
+    found = (each for each in _sound_model(sound).placed if each.offsets[1] >= offset)
     first = next(found, None)
     return None if first is None else (first.file, first.batch.position)
 
@@ -278,7 +287,7 @@ def whole_batch_behind(data: bytes, position: int, offsets: range) -> bool:
 
 
 def _unseen(model: Model, sound: SoundLog, files: Mapping[str, bytes]) -> frozenset[str]:
-    before = model_of(sound.files)
+    before = _sound_model(sound)
     found = set[str]()
     if model.torn_at is not None:
         found.add("torn tail")

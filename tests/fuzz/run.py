@@ -1,6 +1,6 @@
 """The mutation harness: damages sound logs, reads or opens them, and holds what comes of it to the rules.
 
-    python -m tests.fuzz.run --cases 1000000 --seed 1       # read, by the rules of `tests.fuzz.rules`
+    python -m tests.fuzz.run --cases 1000000 --questions 1  # read, by the rules of `tests.fuzz.rules`
     python -m tests.fuzz.run --writing --cases 100000       # open to write, by those of `tests.fuzz.opening`
     python -m tests.fuzz.run --categories 'flip/*' 'cut/v2'
     python -m tests.fuzz.run --replay build/fuzz/3f2a.json  # one that was found and saved
@@ -26,7 +26,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any, Final
 
-from tests.fuzz.cases import EVERYTHING, Case, Finding, Workbench, drawn
+from tests.fuzz.cases import EVERYTHING, QUESTIONS_MAX, Case, Finding, Workbench, drawn
 
 HANG_SECONDS: Final = 60.0
 START_SECONDS: Final = 300.0
@@ -85,6 +85,7 @@ def run(
     categories: tuple[str, ...] = EVERYTHING,
     *,
     writing: bool = False,
+    questions: int = QUESTIONS_MAX,
     saved: Path | None = None,
     at: Synchronized[int] | None = None,
 ) -> Tally:
@@ -94,7 +95,7 @@ def run(
     for number in numbers:
         if at is not None:
             at.value = number
-        case = drawn(seed, number, categories, writing=writing)
+        case = drawn(seed, number, categories, writing=writing, questions=questions)
         tally.cases += 1
         verdicts = bench.verdicts(case)
         tally.outcomes.update(verdict.outcome for verdict in verdicts)
@@ -141,6 +142,7 @@ class Share:
     step: int
     categories: tuple[str, ...]
     writing: bool
+    questions: int
     saved: Path
 
 
@@ -152,7 +154,7 @@ def _work(share: Share, at: Synchronized[int], results: Any) -> None:
         results.put(
             run(
                 Workbench(Path(folder)), share.seed, numbers, share.categories,
-                writing=share.writing, saved=share.saved, at=at,
+                writing=share.writing, questions=share.questions, saved=share.saved, at=at,
             )
         )  # fmt: skip
 
@@ -211,7 +213,8 @@ class Worker:
         self.process.kill()
         self.process.join()
         number = max(self.at.value, self.part.start)
-        case = drawn(self.share.seed, number, self.share.categories, writing=self.share.writing)
+        share = self.share
+        case = drawn(share.seed, number, share.categories, writing=share.writing, questions=share.questions)
         self.tally.cases += (number - self.part.start) // self.share.step + 1
         self.tally.note(Finding(what, case, self.share.seed, number), self.share.saved)
         self.next = number + self.share.step
@@ -225,7 +228,7 @@ def run_watched(options: argparse.Namespace) -> Tally:
         Worker(
             Share(
                 options.seed, options.start + row, options.start + options.cases, options.workers,
-                tuple(options.categories), options.writing, options.saved,
+                tuple(options.categories), options.writing, options.questions, options.saved,
             ),
             options.piece,
         )
@@ -270,6 +273,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--piece", type=int, default=20_000, help="cases that a process runs before it is begun anew")
     parser.add_argument("--categories", nargs="+", default=list(EVERYTHING))
     parser.add_argument("--writing", action="store_true", help="open to write instead of reading")
+    parser.add_argument(
+        "--questions", type=int, choices=range(1, QUESTIONS_MAX + 1), default=QUESTIONS_MAX, help="asked of each log"
+    )
     parser.add_argument("--saved", type=Path, default=SAVED, help="where cases that are found are saved")
     parser.add_argument("--replay", type=Path, help="run one saved case")
     options = parser.parse_args(arguments)

@@ -341,7 +341,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_case_that_hangs_or_kills_is_a_finding_and_the_rest_goes_on(
     tmp_path: Path, patience: None, work: Callable[..., None], words: str
 ) -> None:
-    share = harness.Share(1, 0, 6, 1, ("*",), writing=False, saved=tmp_path)
+    share = harness.Share(1, 0, 6, 1, ("*",), writing=False, questions=3, saved=tmp_path)
     worker = harness.Worker(share, piece=100, work=work)
     while worker.poll():
         time.sleep(0.1)
