@@ -13,10 +13,10 @@ from sparklog import errors
 
 if TYPE_CHECKING:
     from sparklog.log.config import LogConfig
-    from sparklog.log.partition import PartitionLog
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
+    from sparklog.write.partition import PartitionLog
 
 __version__ = "0.1.0"
 __all__ = ["LogConfig", "LogReader", "PartitionLog", "errors", "open_log", "register", "with_partition"]
@@ -25,7 +25,7 @@ __all__ = ["LogConfig", "LogReader", "PartitionLog", "errors", "open_log", "regi
 _HOMES = {
     "LogConfig": "sparklog.log.config",
     "LogReader": "sparklog.log.reader",
-    "PartitionLog": "sparklog.log.partition",
+    "PartitionLog": "sparklog.write.partition",
     "open_log": "sparklog.log.reader",
     "register": "sparklog.spark.source",
     "with_partition": "sparklog.spark.partitions",

@@ -13,35 +13,33 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "sparklog"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # What each room may know of the others.
-BELOW = {
-    "errors": set(),
-    "record": {"errors"},
-    "storage": {"errors"},
-    "log": {"record", "storage", "errors"},
-    "topic": {"log", "record", "storage", "errors"},
-    "spark": {"topic", "log", "record", "storage", "errors"},
-    "cli": {"topic", "log", "record", "storage", "errors"},
-}
+BELOW: dict[str, set[str]] = {"errors": set(), "record": {"errors"}, "storage": {"errors"}}
+BELOW["log"] = {"record", "storage", "errors"}
+BELOW["write"] = BELOW["log"] | {"log"}
+BELOW["inspect"] = BELOW["log"] | {"log"}
+BELOW["topic"] = BELOW["write"] | {"write", "inspect"}
+BELOW["spark"] = BELOW["topic"] | {"topic"}
+BELOW["cli"] = BELOW["topic"] | {"topic"}
 # Imports that wait until they are needed, and why.
 DEFERRED = {
     ("record/framing.py", "sparklog.record.kernels"),  # planning reads single headers, and should not load numba
+    ("log/segment.py", "sparklog.record.wrappers"),  # hardly a log begins with a wrapper that does not say its offset
+    ("log/scan.py", "sparklog.record.decode"),  # a plan without transactions checks nothing
+    ("log/damage.py", "sparklog.record.kernels_search"),  # most logs are not damaged
+    ("write/staging.py", "sparklog.record.encode"),  # a type
+    ("write/recovery.py", "sparklog.record.decode"),  # a log that was closed cleanly is not read to be opened
     ("spark/source.py", "sparklog.spark.plan"),  # Spark's look-up imports the source, and should load little else
-    ("spark/reader.py", "sparklog.spark.plan"),
-    ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
     ("spark/source.py", "sparklog.spark.write_options"),  # who reads does not write
     ("spark/source.py", "sparklog.spark.writer"),
+    ("spark/reader.py", "sparklog.spark.plan"),
+    ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
     ("spark/partitions.py", "sparklog.topic.partitioner"),
-    ("log/staging.py", "sparklog.record.encode"),  # a type
-    ("log/segment.py", "sparklog.record.wrappers"),  # hardly a log begins with a wrapper that does not say its offset
-    ("log/recovery.py", "sparklog.record.columns"),  # a log that was closed cleanly is not read to be opened
-    ("log/walk.py", "sparklog.record.columns"),  # a plan without transactions checks nothing
-    ("log/damage.py", "sparklog.record.kernels_search"),  # most logs are not damaged
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/options.py", "sparklog.log.reader"),  # a type
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
-    ("cli/main.py", "sparklog.cli.check"),
-    ("cli/main.py", "sparklog.cli.mend"),
+    ("cli/main.py", "sparklog.cli.verify"),
+    ("cli/main.py", "sparklog.cli.recover"),
 }
 
 

@@ -17,17 +17,17 @@ import pyarrow as pa
 from sparklog.cli import render
 from sparklog.cli.paths import LogFolder
 from sparklog.errors import CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
+from sparklog.inspect.describe import describe_partition
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
-from sparklog.log.describe import describe_partition
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read_entries
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, Place, Segment, Window
 from sparklog.record import v2
-from sparklog.record.columns import decode_batches
 from sparklog.record.compression import codec_name
+from sparklog.record.decode import decode_batches
 from sparklog.record.framing import is_intact
 from sparklog.record.schema import OFFSET_MAX
 from sparklog.storage.base import Storage, locate

@@ -19,10 +19,11 @@ import typer
 from typer.core import TyperGroup
 
 from sparklog import __version__
-from sparklog.cli import render, summary, views
+from sparklog.cli import describe as summary
+from sparklog.cli import render, views
 from sparklog.cli.paths import find_target, is_file, log_bytes
 from sparklog.errors import InvalidOptionError, SeglogError
-from sparklog.log.describe import describe_partition
+from sparklog.inspect.describe import describe_partition
 
 _FAILED = 1
 _CANNOT = 2
@@ -220,7 +221,7 @@ def verify(paths: Paths, as_json: Json = False) -> None:
     Exit status 1 where there is an error. Warnings and notes are no errors: a torn end of the last segment is what a
     broker that died leaves, and it mends that itself.
     """
-    import sparklog.cli.check as check
+    import sparklog.cli.verify as check
 
     targets = [find_target(path) for path in paths]
     outcome = check.Outcome()
@@ -257,7 +258,7 @@ def recover(
     Every batch is checked. What is cut is kept beside the log in a .cut file. The directory is locked as by a broker;
     one that runs is refused. Exit status 1 where a log is damaged and was left as it is, 2 where one cannot be read.
     """
-    import sparklog.cli.mend as mend
+    import sparklog.cli.recover as mend
 
     outcome = mend.Outcome()
     targets = [find_target(path) for path in paths]

@@ -29,16 +29,14 @@ _OF_DIRECTORY: Final = frozenset(
         files.RECOVERY_POINT_CHECKPOINT,
         files.HIGH_WATERMARK_CHECKPOINT,
         files.CLEANER_CHECKPOINT,
-        "bootstrap.checkpoint",
-        "meta.properties",
-        ".lock",
+        files.BOOTSTRAP_CHECKPOINT,
+        files.META_PROPERTIES,
+        files.LOCK,
     }
 )
 _OF_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX, files.SNAPSHOT)
 _OF_PARTITION: Final = (files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA)
-_IN_THE_MAKING: Final = ".tmp"
-_STAGED: Final = ".staged"
-_OF_JOB: Final = f"-running{_STAGED}"
+_OF_JOB: Final = f"-running{files.STAGED}"
 
 
 class FolderKind(Enum):
@@ -175,7 +173,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _is_of_directory(entry: Name) -> bool:
-    name = entry.name.removesuffix(_IN_THE_MAKING)
+    name = entry.name.removesuffix(files.BEING_WRITTEN)
     return not entry.is_folder and (
         name in _OF_DIRECTORY or name.startswith((files.CLEAN_SHUTDOWN, OWN_PREFIX)) or name.endswith(_OF_JOB)
     )
@@ -186,7 +184,7 @@ def _is_of_partition(entry: Name) -> bool:
         return False
     found = parse_offset_file(entry.name)
     is_offset_file = found is not None and found.suffix.startswith(_OF_SEGMENT)
-    return is_offset_file or entry.name.removesuffix(_IN_THE_MAKING) in _OF_PARTITION
+    return is_offset_file or entry.name.removesuffix(files.BEING_WRITTEN) in _OF_PARTITION
 
 
 def _is_segment(entry: Name) -> bool:
@@ -198,7 +196,7 @@ def _is_segment(entry: Name) -> bool:
 
 def _may_be_partition(names: Iterable[Name]) -> bool:
     """Tell whether a folder that is named for a partition is one: it holds its files, or as good as nothing yet."""
-    foreign = [each for each in names if not each.name.startswith(".") and not each.name.endswith(_STAGED)]
+    foreign = [each for each in names if not each.name.startswith(".") and not each.name.endswith(files.STAGED)]
     return not foreign or any(_is_of_partition(each) for each in foreign)
 
 

@@ -17,7 +17,7 @@ from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundErr
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import OffsetFile, TopicPartition
-from sparklog.log.journal import Bound, bound_of, commit_mark
+from sparklog.log.journal import Bound, bound_of, commit_version
 from sparklog.log.segment import Place, Segment
 from sparklog.storage.base import Entry, Storage, locate
 
@@ -85,7 +85,7 @@ def read_layout(path: str, storage: Storage | None = None) -> PartitionLayout:
         storage, path = locate(path)
     directory = path.rstrip("/").rpartition("/")[0]
     for attempt in range(_LISTINGS_MAX):
-        mark = commit_mark(storage, directory)
+        mark = commit_version(storage, directory)
         try:
             layout = _bounded(storage, path, list_segments(storage, path))
         except PathNotFoundError:
@@ -93,7 +93,7 @@ def read_layout(path: str, storage: Storage | None = None) -> PartitionLayout:
             if attempt + 1 == _LISTINGS_MAX:
                 raise
             continue
-        if commit_mark(storage, directory) == mark:
+        if commit_version(storage, directory) == mark:
             return layout
     raise CommitError(f"commits are made to {directory} faster than it can be looked at; read it again")
 

@@ -47,8 +47,8 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.layout import PartitionLayout
+from sparklog.log.scan import walk
 from sparklog.log.segment import Window
-from sparklog.log.walk import walk
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import Storage

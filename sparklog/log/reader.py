@@ -18,10 +18,10 @@ import pyarrow as pa
 from sparklog.errors import CorruptBatchError, CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.producers import TransactionMarkers, last_stable_offset
+from sparklog.log.scan import refuse_damaged, refuse_damaged_end, walk
 from sparklog.log.segment import OpenSegment, Segment, Window
-from sparklog.log.walk import refuse_damaged, refuse_damaged_end, walk
-from sparklog.record.columns import LIMITS, DecodeLimits, Progress, decode_batches
+from sparklog.log.transactions import TransactionMarkers, last_stable_offset
+from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
 from sparklog.storage.base import locate
 

@@ -1,4 +1,4 @@
-"""Arrow columns to v2 batches: the way back of `sparklog.record.columns`.
+"""Arrow columns to v2 batches: the way back of `sparklog.record.decode`.
 
 Records are measured and cut into batches by one kernel and written by another; then each batch is compressed, and its
 header put before it. What a batch does not know yet, its base offset and leader epoch, is outside its checksum, and can

@@ -31,7 +31,7 @@ RECORD_SCHEMA: Final = pa.schema(
         ("position", pa.int64()),
     ]
 )
-"""Every column that `sparklog.record.columns.decode_batches` makes.
+"""Every column that `sparklog.record.decode.decode_batches` makes.
 
 ``position`` is the byte position of the record's batch in its file. ``timestamp`` is in ms, -1 where magic 0 has none;
 ``timestampType`` -1 none, 0 create time, 1 log append time; what a format does not have is -1.

@@ -15,7 +15,7 @@ from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader
-from sparklog.record.columns import DecodeLimits
+from sparklog.record.decode import DecodeLimits
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.plan import ReadRange
 from sparklog.spark.schema import TEXT_COLUMNS

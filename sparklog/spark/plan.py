@@ -15,7 +15,7 @@ from itertools import pairwise
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout
-from sparklog.log.producers import last_stable_offset
+from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, Bound, SeglogOptions
 from sparklog.topic.discovery import PartitionFolder, discover, read_layouts

@@ -19,8 +19,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.properties import COMMIT
 from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.parsing import NO_PATH, boolean, location, location_or_none, option, positive, text, whole
-from sparklog.topic.ledger import Transaction
-from sparklog.topic.target import is_topic_name
+from sparklog.topic.txn_versions import Transaction
+from sparklog.topic.write_target import is_topic_name
 
 _log = logging.getLogger("sparklog")
 

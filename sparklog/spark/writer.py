@@ -15,14 +15,14 @@ from pyspark.sql.types import StructType
 
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.files import parse_partition_folder
-from sparklog.log.locking import refuse_running_broker
-from sparklog.log.staging import Staged, begin, new_job
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.schema import check_written
 from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.writing import LocalWritableStorage, WritableStorage
 from sparklog.topic.commit import Job, abort, commit
-from sparklog.topic.target import Target, find_target
+from sparklog.topic.write_target import Target, find_target
+from sparklog.write.locking import refuse_running_broker
+from sparklog.write.staging import Staged, begin, new_job
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,1 +1,1 @@
-
+"""Where bytes are: files and folders; no meaning."""

@@ -17,16 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import CommitError, InvalidOptionError, RecordTooLargeError, SeglogError
-from sparklog.log.admission import refuse_inadmissible, with_timestamps
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
-from sparklog.log.staging import Stage, Staged, is_running
 from sparklog.record.encode import BatchSettings, encode_batches
 from sparklog.record.intake import take_records
 from sparklog.storage.writing import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
-from sparklog.topic.target import Target
+from sparklog.topic.write_target import Target
+from sparklog.write.staging import Stage, Staged, is_running
+from sparklog.write.validation import refuse_inadmissible, with_timestamps
 
 GATHERED_BYTES_MAX: Final = 1 << 25
 
@@ -48,7 +48,7 @@ class Task:
     partitioner : str
         Its name; see `make_partitioner`.
     job_id : str
-        Of the job, which has begun; see `sparklog.log.staging.begin`.
+        Of the job, which has begun; see `sparklog.write.staging.begin`.
     task : int
         Its number in the job.
     attempt : int

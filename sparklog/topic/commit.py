@@ -14,17 +14,18 @@ from typing import Any, Final
 
 from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, SeglogError, outcome
 from sparklog.log import files
-from sparklog.log.adoption import Adopted, SmallFiles, adopt
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
-from sparklog.log.files import TopicPartition, parse_partition_folder
-from sparklog.log.journal import Journal, Move, Rename, decide, finish, pending, refuse_foreign_changes
-from sparklog.log.locking import hold, refuse_claimed
-from sparklog.log.recovery import recover
-from sparklog.log.staging import STAGED, Staged, end, job_of, made_ms
+from sparklog.log.files import STAGED, TopicPartition, parse_partition_folder
+from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.storage.base import Storage
 from sparklog.storage.writing import WritableStorage
-from sparklog.topic.ledger import LEDGER, Transaction, encode_ledger, read_ledger
+from sparklog.topic.txn_versions import LEDGER, Transaction, encode_ledger, read_ledger
+from sparklog.write.commit_plan import Adopted, SmallFiles, adopt
+from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
+from sparklog.write.locking import hold, refuse_claimed
+from sparklog.write.recovery import recover
+from sparklog.write.staging import Staged, end, job_of, made_ms
 
 _log = logging.getLogger("sparklog")
 
@@ -41,7 +42,7 @@ class Job:
     Attributes
     ----------
     job_id : str
-        From `sparklog.log.staging.new_job`.
+        From `sparklog.write.staging.new_job`.
     directory : str
         The log directory.
     config : LogConfig
@@ -106,7 +107,7 @@ def commit(storage: WritableStorage, job: Job, staged: Sequence[Staged], now_ms:
     with ExitStack() as held:
         with outcome(NOTHING_VISIBLE):
             held.enter_context(hold(storage, directory, job.lock_timeout_seconds))
-            finish(storage, directory)
+            apply_journal(storage, directory)
             applications = read_ledger(storage, directory)
             is_skipped = _is_done(job.transaction, applications)
             journal = None if is_skipped else _planned(storage, job, staged, applications, now_ms)
@@ -124,7 +125,7 @@ def _decide(storage: WritableStorage, directory: str, journal: Journal) -> None:
     try:
         # What is decided must be finishable: a journal that is not would keep every later write out.
         refuse_foreign_changes(storage, directory, journal)
-        decide(storage, directory, journal)
+        write_journal(storage, directory, journal)
     except SeglogError as error:
         error.outcome = WILL_BE_VISIBLE if _is_decided(storage, directory, journal) else NOTHING_VISIBLE
         raise
@@ -133,7 +134,7 @@ def _decide(storage: WritableStorage, directory: str, journal: Journal) -> None:
 def _finish(storage: WritableStorage, directory: str, journal: Journal) -> None:
     """Carry the journal out; what fails once it is put away does not fail the write, all of which is visible then."""
     try:
-        finish(storage, directory, is_checked=True)
+        apply_journal(storage, directory, is_checked=True)
     except SeglogError as error:
         if _is_decided(storage, directory, journal):
             error.outcome = WILL_BE_VISIBLE

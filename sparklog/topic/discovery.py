@@ -24,7 +24,7 @@ from typing import Final, NoReturn
 from sparklog.errors import CommitError, InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
-from sparklog.log.journal import commit_mark
+from sparklog.log.journal import commit_version
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.storage.base import Located, Name, Storage, locate
 
@@ -165,9 +165,9 @@ def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, tup
     directories = {each.folder.rpartition("/")[0] for each in found}
     storage = {directory: locate(directory).storage for directory in directories}
     for _ in range(_LOOKS_MAX):
-        marks = [commit_mark(storage[directory], directory) for directory in sorted(directories)]
+        marks = [commit_version(storage[directory], directory) for directory in sorted(directories)]
         layouts = {each.topic_partition: (each, read_layout(each.folder)) for each in found}
-        if marks == [commit_mark(storage[directory], directory) for directory in sorted(directories)]:
+        if marks == [commit_version(storage[directory], directory) for directory in sorted(directories)]:
             return layouts
     raise CommitError("commits are made faster than the logs can be looked at; read them again")
 

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from sparklog.log.config import LogConfig
-from sparklog.log.staging import Stage, new_job
 from sparklog.record.encode import BatchSettings, encode_batches
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
+from sparklog.write.staging import Stage, new_job
 
 RUN_ROWS = 500_000
 RUNS = 4

@@ -22,8 +22,8 @@ from kafka.record import MemoryRecords as KafkaPythonRecords
 from rich.console import Console
 from rich.table import Table
 
-from sparklog.record.columns import check_crcs, decode_batches
 from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, decompressor
+from sparklog.record.decode import check_crcs, decode_batches
 from sparklog.record.framing import scan_headers
 from sparklog.record.schema import DEFAULT_COLUMNS
 from sparklog.record.v2 import HEADER_BYTES

@@ -26,7 +26,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sparklog.log.config import LogConfig
-from sparklog.log.partition import PartitionLog
+from sparklog.write.partition import PartitionLog
 from tests.storage.crash import CrashingStorage, Stopped
 
 APPENDS: Final = 6

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from sparklog.errors import SeglogError
-from sparklog.log.partition import PartitionLog
+from sparklog.write.partition import PartitionLog
 from tests.fuzz.logs import LOG, SoundLog, base_of, segments_of
 from tests.fuzz.model import OVERHEAD_BYTES, RELATIVE_OFFSET_MAX, is_checked, model_of, whole_batch_behind
 from tests.fuzz.queries import HEARD

@@ -20,9 +20,9 @@ import pytest
 import sparklog
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
-from sparklog.log.partition import PartitionLog
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.commit import commit
+from sparklog.write.partition import PartitionLog
 from tests.storage.full_disk import FullDisk
 from tests.topic.staged import NOW_MS, findings, rows, stage, write
 

@@ -19,8 +19,8 @@ from typing import IO, Any
 import pytest
 
 import sparklog
-from sparklog.log.partition import PartitionLog
-from sparklog.log.verify import Finding, Severity, verify_partition
+from sparklog.inspect.verify import Finding, Severity, verify_partition
+from sparklog.write.partition import PartitionLog
 from tests.fuzz.appender import APPENDS, ATOMIC_RECORDS, CONFIG, records
 
 KILLS = 200

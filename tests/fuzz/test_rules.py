@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import CorruptBatchError
-from sparklog.log.partition import PartitionLog
+from sparklog.write.partition import PartitionLog
 from tests.fuzz import opening
 from tests.fuzz import run as harness
 from tests.fuzz.cases import Case, Finding, Workbench, drawn

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.log.verify import Finding, Severity, verify_directory
+from sparklog.inspect.verify import Finding, Severity, verify_directory
 from tests.kafka.broker import Broker, Producer
 from tests.kafka.content import CLEAN_TIMEOUT_S, groups, plain, records, segment_bytes
 from tests.kafka.jars import NEWEST, OLD, HarnessError

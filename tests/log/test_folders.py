@@ -12,9 +12,9 @@ import pytest
 
 from sparklog.errors import InvalidOptionError, LockedError, PathNotFoundError, SeglogError
 from sparklog.log.folders import FolderKind, look_at
-from sparklog.log.partition import PartitionLog
 from sparklog.log.reader import open_log
 from sparklog.storage.local import LocalStorage
+from sparklog.write.partition import PartitionLog
 from tests.golden import DATA, EXAMPLES
 from tests.log.logs import write
 

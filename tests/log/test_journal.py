@@ -19,13 +19,12 @@ from sparklog.log.journal import (
     Journal,
     Rename,
     bound_of,
-    commit_mark,
-    decide,
-    finish,
+    commit_version,
     parse_journal,
     pending,
 )
 from sparklog.storage.writing import LocalWritableStorage
+from sparklog.write.journal import apply_journal, write_journal
 
 STORAGE = LocalWritableStorage()
 LOG = "events-0/00000000000000000000.log"
@@ -44,7 +43,7 @@ def directory(tmp_path: Path) -> Path:
     (tmp_path / "a.staged").write_bytes(b"-abcde-")
     (tmp_path / "b.staged").write_bytes(b"new")
     (tmp_path / "checkpoint").write_bytes(b"old")
-    decide(STORAGE, str(tmp_path), WHOLE)
+    write_journal(STORAGE, str(tmp_path), WHOLE)
     return tmp_path
 
 
@@ -55,20 +54,20 @@ def test_journal_is_read_as_it_was_written(directory: Path) -> None:
 
 
 def test_finished_journal_has_done_its_moves(directory: Path) -> None:
-    before = commit_mark(STORAGE, str(directory))
-    assert finish(STORAGE, str(directory)) == WHOLE
+    before = commit_version(STORAGE, str(directory))
+    assert apply_journal(STORAGE, str(directory)) == WHOLE
     assert (directory / LOG).read_bytes() == b"0123abcde"
     assert (directory / "checkpoint").read_bytes() == b"new"
     assert sorted(path.name for path in directory.iterdir()) == ["checkpoint", "events-0", LAST_COMMIT]
-    assert commit_mark(STORAGE, str(directory)) != before
-    assert finish(STORAGE, str(directory)) is None
+    assert commit_version(STORAGE, str(directory)) != before
+    assert apply_journal(STORAGE, str(directory)) is None
 
 
 @pytest.mark.parametrize("there", [b"0123", b"0123a", b"0123abcd", b"0123abcde", b"0123\0\0\0d", b"0123abcde\0\0"])
 def test_moves_that_were_made_in_part_are_made_again(directory: Path, there: bytes) -> None:
     (directory / LOG).write_bytes(there)
     (directory / "b.staged").rename(directory / "checkpoint")
-    finish(STORAGE, str(directory))
+    apply_journal(STORAGE, str(directory))
     assert (directory / LOG).read_bytes() == b"0123abcde"
 
 
@@ -77,7 +76,7 @@ def test_log_that_others_wrote_to_since_is_not_touched(directory: Path, there: b
     """A broker that was started in between knows of no journal."""
     (directory / LOG).write_bytes(there)
     with pytest.raises(CommitError, match=r"since the commit.*remove seglog\.journal"):
-        finish(STORAGE, str(directory))
+        apply_journal(STORAGE, str(directory))
     assert (directory / LOG).read_bytes() == there
     assert (directory / JOURNAL).exists()
 
@@ -87,7 +86,7 @@ def test_commit_whose_files_are_gone_is_not_finished(directory: Path, gone: str)
     (directory / gone).unlink()
     (directory / "checkpoint").unlink()
     with pytest.raises(CommitError, match="is gone"):
-        finish(STORAGE, str(directory))
+        apply_journal(STORAGE, str(directory))
 
 
 def test_segment_that_a_broker_went_on_with_is_noticed(tmp_path: Path) -> None:
@@ -96,9 +95,9 @@ def test_segment_that_a_broker_went_on_with_is_noticed(tmp_path: Path) -> None:
     (tmp_path / LOG).write_bytes(b"0123 and more")
     (tmp_path / "events-0" / "a.staged").write_bytes(b"x")
     moves = (Rename("events-0/a.staged", "events-0/00000000000000000005.log"),)
-    decide(STORAGE, str(tmp_path), Journal("1", {"events-0": Bound(0, 5, 0, 4)}, moves))
+    write_journal(STORAGE, str(tmp_path), Journal("1", {"events-0": Bound(0, 5, 0, 4)}, moves))
     with pytest.raises(CommitError, match="written to by others"):
-        finish(STORAGE, str(tmp_path))
+        apply_journal(STORAGE, str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 
 from sparklog.errors import CorruptBatchError, DataLossError, OffsetOutOfRangeError, PathNotFoundError, StorageError
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.partition import PartitionLog
 from sparklog.log.reader import open_log
 from sparklog.log.segment import Place, Segment
 from sparklog.storage.local import LocalFile, LocalStorage
+from sparklog.write.partition import PartitionLog
 from tests.build import offset_checkpoint, write_partition
 from tests.log.logs import batch, batches, offsets, write
 
@@ -132,7 +132,7 @@ def test_name_that_is_listed_and_never_there_is_an_error_and_no_hang(
             raise PathNotFoundError(f"no such file: {path}")
 
         monkeypatch.setattr(LocalStorage, "open", gone)
-        monkeypatch.setattr("sparklog.log.walk.read_layout", lambda *_: log._layout)
+        monkeypatch.setattr("sparklog.log.scan.read_layout", lambda *_: log._layout)
         with pytest.raises(PathNotFoundError, match="no such file"):
             log.read()
 

@@ -36,8 +36,8 @@ from sparklog.log.producer_state import (
     snapshots_of,
 )
 from sparklog.log.producer_state import ProducerEntry as Entry
-from sparklog.log.producers import last_stable_offset
 from sparklog.log.segment import Window
+from sparklog.log.transactions import last_stable_offset
 from sparklog.record.framing import scan_headers
 from sparklog.storage.local import LocalStorage
 from tests import build

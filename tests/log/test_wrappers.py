@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from sparklog.errors import CorruptBatchError, SeglogError
-from sparklog.log.partition import PartitionLog
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding
 from sparklog.log.reader import open_log
 from sparklog.log.segment import OpenSegment
-from sparklog.log.verify import verify_partition
-from sparklog.log.verify_segment import Finding
+from sparklog.write.partition import PartitionLog
 from tests import build
 from tests.build import Record
 from tests.log.logs import batch, only_log

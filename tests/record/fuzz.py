@@ -24,7 +24,7 @@ import crc32c
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError
-from sparklog.record.columns import DecodeLimits, decode_batches
+from sparklog.record.decode import DecodeLimits, decode_batches
 from sparklog.record.framing import PREFIX_BYTES, scan_headers
 from sparklog.record.schema import RECORD_COLUMNS
 from tests import build

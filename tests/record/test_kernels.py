@@ -27,7 +27,7 @@ import numpy as np
 from sparklog.record import kernels, kernels_legacy, kernels_v2
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import TABLE_FIELDS
-from sparklog.record.rows import Columns
+from sparklog.record.arrow import Columns
 
 rng = random.Random(1)
 for turn in range(4000):

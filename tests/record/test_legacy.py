@@ -11,7 +11,7 @@ import pytest
 from sparklog.errors import CorruptBatchError
 from tests import build
 from tests.build import Record
-from tests.record.test_columns import table_rows
+from tests.record.test_decode import table_rows
 
 MESSAGE_0 = bytes.fromhex("000000000000000700000010000000000000000000016b0000000176")
 MESSAGE_1 = bytes.fromhex("0000000000000007000000170000000001080000018bcfe56800000000016bffffffff")

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sparklog.errors import LockedError
-from sparklog.log.locking import hold
 from sparklog.spark import options, write_options
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
 from sparklog.storage.writing import LocalWritableStorage
+from sparklog.write.locking import hold
 from tests.spark.conftest import ROOT
 
 PLAN, SOURCE, WRITE = "test_plan.py", "test_source.py", "test_write.py"

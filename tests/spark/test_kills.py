@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 import sparklog
 from sparklog.log.config import LogConfig
 from sparklog.storage.writing import LocalWritableStorage
-from sparklog.topic.repair import Repair, repair
+from sparklog.topic.recover import Repair, repair
 from tests.spark.conftest import ROOT
 from tests.spark.test_write_failures import PARTITIONS, ROWS, jobs_in
 from tests.topic.staged import findings, values

@@ -24,7 +24,7 @@ from sparklog.spark import writer
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
 from sparklog.storage.writing import LocalWritableStorage
-from sparklog.topic.repair import Repair, repair
+from sparklog.topic.recover import Repair, repair
 from tests.spark.conftest import ROOT
 from tests.topic.staged import findings, values
 

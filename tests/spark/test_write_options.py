@@ -8,7 +8,7 @@ import pytest
 
 from sparklog.errors import InvalidOptionError
 from sparklog.spark.write_options import WriteOptions
-from sparklog.topic.ledger import Transaction
+from sparklog.topic.txn_versions import Transaction
 
 
 def parse(**given: str) -> WriteOptions:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from sparklog.inspect.verify import Finding, Severity, verify_directory
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
-from sparklog.log.staging import Staged, begin, new_job
-from sparklog.log.verify import Finding, Severity, verify_directory
 from sparklog.storage.writing import LocalWritableStorage, WritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
-from sparklog.topic.target import find_target
+from sparklog.topic.write_target import find_target
+from sparklog.write.staging import Staged, begin, new_job
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(compression_type="uncompressed", index_interval_bytes=100, batch_size=400)

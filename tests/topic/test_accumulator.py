@@ -9,11 +9,11 @@ import pytest
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
-from sparklog.log.staging import begin
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
-from sparklog.topic.target import Target
+from sparklog.topic.write_target import Target
+from sparklog.write.staging import begin
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, values
 
 STORAGE = LocalWritableStorage()

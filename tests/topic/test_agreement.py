@@ -8,11 +8,11 @@ import pytest
 
 from sparklog.cli import paths
 from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
-from sparklog.log.partition import PartitionLog
 from sparklog.log.reader import open_log
 from sparklog.storage.local import LocalStorage
 from sparklog.topic.discovery import discover
-from sparklog.topic.target import find_target
+from sparklog.topic.write_target import find_target
+from sparklog.write.partition import PartitionLog
 from tests.log.test_folders import LOG, UUID, made
 
 CASES = {

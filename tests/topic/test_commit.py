@@ -14,14 +14,14 @@ from sparklog.errors import BrokerRunningError, CommitError, CorruptBatchError, 
 from sparklog.log import journal
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
-from sparklog.log.locking import hold
-from sparklog.log.partition import PartitionLog
-from sparklog.log.staging import Staged
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import ORPHAN_AGE_MS, Job, abort, commit, sweep
-from sparklog.topic.ledger import Transaction, read_ledger
-from sparklog.topic.target import find_target
+from sparklog.topic.txn_versions import Transaction, read_ledger
+from sparklog.topic.write_target import find_target
+from sparklog.write.locking import hold
+from sparklog.write.partition import PartitionLog
+from sparklog.write.staging import Staged
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from sparklog.errors import ALL_VISIBLE, NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, SeglogError, StorageError
 from sparklog.log import journal
 from sparklog.log.config import LogConfig
-from sparklog.log.partition import PartitionLog
-from sparklog.log.staging import Staged
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
-from sparklog.topic.ledger import Transaction
+from sparklog.topic.txn_versions import Transaction
+from sparklog.write.partition import PartitionLog
+from sparklog.write.staging import Staged
 from tests.build import ProducerEntry, producer_snapshot, producer_snapshot_name, write_partition
 from tests.log.logs import batch
 from tests.storage.crash import CrashingStorage, FailingStorage

@@ -15,14 +15,14 @@ import pytest
 
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig, described
-from sparklog.log.partition import PartitionLog
 from sparklog.log.properties import APPEND, COMMIT
-from sparklog.log.staging import begin
 from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.writing import LocalWritableFile, LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
-from sparklog.topic.target import Target
+from sparklog.topic.write_target import Target
+from sparklog.write.partition import PartitionLog
+from sparklog.write.staging import begin
 
 NOW_MS = 1_700_000_000_000
 JOB = "0000000000ff00"

@@ -1,0 +1,55 @@
+"""``recover``: runs it over targets, and makes rows of what it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sparklog.cli.paths import Target
+from sparklog.errors import CorruptLogError, SeglogError
+from sparklog.log.config import LogConfig
+from sparklog.storage.writing import LocalWritableStorage
+from sparklog.topic.recover import Repair, repair
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass
+class Outcome:
+    """How much was done, how many logs are damaged and were left as they are, and how many could not be looked at."""
+
+    actions: int = 0
+    damaged: int = 0
+    failed: int = 0
+
+    def told(self, *, dry_run: bool) -> str:
+        verb = "to do" if dry_run else "done"
+        failed = f", {self.failed} that cannot be read or written" * (self.failed > 0)
+        done = f"{self.actions} thing{'s' * (self.actions != 1)} {verb}"
+        return f"{done}, {self.damaged} damaged and left as they are{failed}"
+
+
+def rows(
+    targets: list[Target], outcome: Outcome, staged_hours: float, *, truncate: bool, drop_cut: bool, dry_run: bool
+) -> Iterator[dict[str, Any]]:
+    """Put targets in order, one log directory after another; a row of each thing done, while ``outcome`` counts."""
+    how = Repair(LogConfig(), int(staged_hours * _HOUR_MS), truncate=truncate, drop_cut=drop_cut, dry_run=dry_run)
+    folders: dict[str, list[str]] = {}
+    for target in targets:
+        if target.is_directory:
+            folders.setdefault(target.path, [])
+        for folder in target.folders:
+            folders.setdefault(folder.path.rpartition("/")[0], []).append(folder.path)
+    for directory, within in folders.items():
+        for found in repair(LocalWritableStorage(), directory, within, how, time.time_ns() // 1_000_000):
+            if isinstance(found, CorruptLogError):
+                outcome.damaged += 1
+                yield {"status": "damaged", "path": found.path or directory, "what": str(found)}
+            elif isinstance(found, SeglogError):
+                outcome.failed += 1
+                yield {"status": "failed", "path": directory, "what": str(found)}
+            else:
+                outcome.actions += 1
+                yield {"status": "would be" if dry_run else "done", "path": found.path, "what": found.what}

@@ -1,0 +1,99 @@
+"""``verify``: runs it over targets, and makes rows of what it finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sparklog.cli import render, views
+from sparklog.cli.paths import Target
+from sparklog.inspect.verify import Checked, Finding, Severity, verify_directory, verify_partition
+
+FINDINGS_SHOWN_MAX: Final = 500
+
+RowDict = dict[str, Any]
+
+
+@dataclass
+class Outcome:
+    """How often something was found, by severity, and how much was gone through."""
+
+    counts: Counter[Severity] = field(default_factory=Counter)
+    checked_bytes: int = 0
+    partitions: int = 0
+
+    @property
+    def has_errors(self) -> bool:
+        return self.counts[Severity.ERROR] > 0
+
+    def __str__(self) -> str:
+        told = [f"{self.counts[severity]} {severity}{'s' * (self.counts[severity] != 1)}" for severity in Severity]
+        where = f"{self.partitions} partition{'s' * (self.partitions != 1)}"
+        return f"{render.bytes_text(self.checked_bytes)} in {where} checked: {', '.join(told)}"
+
+
+def findings(targets: list[Target], outcome: Outcome, advance: Callable[[str, int], None]) -> Iterator[RowDict]:
+    """Verify targets one after another; a row of each finding, while ``outcome`` counts along."""
+    for target in targets:
+        outcome.partitions += len(target.folders)
+        events = (
+            verify_directory(target.path)
+            if target.is_directory
+            else (event for folder in target.folders for event in verify_partition(folder.path))
+        )
+        for event in events:
+            if isinstance(event, Checked):
+                outcome.checked_bytes += event.checked_bytes
+                advance(_short(event.path, target), event.checked_bytes)
+            else:
+                outcome.counts[event.severity] += 1
+                yield _row(event, target)
+
+
+def report(rows: list[RowDict], outcome: Outcome) -> None:
+    """Print findings as a table, file by file, the worst first, and a line that sums up."""
+    severities = [severity.value for severity in Severity]
+    worst: dict[str, int] = {}
+    for row in rows:
+        worst[row["file"]] = min(severities.index(row["severity"]), worst.get(row["file"], len(severities)))
+    shown = sorted(rows, key=lambda row: (worst[row["file"]], row["file"], severities.index(row["severity"])))
+    if shown:
+        if render.is_terminal():
+            render.table(views.FINDINGS_OF_FILE, shown[:FINDINGS_SHOWN_MAX], _style, lambda row: str(row["file"]))
+        else:
+            render.table(views.FINDINGS, shown[:FINDINGS_SHOWN_MAX])
+        if len(shown) > FINDINGS_SHOWN_MAX:
+            render.say(f"... and {len(shown) - FINDINGS_SHOWN_MAX} more: --json prints them all")
+        render.say()
+    render.say(str(outcome))
+
+
+def as_json(row: RowDict) -> RowDict:
+    """Return a row without what is only for people."""
+    return {name: value for name, value in row.items() if name != "file"}
+
+
+def _style(row: render.Row) -> str:
+    return render.severity_style(row["severity"])
+
+
+def _row(finding: Finding, target: Target) -> RowDict:
+    return {
+        "severity": finding.severity.value,
+        "code": finding.code,
+        "path": finding.path,
+        "position": finding.position,
+        "offset": finding.offset,
+        "message": finding.message,
+        "file": _short(finding.path, target),
+    }
+
+
+def _short(path: str, target: Target) -> str:
+    """Name a file below a target without what all its files share."""
+    for folder in (target.path, target.path.rpartition("/")[0]):
+        if path.startswith(f"{folder}/"):
+            return path[len(folder) + 1 :]
+    return path

@@ -1,0 +1,1 @@
+"""What a log holds, and what is wrong with it: describe, verify, dump."""

@@ -1,0 +1,274 @@
+"""What a partition's log is like: its offsets, times, sizes and formats.
+
+By default no more is read than names, indexes, and the headers at the two ends of each segment, however long the log
+is; codecs, formats and times are then those seen there. Walking every header (`describe_partition` with ``is_full``)
+makes them exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError
+from sparklog.log import files
+from sparklog.log.checkpoints import parse_topic_id
+from sparklog.log.files import TopicPartition
+from sparklog.log.index import TimeEntry, floor_time
+from sparklog.log.layout import PartitionLayout, list_segments, read_layout
+from sparklog.log.producer_state import snapshot_before
+from sparklog.log.segment import OpenSegment, Segment
+from sparklog.log.transactions import last_stable_offset
+from sparklog.record import v2
+from sparklog.record.headers import BatchHeaders
+from sparklog.record.schema import OFFSET_MAX
+from sparklog.storage.base import Storage, locate
+
+STABLE_OFFSET_BYTES_MAX: Final = 1 << 22
+"""How much of a log is walked to find its last stable offset, unless all of it is."""
+
+
+@dataclass
+class Seen:
+    """What the headers that were looked at have, all or some of a log's.
+
+    Attributes
+    ----------
+    batches, control_batches, transactional_batches : int
+    records : int or None
+        Of those batches, markers left out; None where there is a compressed wrapper, whose header does not say.
+    first_timestamp, max_timestamp : int or None
+        ms; of the first batch that has one, and the largest. None where there is none.
+    codec_batches, magic_batches : Counter
+        How many batches have each codec id, and each magic.
+    """
+
+    batches: int = 0
+    control_batches: int = 0
+    transactional_batches: int = 0
+    records: int | None = 0
+    first_timestamp: int | None = None
+    max_timestamp: int | None = None
+    codec_batches: Counter[int] = field(default_factory=Counter)
+    magic_batches: Counter[int] = field(default_factory=Counter)
+
+    def see(self, headers: BatchHeaders) -> None:
+        """Add batches that follow those before."""
+        if not len(headers):
+            return
+        data = headers.where(~headers.is_control)
+        counts = data.column("record_count")
+        base_timestamps, max_timestamps = headers.column("base_timestamp"), headers.column("max_timestamp")
+        # A delete horizon stands where the first record's timestamp did, and nothing where there is no record left.
+        is_hidden = (headers.column("attributes") & v2.DELETE_HORIZON != 0) | (base_timestamps < 0)
+        timestamps = np.where(is_hidden, max_timestamps, base_timestamps)
+        self.add(
+            Seen(
+                batches=len(headers),
+                control_batches=len(headers) - len(data),
+                transactional_batches=int(data.is_transactional.sum()),
+                records=None if (counts < 0).any() else int(counts.sum()),
+                first_timestamp=int(timestamps[np.argmax(timestamps >= 0)]) if (timestamps >= 0).any() else None,
+                max_timestamp=int(max_timestamps.max()) if (max_timestamps >= 0).any() else None,
+                codec_batches=Counter(data.codec_ids.tolist()),
+                magic_batches=Counter(headers.column("magic").tolist()),
+            )
+        )
+
+    def add(self, other: Seen) -> None:
+        """Add what was seen of the log that follows."""
+        self.batches += other.batches
+        self.control_batches += other.control_batches
+        self.transactional_batches += other.transactional_batches
+        self.records = None if self.records is None or other.records is None else self.records + other.records
+        if self.first_timestamp is None:
+            self.first_timestamp = other.first_timestamp
+        times = [time for time in (self.max_timestamp, other.max_timestamp) if time is not None]
+        self.max_timestamp = max(times, default=None)
+        self.codec_batches += other.codec_batches
+        self.magic_batches += other.magic_batches
+
+
+@dataclass(frozen=True)
+class SegmentSummary:
+    """One segment; ``end_offset`` is exclusive, and None where damage hides it, which ``error`` then tells."""
+
+    base_offset: int
+    end_offset: int | None
+    log_bytes: int
+    seen: Seen
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class PartitionSummary:
+    """One partition.
+
+    Attributes
+    ----------
+    topic_id : str or None
+        None where there is no ``partition.metadata``, or none that can be read.
+    start_offset, end_offset : int or None
+        Of the log, the end exclusive; None where damage hides them, which ``error`` then tells.
+    last_stable_offset : int or None
+        Also None where more of the log than `STABLE_OFFSET_BYTES_MAX` would have to be walked for it, unless all was.
+    total_bytes : int
+        Of all files in the folder.
+    seen : Seen
+        Of the whole log.
+    """
+
+    path: str
+    topic_partition: TopicPartition | None
+    topic_id: str | None
+    start_offset: int | None
+    end_offset: int | None
+    last_stable_offset: int | None
+    total_bytes: int
+    segments: tuple[SegmentSummary, ...]
+    seen: Seen
+    error: str | None = None
+
+
+def describe_partition(path: str, *, is_full: bool = False) -> PartitionSummary:
+    """Describe the log in a partition's folder.
+
+    Parameters
+    ----------
+    path : str
+        The folder.
+    is_full : bool
+        Walk all headers, so that everything is counted.
+
+    Returns
+    -------
+    PartitionSummary
+        Of a damaged log too, as far as it can be told.
+
+    Raises
+    ------
+    SeglogError
+        The folder cannot be listed.
+    """
+    located = locate(path)
+    entries = located.storage.entries(located.path)
+    name = located.path.rpartition("/")[2]
+    layout, error = None, None
+    try:
+        layout = read_layout(located.path)
+        segments = layout.segments
+    except SeglogError as damage:
+        error = str(damage)
+        segments = _listed(located.storage, located.path)
+    summaries = tuple(_describe_segment(segment, is_full) for segment in segments)
+    error = error or next((summary.error for summary in summaries if summary.error), None)
+    seen = Seen()
+    for summary in summaries:
+        seen.add(summary.seen)
+    return PartitionSummary(
+        path=located.path,
+        topic_partition=files.parse_partition_folder(name),
+        topic_id=_topic_id(located.storage, located.path),
+        start_offset=layout.start_offset if layout else None,
+        end_offset=layout.end_offset if layout else None,
+        last_stable_offset=_stable_offset(layout, is_full) if layout else None,
+        total_bytes=sum(entry.size_bytes for entry in entries),
+        segments=summaries,
+        seen=seen,
+        error=error,
+    )
+
+
+def _listed(storage: Storage, folder: str) -> tuple[Segment, ...]:
+    try:
+        return list_segments(storage, folder)
+    except SeglogError:
+        return ()
+
+
+def _describe_segment(segment: Segment, is_full: bool) -> SegmentSummary:
+    seen, end_offset = Seen(), segment.base_offset
+    try:
+        with segment.open() as log:
+            for headers in _all_headers(log) if is_full else _headers_at_the_ends(log):
+                seen.see(headers)
+                end_offset = max(end_offset, int(headers.column("last_offset")[-1]) + 1)
+    except SeglogError as error:
+        return SegmentSummary(segment.base_offset, None, segment.size_bytes, seen, str(error))
+    return SegmentSummary(segment.base_offset, end_offset, segment.size_bytes, seen)
+
+
+def _all_headers(log: OpenSegment) -> Iterator[BatchHeaders]:
+    for window in log.windows(log.start):
+        yield window.headers
+
+
+def _headers_at_the_ends(log: OpenSegment) -> Iterator[BatchHeaders]:
+    """Give the first batch, that with the largest timestamp where the time index knows of a later one, and the last.
+
+    The last ones are given last, so that the offset after them is the segment's end. Where damage ends them too early,
+    it is raised after what could be seen.
+    """
+    seen, damage = list(islice(log.hop(log.start), 1)), None
+    yield from seen
+    last: list[BatchHeaders] = []
+    try:
+        last.extend(log.hop(log.seek(log.segment.upper_offset)))
+    except CorruptLogError as error:
+        damage = error
+    latest = _latest(log.segment)
+    if latest is not None and all(latest.timestamp > int(each.column("max_timestamp").max()) for each in seen + last):
+        batch = log.first_batch_from(latest.offset)
+        if batch is not None:
+            yield batch
+    if last:
+        # Without an index they are the whole segment: they are looked at together.
+        yield replace(last[0], table=np.concatenate([each.table for each in last]))
+    if damage is not None:
+        raise damage
+
+
+def _latest(segment: Segment) -> TimeEntry | None:
+    """Return the last entry of the time index, which has the largest timestamp."""
+    try:
+        with segment.storage.open(segment.path(files.TIME_INDEX)) as index:
+            return floor_time(index, segment.base_offset, OFFSET_MAX)
+    except PathNotFoundError:
+        return None
+
+
+def _stable_offset(layout: PartitionLayout, is_full: bool) -> int | None:
+    """Return the last stable offset if it costs little, or may cost."""
+    try:
+        _, offset = snapshot_before(layout)
+        if not is_full and _bytes_from(layout, offset) > STABLE_OFFSET_BYTES_MAX:
+            return None
+        return last_stable_offset(layout)
+    except CorruptLogError:
+        return None
+
+
+def _bytes_from(layout: PartitionLayout, offset: int) -> int:
+    """Return how many bytes of the log are at or after an offset."""
+    if not layout.segments or offset >= layout.end_offset:
+        return 0
+    first, *later = layout.segments[layout.segment_of(offset) :]
+    position = 0
+    if offset > first.base_offset:
+        with first.open() as log:
+            position = log.seek(offset).position
+    return first.size_bytes - position + sum(segment.size_bytes for segment in later)
+
+
+def _topic_id(storage: Storage, folder: str) -> str | None:
+    path = f"{folder}/{files.PARTITION_METADATA}"
+    try:
+        data = storage.read_small(path)
+        return None if data is None else parse_topic_id(data, path)
+    except SeglogError:
+        return None

@@ -1,0 +1,81 @@
+"""Offsets that no batch of a log has: what the cleaner leaves between batches, and a cut leaves at a segment's end.
+
+A leader gives out offsets without gaps, and only the cleaner makes some. In a log that it has never been through, a
+sealed segment that ends before the next one begins has most likely lost its end. An index that has an entry for a batch
+in between proves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparklog.inspect.verify_segment import Finding, Severity, Stretch
+from sparklog.log.segment import RELATIVE_OFFSET_MAX, Segment
+from sparklog.record import v2
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Offsets from ``start_offset`` up to ``end_offset``, exclusive, that a sealed segment ends without."""
+
+    path: str
+    position: int
+    start_offset: int
+    end_offset: int
+
+    def proven(self, known_offset: int) -> Finding:
+        """Make the error of a gap in which an index knows a batch."""
+        message = (
+            f"the sealed segment ends early, before offset {self.start_offset}: its indexes know a batch with offset "
+            f"{known_offset}, and the next segment begins at {self.end_offset}"
+        )
+        return Finding(Severity.ERROR, "ends-early", self.path, message, self.position, self.start_offset)
+
+
+class OffsetGaps:
+    """Looks for gaps in the offsets of one segment."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._next_offset = segment.base_offset
+        self._position = 0
+        self.has_inner = False
+
+    def see(self, stretch: Stretch) -> None:
+        headers = stretch.sound
+        if not len(headers):
+            return
+        bases, lasts = headers.column("base_offset"), headers.column("last_offset")
+        # A wrapper of magic 0 or 1 does not say where its offsets begin, nor how many they are.
+        is_told = (headers.column("magic") == 2) | (headers.column("attributes") & v2.CODEC_MASK == 0)
+        expected = np.concatenate([[self._next_offset], lasts[:-1] + 1])
+        is_sparse = headers.column("record_count") <= lasts - bases
+        self.has_inner |= bool((is_told & ((bases > expected) | is_sparse)).any())
+        self._next_offset = int(lasts[-1]) + 1
+        self._position = headers.origin + headers.valid_bytes
+
+    def at_end(self) -> Gap | None:
+        """Return the gap between the end of the segment and the next one; None where there is none, or no next one."""
+        segment = self._segment
+        is_bounded = not segment.is_last and segment.upper_offset <= segment.base_offset + RELATIVE_OFFSET_MAX
+        if not is_bounded or self._next_offset >= segment.upper_offset:
+            return None
+        return Gap(segment.path(), self._position, self._next_offset, segment.upper_offset)
+
+
+def likely_cuts(gaps: list[Gap]) -> list[Finding]:
+    """Make the notes of segments that have most likely lost their ends, in a log that was never compacted."""
+    return [
+        Finding(
+            Severity.NOTE,
+            "ends-early",
+            gap.path,
+            f"the segment ends before offset {gap.start_offset}, the next one begins at {gap.end_offset}, and nothing "
+            f"else in the log looks as if it had been compacted: batches may be missing from the segment's end",
+            gap.position,
+            gap.start_offset,
+        )
+        for gap in gaps
+    ]

@@ -1,0 +1,319 @@
+"""The indexes of a segment against its batches, which are seen once, in order.
+
+An entry is right where a reader that begins at it misses nothing. An offset index must point at the beginning of a
+batch that is not past its offset, and its offset be the last of a batch from there on: that batch's own, or, as older
+brokers wrote one entry an append, that of the append's last batch, or, as the cleaner does, that of the last record
+which it kept of that batch. A time index must give the largest timestamp so far,
+and a batch that has it. Each aborted transaction must have its marker, and each abort marker its entry where the log
+still has records of the transaction. What lies in damaged bytes of the log is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from sparklog.errors import PathNotFoundError, SeglogError
+from sparklog.inspect.verify_gaps import Gap
+from sparklog.inspect.verify_segment import Finding, Flags, Numbers, Severity, Stretch
+from sparklog.log import files
+from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
+from sparklog.log.segment import Segment
+from sparklog.record import v2
+
+_LAYOUTS: Final = {
+    files.OFFSET_INDEX: OFFSET_ENTRY,
+    files.TIME_INDEX: TIME_ENTRY,
+    files.TRANSACTION_INDEX: TRANSACTION_ENTRY,
+}
+_ASCENDING: Final = {
+    files.OFFSET_INDEX: (("relative_offset", 1), ("position", 1)),
+    files.TIME_INDEX: (("timestamp", 1), ("relative_offset", 0)),
+    files.TRANSACTION_INDEX: (("last_offset", 1),),
+}
+"""For each index the fields that ascend, and the least step from entry to entry."""
+_NO_TIMESTAMP: Final = -1
+_PAST_END: Final = "is past the end of the log"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the walk over a segment's log ended.
+
+    Attributes
+    ----------
+    position : int
+        Where the last whole batch ends.
+    is_damaged : bool
+        Whether something in it was not what it should be.
+    is_torn : bool
+        Whether a batch that was being written is cut short there.
+    missing_to : int or None
+        The base offset of the next segment, where an index knows batches between the end of this one and that.
+    """
+
+    position: int
+    is_damaged: bool
+    is_torn: bool
+    missing_to: int | None = None
+
+    def severity(self, reason: str) -> Severity:
+        """Return how bad a wrong entry is: a log that was torn leaves entries behind, and a broker drops them."""
+        return Severity.WARNING if self.is_torn and reason == _PAST_END else Severity.ERROR
+
+
+class Index:
+    """One index as it was read: its entries up to the first that is out of order, and what is wrong with the file."""
+
+    def __init__(self, segment: Segment, suffix: str) -> None:
+        self.segment = segment
+        self.path = segment.path(suffix)
+        self.layout = _LAYOUTS[suffix]
+        self.entries: Entries = np.zeros(0, dtype=self.layout)
+        self.is_missing = False
+        self.findings: list[Finding] = []
+        try:
+            with segment.storage.open(self.path) as file:
+                size_bytes, entries = file.size_bytes(), read_entries(file, self.layout)
+        except PathNotFoundError:
+            self.is_missing = True
+            if suffix != files.TRANSACTION_INDEX:
+                self._tell_missing()
+            return
+        except SeglogError as error:
+            self.findings.append(Finding(Severity.ERROR, "unreadable", self.path, error.message))
+            return
+        self._check_size(size_bytes, len(entries))
+        self.entries = self._in_order(entries, suffix)
+
+    def wrong(
+        self,
+        row: int,
+        message: str,
+        count: int = 1,
+        severity: Severity = Severity.ERROR,
+        code: str = "index-entry",
+    ) -> Finding:
+        """Make the finding of an entry, which stands for ``count`` of its kind."""
+        more = f"; and so {count - 1} more" if count > 1 else ""
+        position = row * self.layout.itemsize
+        return Finding(severity, code, self.path, f"entry {row} {message}{more}", position)
+
+    def _check_size(self, size_bytes: int, written: int) -> None:
+        entry_bytes = self.layout.itemsize
+        if size_bytes % entry_bytes:
+            message = f"the size of {size_bytes} bytes is not a multiple of the {entry_bytes} bytes of an entry"
+            self.findings.append(Finding(Severity.ERROR, "index-size", self.path, message, size_bytes))
+        elif written * entry_bytes < size_bytes and not self.segment.is_last:
+            blank_bytes = size_bytes - written * entry_bytes
+            self._warn(
+                "index-padded", f"{blank_bytes:,} bytes of zeros behind the entries of a segment that is not the last"
+            )
+
+    def _in_order(self, entries: Entries, suffix: str) -> Entries:
+        wrong = np.zeros(len(entries), dtype=bool)
+        for field, step in _ASCENDING[suffix]:
+            values = entries[field].astype(np.int64)
+            wrong |= values < 0
+            wrong[1:] |= values[1:] - values[:-1] < step
+        if not wrong.any():
+            return entries
+        row = int(np.argmax(wrong))
+        fields = ", ".join(f"{name} {entries[name][row]}" for name, _ in _ASCENDING[suffix])
+        self.findings.append(self.wrong(row, f"is out of order: {fields}", code="index-order"))
+        return entries[:row]
+
+    def _tell_missing(self) -> None:
+        if self.segment.is_last:
+            self._note_missing("there is no index yet: a broker makes it when it first needs it")
+        elif self.segment.storage.identity(f"{self.path}{files.SWAP}") is not None:
+            # The files of a cleaned segment are put in place one by one, the log first.
+            self._note_missing(
+                "a broker stopped before it put the index of a cleaned segment in place: it makes it again"
+            )
+        else:
+            self._warn("index-missing", "the index is missing: a broker makes it again when it starts")
+
+    def _note_missing(self, message: str) -> None:
+        self.findings.append(Finding(Severity.NOTE, "index-missing", self.path, message))
+
+    def _warn(self, code: str, message: str) -> None:
+        self.findings.append(Finding(Severity.WARNING, code, self.path, message))
+
+
+class OffsetIndexCheck:
+    """The offset index of a segment."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.index = Index(segment, files.OFFSET_INDEX)
+        entries = self.index.entries
+        self._offsets: Numbers = entries["relative_offset"].astype(np.int64) + segment.base_offset
+        self._positions: Numbers = entries["position"].astype(np.int64)
+        self._is_seen = np.zeros(len(entries), dtype=bool)
+        self._is_off_boundary = np.zeros(len(entries), dtype=bool)
+        self._is_too_early = np.zeros(len(entries), dtype=bool)
+        self._is_last_offset = np.zeros(len(entries), dtype=bool)
+
+    def see(self, stretch: Stretch) -> None:
+        headers = stretch.headers
+        starts = headers.column("position")
+        end = int(starts[-1] + headers.column("batch_bytes")[-1])
+        rows = slice(*np.searchsorted(self._positions, [starts[0], end]))
+        at = np.searchsorted(starts, self._positions[rows], side="right") - 1
+        self._is_seen[rows] |= stretch.is_sound[at]
+        self._is_off_boundary[rows] |= stretch.is_sound[at] & (starts[at] != self._positions[rows])
+        self._is_too_early[rows] |= stretch.is_sound[at] & (headers.column("base_offset")[at] > self._offsets[rows])
+        sound = stretch.sound
+        if len(sound):
+            bases, lasts = sound.column("base_offset"), sound.column("last_offset")
+            rows = slice(*np.searchsorted(self._offsets, [bases[0], lasts[-1] + 1]))
+            offsets = self._offsets[rows]
+            at = np.minimum(np.searchsorted(lasts, offsets), len(lasts) - 1)
+            # The cleaner indexes the last record that it keeps, and the batch goes on without it.
+            is_cleaned = (sound.column("record_count") <= lasts - bases)[at]
+            self._is_last_offset[rows] |= (lasts[at] == offsets) | (is_cleaned & (bases[at] <= offsets))
+
+    def known_in(self, gap: Gap) -> int:
+        """Return the last offset between the end of the segment and the next one that an entry is for, or -1."""
+        rows = (
+            (self._positions >= gap.position) & (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
+        )
+        return int(self._offsets[rows].max(initial=-1))
+
+    def findings(self, ending: Ending) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been seen."""
+        yield from self.index.findings
+        past_end = self._positions >= ending.position
+        is_cut_off = past_end & (self._offsets < (ending.missing_to or 0))
+        beside = self._is_seen & self._is_off_boundary
+        early = self._is_seen & ~beside & self._is_too_early
+        unknown = ~self._is_last_offset & ~past_end & ~beside & ~early & (not ending.is_damaged)
+        for wrong, reason in (
+            (past_end & ~is_cut_off, _PAST_END),
+            (beside, "does not point at the beginning of a batch"),
+            (early, "points at a batch that begins after its offset"),
+            (unknown, "has an offset that is not the last of any batch"),
+        ):
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                entry = f"(offset {self._offsets[row]}, position {self._positions[row]})"
+                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), ending.severity(reason))
+
+
+class TimeIndexCheck:
+    """The time index of a segment."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.index = Index(segment, files.TIME_INDEX)
+        entries = self.index.entries
+        self._timestamps: Numbers = entries["timestamp"].astype(np.int64)
+        self._offsets: Numbers = entries["relative_offset"].astype(np.int64) + segment.base_offset
+        self._is_right = np.zeros(len(entries), dtype=bool)
+        self._is_early = np.zeros(len(entries), dtype=bool)
+        self._latest = _NO_TIMESTAMP
+        self._seen_to = segment.base_offset
+
+    def see(self, stretch: Stretch) -> None:
+        headers, is_sound = stretch.headers, stretch.is_sound
+        lasts = headers.column("last_offset")
+        timestamps = np.where(is_sound, headers.column("max_timestamp"), _NO_TIMESTAMP)
+        latest = np.maximum(np.maximum.accumulate(timestamps), self._latest)
+        rows = slice(*np.searchsorted(self._offsets, [self._seen_to, lasts[-1] + 1]))
+        at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
+        magic = headers.column("magic")[at]
+        # A wrapper of magic 0 or 1 does not say where its offsets begin.
+        is_held = (headers.column("base_offset")[at] <= self._offsets[rows]) | (magic < 2)
+        # Messages of magic 0 carry no time: with LogAppendTime, a broker indexes when it appended them.
+        self._is_right[rows] = is_held & ((timestamps[at] == self._timestamps[rows]) | (magic == 0))
+        self._is_early[rows] = is_held & is_sound[at] & (latest[at] > self._timestamps[rows])
+        self._latest, self._seen_to = int(latest[-1]), int(lasts[-1]) + 1
+
+    def known_in(self, gap: Gap) -> int:
+        """Return the last offset between the end of the segment and the next one that an entry is for, or -1."""
+        rows = (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
+        return int(self._offsets[rows].max(initial=-1))
+
+    def findings(self, ending: Ending) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been seen."""
+        yield from self.index.findings
+        past_end = self._offsets >= self._seen_to
+        is_cut_off = past_end & (self._offsets < (ending.missing_to or 0))
+        absent = ~self._is_right & ~past_end & ~self._is_early & (not ending.is_damaged)
+        for wrong, reason in (
+            (self._is_early, "is earlier than a batch before it: a lookup would pass over records"),
+            (absent, "is not the largest timestamp of the batch with that offset"),
+            (past_end & ~is_cut_off & (not ending.is_damaged), _PAST_END),
+        ):
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                entry = f"(timestamp {self._timestamps[row]}, offset {self._offsets[row]})"
+                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), ending.severity(reason))
+        last = int(self._timestamps[-1]) if len(self._timestamps) else _NO_TIMESTAMP
+        is_whole = not (self.index.segment.is_last or self.index.is_missing or self.index.findings)
+        if is_whole and last < self._latest:
+            message = f"the last timestamp is {last}, and the segment's largest {self._latest}"
+            yield Finding(Severity.WARNING, "index-short", self.index.path, message, self.index.entries.nbytes)
+
+
+class TransactionIndexCheck:
+    """The transaction index of a segment, and the transactions of the partition that are open where it begins.
+
+    Parameters
+    ----------
+    open_offsets : dict of int to int
+        By producer id, the first offset with records of its open transaction; carried from segment to segment.
+    """
+
+    def __init__(self, segment: Segment, open_offsets: dict[int, int]) -> None:
+        self.index = Index(segment, files.TRANSACTION_INDEX)
+        self._open_offsets = open_offsets
+        self._aborts: dict[tuple[int, int], int | None] = {}
+
+    def see(self, stretch: Stretch) -> None:
+        headers = stretch.headers
+        chosen: Flags = stretch.is_sound & headers.is_transactional & (headers.column("producer_id") >= 0)
+        for row in np.flatnonzero(chosen).tolist():
+            batch = headers.table[row]
+            producer_id = int(batch["producer_id"])
+            if batch["attributes"] & v2.CONTROL:
+                kind = v2.control_type(stretch.window.batch(row))
+                if kind in (v2.ABORT, v2.COMMIT):
+                    first_offset = self._open_offsets.pop(producer_id, None)
+                    if kind == v2.ABORT:
+                        self._aborts[producer_id, int(batch["last_offset"])] = first_offset
+            elif batch["record_count"] > 0:
+                self._open_offsets.setdefault(producer_id, int(batch["base_offset"]))
+
+    def findings(self, ending: Ending) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been seen."""
+        yield from self.index.findings
+        listed = set()
+        for row, entry in enumerate(self.index.entries):
+            marker = int(entry["producer_id"]), int(entry["last_offset"])
+            listed.add(marker)
+            first_offset = self._aborts.get(marker)
+            if entry["version"] != 0:
+                yield self.index.wrong(row, f"has the unknown version {entry['version']}")
+            elif marker not in self._aborts and not ending.is_damaged:
+                yield self.index.wrong(
+                    row, f"names an abort marker of producer {marker[0]} at offset {marker[1]}, where there is none"
+                )
+            elif first_offset is not None and entry["first_offset"] > first_offset:
+                yield self.index.wrong(
+                    row,
+                    f"begins at offset {entry['first_offset']}, and the transaction of "
+                    f"producer {marker[0]} at offset {first_offset}",
+                )
+        for (producer_id, offset), first_offset in self._aborts.items():
+            if first_offset is not None and (producer_id, offset) not in listed and not self.index.findings:
+                message = (
+                    f"no entry for the transaction of producer {producer_id} that was aborted at offset {offset}: "
+                    f"a broker would let its records from offset {first_offset} on be read as committed"
+                )
+                yield Finding(Severity.ERROR, "index-entry-missing", self.index.path, message, None, offset)
+        if ending.is_damaged:
+            # Markers may have been lost, and with them the ends of transactions.
+            self._open_offsets.clear()

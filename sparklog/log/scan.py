@@ -1,0 +1,156 @@
+"""Walks the batches of a log by offset, over segments that a broker may replace or remove meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from sparklog.errors import CorruptBatchError, DataLossError, PathNotFoundError
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.segment import Segment, Window
+from sparklog.record.framing import checksum_fault
+
+_log = logging.getLogger("sparklog")
+
+_MISSES_MAX: Final = 5
+
+
+def walk(
+    layout: PartitionLayout,
+    start_offset: int,
+    end_offset: int,
+    fail_on_data_loss: bool = True,
+    *,
+    is_checked: bool = False,
+) -> Iterator[tuple[Segment, Window]]:
+    """Walk every batch that may hold an offset of a range.
+
+    Parameters
+    ----------
+    layout : PartitionLayout
+        Of the log, as it was. Where a segment is not there any more the folder is listed again, and the walk goes on in
+        whatever segment holds the offset by then.
+    start_offset, end_offset : int
+        The range, the end exclusive.
+    fail_on_data_loss : bool
+        Whether it is an error, or a warning, that offsets of the range are gone.
+    is_checked : bool
+        Check the checksum of every batch before it is given. Otherwise whoever takes a batch, or leaves one out, does.
+
+    Yields
+    ------
+    (Segment, Window)
+        In offset order. The first and last window of a range may hold records before and after it.
+
+    Raises
+    ------
+    DataLossError
+        Offsets of the range are gone.
+    CorruptBatchError
+        A batch is damaged, as far as its header tells, or its checksum where that is looked at; or a segment before
+        the last has lost its end.
+    """
+    path, offset, misses = layout.path, start_offset, 0
+    while offset < end_offset:
+        if offset < layout.start_offset or not layout.segments:
+            offset = _lose(path, offset, min(layout.start_offset, end_offset), fail_on_data_loss)
+            if not layout.segments:
+                return
+            continue
+        segment = layout.segments[layout.segment_of(offset)]
+        try:
+            log = segment.open()
+        except PathNotFoundError:
+            # A broker has removed it, or put another in its place; it does not do so again and again.
+            misses += 1
+            if misses > _MISSES_MAX:
+                raise
+            layout = read_layout(path, layout.storage)
+            continue
+        misses, reached = 0, segment.base_offset
+        with log:
+            for window in log.windows(log.seek(offset)):
+                last_offsets = window.headers.column("last_offset")
+                first, last = np.searchsorted(last_offsets, [offset, end_offset - 1]).tolist()
+                _check_skipped(segment, window, first, offset)
+                if first < len(last_offsets):
+                    chosen = Window(window.buffer, window.headers[first : last + 1])
+                    if is_checked:
+                        refuse_damaged(segment, chosen)
+                    yield segment, chosen
+                reached = int(last_offsets[-1]) + 1
+                offset = max(offset, reached)
+                if offset >= end_offset:
+                    if last + 1 >= len(last_offsets):
+                        log.refuse_misplaced(window.headers, is_past_end=reached > end_offset)
+                    return
+            log.refuse_cut_end(reached)
+        offset = (
+            _lose(path, offset, end_offset, fail_on_data_loss) if segment.is_last else max(offset, segment.upper_offset)
+        )
+
+
+def refuse_damaged(segment: Segment, window: Window) -> None:
+    """Raise `CorruptBatchError` for the first batch of a window whose checksum differs."""
+    # Compiled code, which planning a read without transactions should not wait for.
+    from sparklog.record.decode import check_crcs
+
+    try:
+        check_crcs(window.buffer, window.headers)
+    except CorruptBatchError as error:
+        raise error.located(path=segment.path()) from error
+
+
+def refuse_damaged_end(layout: PartitionLayout) -> None:
+    """Raise `CorruptBatchError` unless the batch that a log ends with is sound, as far as that decides where it ends.
+
+    Its checksum must be right, and the offset of a wrapper of magic 0 or 1, which no checksum covers, that of its last
+    message.
+    """
+    if not layout.segments:
+        return
+    segment = layout.segments[-1]
+    with segment.open() as log:
+        header = log.last_batch_before(layout.end)
+        if header is None:
+            return
+        window = log.read(header)
+    refuse_damaged(segment, window)
+    if int(header.column("record_count")[0]) < 0:
+        # Compiled code, as above.
+        from sparklog.record.decode import decode_batches
+
+        try:
+            for _ in decode_batches(window.buffer, window.headers, columns=("offset",)):
+                pass
+        except CorruptBatchError as error:
+            raise error.located(path=segment.path()) from error
+
+
+def _check_skipped(segment: Segment, window: Window, first: int, offset: int) -> None:
+    """Check the last batch that is passed over because it ends before an offset.
+
+    Were the last offset in its header wrong, it might hold that offset after all. Where the batch behind it begins at
+    or before the offset, it cannot.
+    """
+    headers = window.headers
+    if not first or (first < len(headers) and headers.column("base_offset")[first] <= offset):
+        return
+    fault = checksum_fault(window.batch(first - 1))
+    if fault is not None:
+        batch = headers.table[first - 1]
+        raise CorruptBatchError(
+            fault, path=segment.path(), position=int(batch["position"]), offset=int(batch["base_offset"])
+        )
+
+
+def _lose(path: str, offset: int, end_offset: int, fail_on_data_loss: bool) -> int:
+    """Say that offsets are gone; where reading goes on."""
+    message = f"offsets [{offset}, {end_offset}) of {path} were there when the read was planned, and are gone"
+    if fail_on_data_loss:
+        raise DataLossError(f"{message}: retention removed them, or the log was truncated")
+    _log.warning("%s; reading on after them", message)
+    return end_offset

@@ -1,0 +1,103 @@
+"""What a reader must know of transactions: which are decided, and which batches were aborted.
+
+Both follow from the log alone: a transactional batch belongs to the transaction that the producer's next marker ends,
+and where that is an abort marker the batch must not be read. The transaction index says the same of aborted
+transactions, but may have lost entries to the cleaner, so it is not asked.
+
+Source: apache/kafka, ProducerStateManager.java, CompletedFetch.java; KIP-98.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import Any
+
+import numpy as np
+
+from sparklog.log.layout import PartitionLayout
+from sparklog.log.producer_state import snapshot_before
+from sparklog.log.scan import refuse_damaged, walk
+from sparklog.log.segment import Window
+from sparklog.record import v2
+from sparklog.record.headers import BatchHeaders
+
+
+def last_stable_offset(layout: PartitionLayout) -> int:
+    """Return the offset below which every transaction is decided.
+
+    It is the first offset of the earliest open transaction, or the log end offset. The high watermark is not asked: it
+    says what was replicated when a broker last wrote it down, not what the log holds.
+
+    Checksums are looked at of every marker, and where a transaction is open of all that is thereby left out, since a
+    marker whose header is wrong may be among it. What is before the last stable offset is checked when it is read.
+
+    Raises
+    ------
+    CorruptBatchError
+        A checksum differs.
+    """
+    producers, start_offset = snapshot_before(layout)
+    for segment, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
+        # Batches of no transaction, which may be nearly all, have no say in this.
+        chosen = Window(window.buffer, window.headers.where(_is_in_transaction(window.headers)))
+        refuse_damaged(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
+        producers.fold(chosen)
+    first_unstable = producers.first_unstable_offset
+    if first_unstable is None:
+        return layout.end_offset
+    stable_offset = max(first_unstable, layout.start_offset)
+    for _ in walk(layout, stable_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+        pass
+    return stable_offset
+
+
+class TransactionMarkers:
+    """The markers of a log, found by walking ahead of a reader no further than it must.
+
+    Parameters
+    ----------
+    layout : PartitionLayout
+        Of the log.
+    start_offset : int
+        No batch below it will be asked for.
+    """
+
+    def __init__(self, layout: PartitionLayout, start_offset: int) -> None:
+        # What is gone by then is not asked for either: whoever reads it finds it missing. All batches are checked,
+        # since a marker whose header is wrong looks like any other.
+        self._windows = walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
+        self._markers: defaultdict[int, deque[tuple[int, bool]]] = defaultdict(deque)
+
+    def is_aborted(self, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Tell of each data batch whether its transaction was aborted: shape (n_batches,).
+
+        Batches are asked for in offset order, and never twice: markers that have been passed are forgotten.
+        """
+        aborted = np.zeros(len(headers), dtype=bool)
+        producer_ids, last_offsets = headers.column("producer_id"), headers.column("last_offset")
+        for row in np.flatnonzero(_is_in_transaction(headers)).tolist():
+            aborted[row] = self._ends_in_abort(int(producer_ids[row]), int(last_offsets[row]))
+        return aborted
+
+    def _ends_in_abort(self, producer_id: int, offset: int) -> bool:
+        markers = self._markers[producer_id]
+        while True:
+            while markers and markers[0][0] < offset:
+                markers.popleft()
+            if markers:
+                return markers[0][1]
+            found = next(self._windows, None)
+            if found is None:
+                return False
+            self._note(found[1])
+
+    def _note(self, window: Window) -> None:
+        for row in np.flatnonzero(window.headers.is_control).tolist():
+            marker = v2.end_marker(window.batch(row))
+            if marker is not None:
+                batch = window.headers.table[row]
+                self._markers[int(batch["producer_id"])].append((int(batch["last_offset"]), marker.is_abort))
+
+
+def _is_in_transaction(headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return headers.is_transactional & (headers.column("producer_id") >= 0)

@@ -1,0 +1,408 @@
+"""Record batches to Arrow columns: the one module that knows both.
+
+A run of batches of one kind is handed to a kernel, which checks and walks them and copies the wanted fields straight
+into the buffers of Arrow columns until those are full. Batches that are not compressed are read where they stand; the
+others are checked and decompressed a few at a time, so that what one step writes the next still finds in the cache.
+
+Whatever columns are wanted, every batch of the range is checked, decompressed and walked to its end, and no row is told
+by a header alone: a checksum that is right says that the bytes are those that were sent, not that they hold the records
+that the header counts, or at the offsets that it spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from sparklog.errors import CorruptBatchError, InvalidOptionError
+from sparklog.record import kernels, kernels_legacy, kernels_v2, v2
+from sparklog.record.arrow import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
+from sparklog.record.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    NO_ROOM,
+    DecompressInto,
+    block_decompressor_into,
+    copied,
+    decompressor,
+    decompressor_into,
+    explained,
+)
+from sparklog.record.headers import BatchHeaders
+from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
+from sparklog.record.streams import Int64s, Octets, single_blocks
+from sparklog.record.wrappers import wrapped
+
+_ARROW_BYTES_MAX: Final = (1 << 31) - 1
+_CHUNK_SLACK_BYTES: Final = 1 << 18
+
+
+@dataclass(frozen=True)
+class DecodeLimits:
+    """How much a decode may take at a time.
+
+    Attributes
+    ----------
+    decompressed_bytes_max : int
+        A batch that decompresses to more is refused (Kafka: ``max.decompressed.message.bytes``).
+    chunk_bytes : int
+        Batches are decompressed and walked together until they are this long; best a fraction of the processor's cache.
+    output_bytes_max : int
+        An Arrow batch is cut before its records are longer than this; a single record may be.
+    """
+
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    chunk_bytes: int = 1 << 20
+    output_bytes_max: int = 1 << 22
+
+    def __post_init__(self) -> None:
+        if not 0 < self.output_bytes_max <= _ARROW_BYTES_MAX:
+            raise InvalidOptionError(f"output_bytes_max must be from 1 to {_ARROW_BYTES_MAX}")
+
+
+LIMITS: Final = DecodeLimits()
+
+
+@dataclass
+class Progress:
+    """How far a read has come; it is handed from one decode to the next, so that offsets ascend over all of them.
+
+    Attributes
+    ----------
+    next_offset : int
+        No record that is still to come may be below it.
+    """
+
+    next_offset: int = 0
+
+
+def decode_batches(
+    buffer: memoryview,
+    headers: BatchHeaders,
+    *,
+    columns: Collection[str] = RECORD_COLUMNS,
+    start_offset: int = 0,
+    end_offset: int = OFFSET_MAX,
+    reaches_log_end: bool = False,
+    limits: DecodeLimits = LIMITS,
+    progress: Progress | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Decode whole batches into record columns.
+
+    Parameters
+    ----------
+    buffer : memoryview, shape (n_bytes,)
+        Bytes of a ``.log`` file, from a batch boundary on.
+    headers : BatchHeaders, length n_batches
+        From `scan_headers` over the same buffer, control batches left out.
+    columns : collection of str
+        Names of `RECORD_SCHEMA`; what is not named is not copied. None at all still gives rows.
+    start_offset, end_offset : int
+        Records before the one, and from the other on, are left out.
+    reaches_log_end : bool
+        Whether ``end_offset`` is the end of the log. There records are given, as by Kafka, whose offsets are above the
+        last one of their batch and past the end; before the end of the log they are an error, since whoever reads on
+        from ``end_offset`` would not find them.
+    limits : DecodeLimits
+        How large a piece at a time.
+    progress : Progress, optional
+        Of the read that this decode is a part of; moved.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        The named columns in the order of `RECORD_SCHEMA`, one row a record, in offset order; timestamps in ms, UTC.
+
+    Raises
+    ------
+    CorruptBatchError
+        A checksum differs, a length runs past its batch, a count or an offset is not that of the records, or offsets do
+        not ascend from batch to batch; with the position of the batch and its offset. The records
+        of all batches before it have been yielded by then. Of the batch itself none has, unless it is longer than
+        ``output_bytes_max`` and its checksum is right.
+
+    Notes
+    -----
+    Length -1 is null and length 0 is empty; both survive. Format: KIP-98, KIP-534.
+
+    An offset above the last one that its batch's header gives is Kafka's to give and ours, too, as long as offsets
+    ascend. Where the next batch begins below it, Kafka's consumer gives the one and passes over the other, or the other
+    way round, as its fetches fall; here the second batch is an error.
+    """
+    names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
+    progress = Progress() if progress is None else progress
+    decoding = _Decoding(headers, names, (start_offset, end_offset), limits)
+    decoding.begin(progress.next_offset - 1, OFFSET_MAX if reaches_log_end else end_offset)
+    for run in _runs(headers):
+        try:
+            for step in _steps(buffer, headers, run, limits):
+                yield from decoding.rows_of_step(step)
+        except CorruptBatchError:
+            yield from decoding.flush()
+            raise
+    yield from decoding.flush()
+    progress.next_offset = decoding.last_offset + 1
+
+
+def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
+    """Check the checksum of every batch: CRC-32C of v2, CRC-32 of messages of magic 0 and 1 and of their wrappers.
+
+    Raises
+    ------
+    CorruptBatchError
+        With the position and the offset of the first batch that is wrong.
+    """
+    _, failure = _sound(buffer, headers, slice(0, len(headers)))
+    if failure is not None:
+        raise failure
+
+
+def _sound(buffer: memoryview, headers: BatchHeaders, run: slice) -> tuple[slice, CorruptBatchError | None]:
+    """Return the batches before the first one whose checksum is wrong, and what is to be raised after them."""
+    octets = np.frombuffer(buffer, np.uint8)
+    good, found = kernels.first_wrong_crc(octets, headers.numbers[run], headers.origin)
+    row = run.start + good
+    if row == run.stop:
+        return run, None
+    if found < 0:
+        return slice(run.start, row), _corrupt(headers, row, kernels.REASONS[kernels.OUTSIDE])
+    name = "CRC-32C" if headers.column("magic")[row] == 2 else "CRC-32"
+    reason = f"{name} is {found:08x}, the batch says {headers.column('crc')[row]:08x}"
+    return slice(run.start, row), _corrupt(headers, row, reason)
+
+
+def _corrupt(headers: BatchHeaders, row: int, reason: str) -> CorruptBatchError:
+    return _located(headers, row, CorruptBatchError(reason))
+
+
+def _located(headers: BatchHeaders, row: int, error: CorruptBatchError) -> CorruptBatchError:
+    batch = headers.table[row]
+    return error.located(position=int(batch["position"]), offset=int(batch["base_offset"]))
+
+
+def _runs(headers: BatchHeaders) -> Iterator[slice]:
+    """Cut where the family of formats changes."""
+    modern = headers.column("magic") == 2
+    borders = [0, *(np.flatnonzero(modern[1:] != modern[:-1]) + 1).tolist(), len(headers)]
+    for start, end in pairwise(borders):
+        if start < end:
+            yield slice(start, end)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Batches whose records one call of a kernel can walk.
+
+    Attributes
+    ----------
+    first : int
+        The row of the first of them in the table of headers.
+    octets : uint8 array
+        What their records are in.
+    spans : int64 array, shape (n_batches, 2)
+        Where in it the records of each batch begin and end. Those of a message of magic 0 or 1 are the message itself.
+    in_place : bool
+        Whether ``octets`` is the log, in which headers stand before records, and no checksum has been verified.
+    """
+
+    first: int
+    octets: Octets
+    spans: Int64s
+    in_place: bool
+
+
+def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
+    batches = headers[run]
+    if batches.codec_ids.any():
+        sound, failure = _sound(buffer, headers, run)
+        yield from _decompressed(buffer, headers, sound, limits)
+        if failure is not None:
+            raise failure
+        return
+    spans = np.empty((len(batches), 2), dtype=np.int64)
+    np.subtract(batches.column("position"), headers.origin, out=spans[:, 0])
+    np.add(spans[:, 0], batches.column("batch_bytes"), out=spans[:, 1])
+    if batches.column("magic")[0] == 2:
+        spans[:, 0] += v2.HEADER_BYTES
+    yield _Step(run.start, np.frombuffer(buffer, np.uint8), spans, in_place=True)
+
+
+def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
+    """Decompress some batches at a time; where one cannot be, those before it are a step of their own."""
+    if run.start == run.stop:
+        return
+    pieces, limit_bytes, chunk_bytes = _Pieces(buffer, headers[run]), limits.decompressed_bytes_max, limits.chunk_bytes
+    room, borders, filled, first = memoryview(bytearray(chunk_bytes + _CHUNK_SLACK_BYTES)), [0], 0, run.start
+    for row, (undo, start, end) in enumerate(pieces.undoing(), run.start):
+        alone, failure = None, None
+        try:
+            size = undo(buffer[start:end], room[filled:], limit_bytes)
+            if size == NO_ROOM:
+                alone = pieces.records(row - run.start, limit_bytes)
+            else:
+                filled += size
+                borders.append(filled)
+        except Exception as error:
+            # Each library has errors of its own, and none of them knows where the bytes came from.
+            failure = error
+        if failure or alone is not None or filled >= chunk_bytes or row + 1 == run.stop:
+            if len(borders) > 1:
+                yield _step(first, room, borders)
+            borders, filled, first = [0], 0, row + 1
+        if failure:
+            raise _located(headers, row, explained(failure, int(headers.codec_ids[row]))) from failure
+        if alone is not None:
+            yield _step(row, memoryview(alone), [0, len(alone)])
+
+
+class _Pieces:
+    """Batches to be decompressed, all v2 or none: where their records are, and what undoes each.
+
+    Where batches are of v2, so are their records; of magic 0 and 1 a piece is the message, a wrapper or not.
+    """
+
+    def __init__(self, buffer: memoryview, batches: BatchHeaders) -> None:
+        self._buffer, self._magics = buffer, batches.column("magic")
+        self._starts = batches.column("position") - batches.origin
+        self._ends = self._starts + batches.column("batch_bytes")
+        self._are_v2 = bool(self._magics[0] == 2)
+        if self._are_v2:
+            self._starts += v2.HEADER_BYTES
+        # A batch without records has none to decompress, whatever its codec.
+        self._codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
+
+    def undoing(self) -> Iterator[tuple[DecompressInto, int, int]]:
+        """Give what puts each piece into a room, and where in the buffer what it is given begins and ends."""
+        starts, ends, codec_ids = self._starts, self._ends, self._codec_ids
+        if not self._are_v2:
+            undo = [self._copying(row) for row in range(len(starts))]
+            return zip(undo, starts.tolist(), ends.tolist(), strict=True)
+        is_single, starts, ends = single_blocks(np.frombuffer(self._buffer, np.uint8), starts, ends, codec_ids)
+        kinds = list(zip(codec_ids.tolist(), is_single.tolist(), strict=True))
+        into = {
+            (codec_id, single): block_decompressor_into(codec_id) if single else decompressor_into(codec_id, 2)
+            for codec_id, single in set(kinds)
+        }
+        return zip([into[kind] for kind in kinds], starts.tolist(), ends.tolist(), strict=True)
+
+    def _copying(self, row: int) -> DecompressInto:
+        """Return what puts the messages of one piece into a room."""
+        codec_id = int(self._codec_ids[row])
+        if codec_id == 0:
+            return lambda message, room, _: copied(message, room)
+        undo = decompressor_into(codec_id, int(self._magics[row]))
+        return lambda message, room, limit_bytes: undo(wrapped(message), room, limit_bytes)
+
+    def records(self, row: int, limit_bytes: int) -> bytes | bytearray | memoryview:
+        """Return the bytes that a kernel is to walk, of one piece: records, or messages."""
+        data, codec_id = self._buffer[self._starts[row] : self._ends[row]], int(self._codec_ids[row])
+        if codec_id == 0:
+            return data
+        undo = decompressor(codec_id, int(self._magics[row]))
+        return undo(data if self._are_v2 else wrapped(data), limit_bytes)
+
+
+def _step(first: int, octets: memoryview, borders: list[int]) -> _Step:
+    ends = np.array(borders, dtype=np.int64)
+    spans = np.empty((len(borders) - 1, 2), dtype=np.int64)
+    spans[:, 0], spans[:, 1] = ends[:-1], ends[1:]
+    return _Step(first, np.frombuffer(octets, np.uint8), spans, in_place=False)
+
+
+class _Decoding:
+    """One call of `decode_batches`: the columns in the making, and where the kernels are to go on."""
+
+    def __init__(
+        self, headers: BatchHeaders, names: tuple[str, ...], offsets: tuple[int, int], limits: DecodeLimits
+    ) -> None:
+        counts = headers.column("record_count")
+        has_wrappers = bool((counts < 0).any())
+        # The kernels write into the table where the offsets of wrappers begin; it is not theirs to change.
+        self._headers = replace(headers, table=headers.table.copy()) if has_wrappers else headers
+        self._names, self._offsets, self._limits = names, offsets, limits
+        self._schema = _schema(names)
+        self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
+        self._columns: Columns | None = None
+        self._rows_max = ROWS_MAX if has_wrappers else max(1, min(ROWS_MAX, int(counts.sum())))
+        self._bytes_max = limits.output_bytes_max
+        if not headers.codec_ids.any():
+            self._bytes_max = max(1, min(self._bytes_max, int(headers.column("batch_bytes").sum())))
+        self._record_headers_max = 0
+
+    def begin(self, last_offset: int, excess_end: int) -> None:
+        """Say after which offset the records begin, and below which they must be where their batch's header lies."""
+        self._cursor[kernels.LAST_OFFSET_DONE], self._cursor[kernels.EXCESS_END] = last_offset, excess_end
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record of all batches that are done, or what `begin` was given."""
+        return int(self._cursor[kernels.LAST_OFFSET_DONE])
+
+    def rows_of_step(self, step: _Step) -> Iterator[pa.RecordBatch]:
+        """Walk a step's batches; yield what fills up on the way."""
+        is_legacy = self._headers.column("magic")[step.first] < 2
+        decode = kernels_legacy.decode_messages if is_legacy else kernels_v2.decode_records
+        numbers, cursor = self._headers.numbers, self._cursor
+        cursor[kernels.BATCH] = step.first
+        while True:
+            if self._columns is None:
+                self._columns = Columns(self._names, self._rows_max, self._bytes_max, self._record_headers_max)
+            columns = self._columns
+            status = decode(
+                step.octets,
+                numbers,
+                step.spans,
+                step.first,
+                step.in_place,
+                *self._offsets,
+                columns.wanted,
+                columns.bytes_max,
+                cursor,
+                columns.output,
+            )
+            if status == kernels.OK:
+                return
+            if status == kernels.RECORD_TOO_LARGE:
+                record_bytes = int(cursor[kernels.RECORD_BYTES])
+                record_headers_max = max(record_bytes // v2.RECORD_HEADER_BYTES_MIN, self._record_headers_max)
+                self._columns = Columns(
+                    self._names, self._rows_max, max(record_bytes, self._bytes_max), record_headers_max
+                )
+            elif status == kernels.NO_HEADER_ROOM:
+                self._record_headers_max = RECORD_HEADERS_MAX
+                yield from self.flush()
+            elif status == kernels.FULL:
+                yield from self.flush()
+            else:
+                raise self._failure(step, status)
+
+    def _failure(self, step: _Step, status: int) -> CorruptBatchError:
+        row = int(self._cursor[kernels.BATCH])
+        if status == kernels.WRONG_CRC and step.in_place:
+            _, failure = _sound(step.octets.data, self._headers, slice(row, row + 1))
+            if failure is not None:
+                return failure
+        return _corrupt(self._headers, row, kernels.REASONS[status])
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that there are, if any, and begin anew."""
+        rows, columns = int(self._cursor[kernels.ROWS]), self._columns
+        self._cursor[kernels.ROWS] = self._cursor[kernels.TAKEN_BYTES] = 0
+        self._columns = None
+        if columns is not None and rows:
+            yield self._batch(columns.take(rows, self._headers))
+
+    def _batch(self, rows: Rows) -> pa.RecordBatch:
+        if not self._names:
+            return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), len(rows), [None]))
+        return pa.RecordBatch.from_arrays([rows.column(name) for name in self._names], schema=self._schema)
+
+
+@lru_cache(maxsize=64)
+def _schema(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([RECORD_SCHEMA.field(name) for name in names])

@@ -1,0 +1,114 @@
+"""Puts a log directory in order after a writer died: what ``sparklog recover`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from sparklog.errors import SeglogError
+from sparklog.log.config import LogConfig
+from sparklog.log.files import is_cut_file
+from sparklog.log.journal import JOURNAL, pending
+from sparklog.storage.writing import WritableStorage
+from sparklog.topic.commit import sweep
+from sparklog.write.journal import apply_journal, refuse_foreign_changes
+from sparklog.write.locking import hold, refuse_link, refuse_running_broker
+from sparklog.write.recovery import recover
+from sparklog.write.recovery_actions import Action
+
+
+@dataclass(frozen=True)
+class Repair:
+    """How to put a directory in order.
+
+    Attributes
+    ----------
+    config : LogConfig
+        Says how far apart index entries are, where they are made anew.
+    orphan_age_ms : int
+        How old a job must be before what it has staged is removed.
+    truncate : bool
+        Cut logs at their first damage even where no crash can have torn them, which loses what follows.
+    drop_cut : bool
+        Remove the files that keep what was cut, this time and before.
+    dry_run : bool
+        Change nothing, and say what would be done.
+    lock_timeout_seconds : float
+        How long to wait for writers.
+    """
+
+    config: LogConfig
+    orphan_age_ms: int
+    truncate: bool = False
+    drop_cut: bool = False
+    dry_run: bool = False
+    lock_timeout_seconds: float = 60.0
+
+
+def repair(
+    storage: WritableStorage, directory: str, folders: Sequence[str], how: Repair, now_ms: int
+) -> Iterator[Action | SeglogError]:
+    """Finish the commit that was decided, remove what dead jobs staged, and recover logs, of which all is checked.
+
+    Parameters
+    ----------
+    directory : str
+        The log directory.
+    folders : sequence of str
+        Of the partitions to recover, in it.
+
+    Yields
+    ------
+    Action or SeglogError
+        What was done, or of a log that is as it was, why it cannot be recovered.
+
+    Raises
+    ------
+    LockedError
+        A broker runs on the directory, or a writer has it.
+    CommitError
+        The commit cannot be finished.
+    """
+    refuse_running_broker(storage, directory)
+    with nullcontext() if how.dry_run else hold(storage, directory, how.lock_timeout_seconds):
+        yield from _finished(storage, directory, dry_run=how.dry_run)
+        for name in sweep(storage, directory, now_ms, orphan_age_ms=how.orphan_age_ms, dry_run=how.dry_run):
+            yield Action(f"{directory}/{name}", "removed, staged by a job that was never committed")
+        for folder in folders:
+            try:
+                refuse_link(storage, folder)
+                yield from _recovered(storage, folder, how, now_ms)
+            except SeglogError as error:
+                yield error
+
+
+def _recovered(storage: WritableStorage, folder: str, how: Repair, now_ms: int) -> Iterator[Action]:
+    found = recover(
+        storage,
+        folder,
+        how.config,
+        now_ms,
+        truncate=how.truncate,
+        dry_run=how.dry_run,
+        is_thorough=True,
+        is_quiet=True,
+    )
+    yield from found.actions
+    for entry in storage.entries(folder) if how.drop_cut else ():
+        if entry.is_file and is_cut_file(entry.name):
+            if not how.dry_run:
+                storage.remove(f"{folder}/{entry.name}")
+            yield Action(f"{folder}/{entry.name}", "removed, with what had been cut off a segment")
+
+
+def _finished(storage: WritableStorage, directory: str, *, dry_run: bool) -> Iterator[Action]:
+    journal = pending(storage, directory)
+    if journal is None:
+        return
+    if dry_run:
+        refuse_foreign_changes(storage, directory, journal)
+    else:
+        apply_journal(storage, directory)
+    logs = f"{len(journal.partitions)} partition{'s' * (len(journal.partitions) != 1)}"
+    yield Action(f"{directory}/{JOURNAL}", f"finished, a commit to {logs} that was decided and not done")

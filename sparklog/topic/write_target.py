@@ -1,0 +1,183 @@
+"""Where a write goes: the log directory, its topics, and how many partitions each has.
+
+A path means what it does to a read, and may also be of what is not there yet: a new log directory, or a new topic in
+one that is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
+from sparklog.storage.base import Storage
+from sparklog.topic.discovery import Place, PlaceKind, interpret
+from sparklog.write.locking import refuse_link
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_NOT_FOREIGN: Final = frozenset({"remote-log-index-cache"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a write goes.
+
+    Attributes
+    ----------
+    directory : str
+        The log directory.
+    topic : str or None
+        The only topic; None where each row names its own.
+    partition : int or None
+        The only partition, where the path is of one.
+    there : mapping of str to tuple of int
+        The partitions of the topics that are there.
+    new_partitions : int or None
+        How many a new topic gets.
+    """
+
+    directory: str
+    topic: str | None
+    partition: int | None
+    there: Mapping[str, tuple[int, ...]]
+    new_partitions: int | None
+
+    def partitions_of(self, topic: str) -> int:
+        """Return how many partitions a topic has, or will have.
+
+        Raises
+        ------
+        InvalidOptionError
+            The name is none, the directory has not all of the topic's partitions, or it has another number of them
+            than was asked for; or the topic is not there, and no number was given for a new one.
+        """
+        if not is_topic_name(topic):
+            raise InvalidOptionError(
+                f"not a topic's name: {topic!r}; it has 1 to 249 letters, digits, dots, underscores and dashes"
+            )
+        numbers = self.there.get(topic)
+        if numbers is None:
+            if self.new_partitions is None:
+                raise InvalidOptionError(f"no topic {topic!r} in {self.directory}; {self._instead(topic)}")
+            return self.new_partitions
+        if numbers != tuple(range(len(numbers))):
+            raise InvalidOptionError(
+                f"{self.directory} has partitions {', '.join(map(str, numbers))} of {topic}, and so not all of them: "
+                f"write to a directory that has, or to the folder of one partition"
+            )
+        if self.new_partitions not in (None, len(numbers)):
+            raise InvalidOptionError(
+                f"numPartitions is {self.new_partitions}, and {topic} in {self.directory} has {len(numbers)} "
+                f"partitions: a write does not change that"
+            )
+        return len(numbers)
+
+    def is_new(self, topic: str) -> bool:
+        return topic not in self.there
+
+    def _instead(self, topic: str) -> str:
+        close = get_close_matches(topic, self.there, n=1, cutoff=0.6)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        return f"{meant}Set numPartitions to make it"
+
+
+def is_topic_name(name: str) -> bool:
+    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
+
+
+def find_target(
+    storage: Storage, path: str, topic: str | None, new_partitions: int | None, *, has_topic_column: bool
+) -> Target:
+    """Tell where a write to a path goes.
+
+    Parameters
+    ----------
+    path : str
+        Absolute: a log directory, a topic's path, or a partition's folder.
+    topic : str or None
+        Of the option; it overrides the column.
+    new_partitions : int or None
+        How many a new topic gets.
+    has_topic_column : bool
+        Whether rows name their topics.
+
+    Raises
+    ------
+    InvalidOptionError
+        The topic is not said, or said twice and differently; or as of `Target.partitions_of`.
+    PathNotFoundError
+        What is at the path is not a log directory.
+    """
+    path = path.rstrip("/") or "/"
+    directory, of_path = _directory_of(storage, path, is_topic_said=topic is not None or has_topic_column)
+    if of_path is not None and topic not in (None, of_path.topic):
+        raise InvalidOptionError(f"the path is of topic {of_path.topic!r}, and the option topic says {topic!r}")
+    chosen = of_path.topic if of_path is not None else topic
+    if chosen is None and not has_topic_column:
+        raise InvalidOptionError(
+            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+        )
+    only = of_path.partition if of_path is not None and of_path.partition >= 0 else None
+    target = Target(directory, chosen, only, _topics_of(storage, directory), new_partitions)
+    if chosen is not None:
+        for number in target.there.get(chosen, ()) if only is None else (only,):
+            refuse_link(storage, f"{directory}/{TopicPartition(chosen, number)}")
+    if chosen is not None and only is None:
+        target.partitions_of(chosen)
+    return target
+
+
+_ALL_PARTITIONS: Final = -1
+
+
+def _directory_of(storage: Storage, path: str, *, is_topic_said: bool) -> tuple[str, TopicPartition | None]:
+    """Return the log directory of a path, and what else the path names."""
+    place = interpret(storage, path)
+    if place.kind is PlaceKind.PARTITION:
+        found = place.partitions[0].topic_partition
+        directory, of_path = place.parent, found
+    elif place.kind is PlaceKind.TOPIC or (place.kind is PlaceKind.NOTHING and not is_topic_said):
+        directory, of_path = place.parent, TopicPartition(place.name, _ALL_PARTITIONS)
+    else:
+        _refuse_other(storage, place)
+        return path, None
+    if storage.is_folder(directory):
+        refuse_within_partition(storage, directory)
+    return directory, of_path
+
+
+def _refuse_other(storage: Storage, place: Place) -> None:
+    """Raise unless a path is of a log directory, or one may be made there."""
+    if place.kind is PlaceKind.NOTHING:
+        if storage.is_folder(place.parent):
+            refuse_within_partition(storage, place.parent)
+        return
+    foreign = [each.name for each in place.folder.names if each.is_folder and _is_foreign(each.name)]
+    if foreign:
+        raise PathNotFoundError(
+            f"{place.path} is not a log directory: it holds {foreign[0]!r}, which is no partition's folder, "
+            f"and a broker would not start on it"
+        )
+    is_plain = place.folder.kind is FolderKind.FOREIGN and parse_partition_folder(place.name) is None
+    if place.kind is PlaceKind.OTHER and place.folder.kind is not FolderKind.EMPTY and not is_plain:
+        raise PathNotFoundError(f"{place.path} is not a log directory: {what_it_is(storage, place.path)}")
+
+
+def _is_foreign(name: str) -> bool:
+    return "-" not in name and name not in _NOT_FOREIGN and not name.startswith("lost+found")
+
+
+def _topics_of(storage: Storage, directory: str) -> dict[str, tuple[int, ...]]:
+    """Return the partitions of each topic in a directory, ascending; none where it is not there."""
+    found: dict[str, list[int]] = {}
+    if storage.is_folder(directory):
+        for entry in storage.names(directory):
+            named = parse_partition_folder(entry.name) if entry.is_folder else None
+            if named is not None:
+                found.setdefault(named.topic, []).append(named.partition)
+    return {topic: tuple(sorted(numbers)) for topic, numbers in found.items()}

@@ -1,0 +1,1 @@
+"""The single writer of one partition: append, recover, stage, lock."""

@@ -1,0 +1,182 @@
+"""The end of a log: its active segment, and what its indexes get when batches are appended to it.
+
+Nothing here does I/O. A writer holds a `Tail`, asks what a run of batches makes of it, and does that to the files.
+
+Source: apache/kafka 4, LogSegment.java (append, onBecomeInactiveSegment).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+import numpy as np
+
+from sparklog.log.config import LogConfig
+from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
+from sparklog.record.headers import BatchHeaders
+from sparklog.write.policy import RELATIVE_OFFSET_MAX, ActiveSegment, NextBatch, index_entry_rows, should_roll
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+
+_NONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """Consecutive batches.
+
+    Attributes
+    ----------
+    batch_bytes, last_offsets, max_timestamps : int64 array, shape (n_batches,)
+        Offsets are those of the log; a max timestamp is -1 where a batch has none.
+    """
+
+    batch_bytes: Int64s
+    last_offsets: Int64s
+    max_timestamps: Int64s
+
+    @classmethod
+    def from_headers(cls, headers: BatchHeaders) -> Self:
+        return cls(headers.column("batch_bytes"), headers.column("last_offset"), headers.column("max_timestamp"))
+
+    def __len__(self) -> int:
+        return len(self.batch_bytes)
+
+    def __getitem__(self, rows: slice) -> BatchRun:
+        return BatchRun(self.batch_bytes[rows], self.last_offsets[rows], self.max_timestamps[rows])
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.batch_bytes.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a log.
+
+    Attributes
+    ----------
+    segment : ActiveSegment
+        Where the next batch goes, unless it makes the log roll.
+    end_offset : int
+        Log end offset.
+    bytes_since_entry : int
+        Bytes in the segment since the batch that got the last offset index entry, that one included.
+    max_timestamp, max_timestamp_offset : int
+        The latest of the segment so far, ms, and the last offset of the first batch that has it; -1 none.
+    last_time_entry : int
+        The timestamp of the last time index entry; -1 none.
+    """
+
+    segment: ActiveSegment
+    end_offset: int
+    bytes_since_entry: int = 0
+    max_timestamp: int = _NONE
+    max_timestamp_offset: int = _NONE
+    last_time_entry: int = _NONE
+
+    @property
+    def offset_index_bytes(self) -> int:
+        return self.segment.offset_index_entries * OFFSET_ENTRY.itemsize
+
+    @property
+    def time_index_bytes(self) -> int:
+        return self.segment.time_index_entries * TIME_ENTRY.itemsize
+
+
+def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> Tail:
+    """Return the end of a log whose active segment has just been made."""
+    return Tail(ActiveSegment(base_offset, 0, now_ms, _NONE, 0, 0, roll_jitter_ms), base_offset)
+
+
+def grown(tail: Tail, run: BatchRun, config: LogConfig) -> tuple[Tail, bytes, bytes]:
+    """Append a run of batches to the active segment.
+
+    Returns
+    -------
+    (Tail, bytes, bytes)
+        The end of the log then, and the entries that its offset index and its time index get.
+    """
+    if not len(run):
+        return tail, b"", b""
+    rows, since = index_entry_rows(run.batch_bytes, tail.bytes_since_entry, config.index_interval_bytes)
+    ends = np.cumsum(run.batch_bytes)
+    latest = np.maximum.accumulate(np.concatenate(([tail.max_timestamp], run.max_timestamps)))
+    # The row of the first batch that has the latest timestamp so far, -1 where one before the run has it.
+    holders = np.maximum.accumulate(np.where(latest[1:] > latest[:-1], np.arange(len(run)), -1))
+    latest_offsets = np.where(holders < 0, tail.max_timestamp_offset, run.last_offsets[holders])
+    # What relative offsets do not reach gets no entry: a broker splits such a segment when it loads it.
+    rows = rows[run.last_offsets[rows] - tail.segment.base_offset <= RELATIVE_OFFSET_MAX]
+    offset_entries = np.empty(len(rows), OFFSET_ENTRY)
+    offset_entries["relative_offset"] = run.last_offsets[rows] - tail.segment.base_offset
+    offset_entries["position"] = tail.segment.size_bytes + ends[rows] - run.batch_bytes[rows]
+    told = np.maximum.accumulate(np.concatenate(([tail.last_time_entry], latest[rows + 1])))
+    timed = rows[told[1:] > told[:-1]]
+    time_entries = np.empty(len(timed), TIME_ENTRY)
+    time_entries["timestamp"] = latest[timed + 1]
+    time_entries["relative_offset"] = latest_offsets[timed] - tail.segment.base_offset
+    segment = replace(
+        tail.segment,
+        size_bytes=tail.segment.size_bytes + int(ends[-1]),
+        first_timestamp=tail.segment.first_timestamp if tail.segment.size_bytes else int(run.max_timestamps[0]),
+        offset_index_entries=tail.segment.offset_index_entries + len(rows),
+        time_index_entries=tail.segment.time_index_entries + len(timed),
+    )
+    after = Tail(segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(told[-1]))
+    return after, offset_entries.tobytes(), time_entries.tobytes()
+
+
+def sealed(tail: Tail) -> tuple[Tail, bytes]:
+    """Give the active segment the last time index entry that it gets when it is rolled, closed or recovered.
+
+    Returns
+    -------
+    (Tail, bytes)
+        The end of the log then, and the entry; nothing where it has it.
+    """
+    is_in_reach = tail.max_timestamp_offset - tail.segment.base_offset <= RELATIVE_OFFSET_MAX
+    if tail.max_timestamp <= tail.last_time_entry or not is_in_reach:
+        return tail, b""
+    entry = (tail.max_timestamp, tail.max_timestamp_offset - tail.segment.base_offset)
+    segment = replace(tail.segment, time_index_entries=tail.segment.time_index_entries + 1)
+    return replace(tail, segment=segment, last_time_entry=tail.max_timestamp), np.array([entry], TIME_ENTRY).tobytes()
+
+
+def fits(tail: Tail, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
+    """Tell whether all of a run certainly goes to the active segment before it is to be rolled.
+
+    It is asked of the run as of one batch, and as if each of its batches got index entries, so that the answer may be
+    no where batch by batch it would be yes.
+    """
+    segment = tail.segment
+    as_if = replace(
+        segment,
+        # Of an empty segment, too, the time that its first batch waited counts for the others.
+        size_bytes=segment.size_bytes or 1,
+        first_timestamp=segment.first_timestamp if segment.size_bytes else int(run.max_timestamps[0]),
+        offset_index_entries=segment.offset_index_entries + len(run),
+        time_index_entries=segment.time_index_entries + len(run),
+    )
+    whole = NextBatch(run.size_bytes, int(run.last_offsets[-1]), int(run.max_timestamps.max()))
+    return not should_roll(as_if, whole, config, now_ms)
+
+
+def rows_before_roll(tail: Tail, run: BatchRun, config: LogConfig, now_ms: int) -> int:
+    """Return how many batches of a run, from its first on, go to the active segment before it is to be rolled.
+
+    It is at least 1 where the active segment is empty and a new one would have the same base offset.
+    """
+    if fits(tail, run, config, now_ms):
+        return len(run)
+    sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(tail, run[:rows], config, now_ms))
+    tail, _, _ = grown(tail, run[:sure], config)
+    for row in range(sure, len(run)):
+        one = run[row : row + 1]
+        is_same = not tail.segment.size_bytes and tail.segment.base_offset == tail.end_offset
+        batch = NextBatch(one.size_bytes, int(one.last_offsets[0]), int(one.max_timestamps[0]))
+        if not is_same and should_roll(tail.segment, batch, config, now_ms):
+            return row
+        tail, _, _ = grown(tail, one, config)
+    return len(run)

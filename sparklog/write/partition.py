@@ -1,0 +1,497 @@
+"""The single writer of one partition's folder.
+
+It holds the lock of the log directory while it is open, recovers the log when it opens it, and leaves it as a broker
+that was shut down does: indexes complete, producers written down, everything synced.
+
+Threads may share it: what they ask of it is done one thing after the other. A process that was forked may not: POSIX
+locks are not inherited, and two processes would give out the same offsets.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Final, Self
+
+import pyarrow as pa
+
+from sparklog.errors import (
+    ALL_VISIBLE,
+    NOT_KNOWN,
+    NOTHING_VISIBLE,
+    InvalidOptionError,
+    LockedError,
+    StorageError,
+    outcome,
+)
+from sparklog.log import files
+from sparklog.log.checkpoints import encode_leader_epochs
+from sparklog.log.config import LogConfig
+from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file, parse_partition_folder
+from sparklog.log.folders import refuse_to_write
+from sparklog.log.producer_state import ProducerBatch, Producers, plus, producer_batches
+from sparklog.log.properties import APPEND
+from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
+from sparklog.record.intake import take_records
+from sparklog.storage.base import locate
+from sparklog.storage.writing import (
+    LocalWritableStorage,
+    WritableFile,
+    WritableStorage,
+    process_id,
+    write_atomically,
+)
+from sparklog.write.active_segment import BatchRun, Tail, grown, new_segment, rows_before_roll, sealed
+from sparklog.write.commit_plan import metadata_to_write
+from sparklog.write.flushing import FlushTimer
+from sparklog.write.journal import apply_journal
+from sparklog.write.locking import (
+    claim,
+    forget_marker,
+    hide_marker,
+    hold,
+    opening,
+    refuse_link,
+    refuse_open,
+    show_marker,
+)
+from sparklog.write.policy import roll_jitter_ms, should_flush
+from sparklog.write.recovery import recover
+from sparklog.write.validation import refuse_inadmissible, with_timestamps
+
+_DRAWS: Final = 1 << 31
+_BROKEN: Final = "{} could not be put right after an error: close it and open it again"
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _draw() -> int:
+    return random.randrange(_DRAWS)
+
+
+@dataclass
+class _Active:
+    """The open files of the active segment."""
+
+    log: WritableFile
+    offset_index: WritableFile
+    time_index: WritableFile
+
+    def all(self) -> tuple[WritableFile, ...]:
+        return self.log, self.offset_index, self.time_index
+
+    def cut(self, tail: Tail) -> None:
+        """Cut the files to what is known to be in them."""
+        for file, size_bytes in zip(
+            self.all(), (tail.segment.size_bytes, tail.offset_index_bytes, tail.time_index_bytes), strict=True
+        ):
+            file.truncate(size_bytes)
+
+    def sync(self) -> None:
+        for file in self.all():
+            file.sync()
+
+    def close(self) -> None:
+        for file in self.all():
+            file.close()
+
+
+class PartitionLog:
+    """A partition's log, open to be appended to. Made by `open`, and used with ``with``.
+
+    Threads may share it. A forked process may only close what it has of its parent's, which changes nothing.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        config: LogConfig,
+        storage: WritableStorage,
+        clock: Callable[[], int],
+        draw: Callable[[], int],
+    ) -> None:
+        self._folder, self._config, self._storage = folder, config, storage
+        self._directory = folder.rpartition("/")[0] or "/"
+        self._clock, self._draw = clock, draw
+        self._resources = ExitStack()
+        self._is_open = self._is_broken = self._is_busy = False
+        self._lock, self._process = threading.RLock(), process_id()
+        self._unflushed = 0
+        self._timer = FlushTimer(folder, config.flush_ms, self._lock, self._sync)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PurePath,
+        config: LogConfig | None = None,
+        *,
+        topic_id: str | None = None,
+        lock_timeout_seconds: float = 60.0,
+        storage: WritableStorage | None = None,
+        clock: Callable[[], int] = _wall_clock_ms,
+        draw: Callable[[], int] = _draw,
+    ) -> Self:
+        """Open a partition's folder to append to it; it is made where it is not there.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder, ``<topic>-<partition>``; not a link to it, but links on the way are followed.
+        config : LogConfig, optional
+            Kafka's topic properties; by default Kafka's defaults.
+        topic_id : str, optional
+            For ``partition.metadata``, without which a broker sets the folder aside.
+        lock_timeout_seconds : float
+            How long to wait for other writers of the log directory; a running broker is not waited for.
+        storage, clock, draw
+            Where the folder is, the time in ms, and random numbers for ``segment.jitter.ms``.
+
+        Raises
+        ------
+        InvalidOptionError
+            The folder's name is not that of a partition, or what is in it is something else, a log directory say;
+            or it is of another topic id.
+        LockedError
+            A broker runs on the log directory, or another writer has the folder, under whatever path.
+        CorruptLogError
+            The log is damaged, and to cut it there would lose whole batches.
+        """
+        storage = storage or LocalWritableStorage()
+        located = locate(path)
+        folder = storage.real(located.path)
+        refuse_open(storage, folder, str(path))
+        refuse_link(storage, located.path)
+        if parse_partition_folder(folder.rpartition("/")[2]) is None:
+            raise InvalidOptionError(f"a partition's folder is named <topic>-<partition>, and not {folder!r}")
+        refuse_to_write(storage, folder)
+        config = config or LogConfig()
+        config.warn_idle(APPEND)
+        made = cls(folder, config, storage, clock, draw)
+        try:
+            with outcome(NOTHING_VISIBLE):
+                made._open(str(path), topic_id, lock_timeout_seconds)
+        except BaseException:
+            made._resources.close()
+            raise
+        return made
+
+    def _open(self, spelling: str, topic_id: str | None, lock_timeout_seconds: float) -> None:
+        storage, folder, directory = self._storage, self._folder, self._directory
+        storage.make_folder(directory)
+        self._resources.enter_context(hold(storage, directory, lock_timeout_seconds, is_shared=True))
+        with opening():
+            refuse_open(storage, folder, spelling)
+            apply_journal(storage, directory)
+            storage.make_folder(folder)
+            self._resources.callback(claim(storage, folder, spelling))
+            storage.sync_folder(directory)
+            found = recover(storage, folder, self._config, self._clock())
+            hide_marker(storage, directory)
+        metadata = metadata_to_write(storage, folder, topic_id)
+        if metadata is not None:
+            write_atomically(storage, f"{folder}/{files.PARTITION_METADATA}", metadata)
+        self._start_offset, self._producers = found.start_offset, found.producers
+        self._epochs = found.leader_epochs
+        self._tail = replace(found.tail, segment=replace(found.tail.segment, roll_jitter_ms=self._jitter_ms()))
+        self._active = self._opened(self._tail)
+        self._preallocate()
+        self._flushed_ms = self._clock()
+        self._timer.reset()
+        self._is_open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._process != process_id():
+            return f"PartitionLog({self._folder!r}, opened by process {self._process})"
+        return f"PartitionLog({self._folder!r}, offsets [{self.start_offset}, {self.end_offset}))"
+
+    @property
+    def start_offset(self) -> int:
+        """The log start offset: the first that may be read."""
+        self._refuse_other_process()
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The log end offset, exclusive: that of the next record."""
+        self._refuse_other_process()
+        with self._lock:
+            return self._tail.end_offset
+
+    def append(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+    ) -> tuple[int, int]:
+        """Append records.
+
+        What it promises is what Kafka does. When it has returned, the records are in the log in this order, at the
+        offsets returned, and every reader sees them; they survive the end of the process, and once `flush` or `close`
+        has returned a power cut. When it has raised, none of them is in the log. Where the process dies within it, the
+        log holds whole batches from the first of them on, maybe none and maybe all: records that fit one batch
+        (``batch.size``) are there together or not at all.
+
+        Parameters
+        ----------
+        table : pyarrow.Table or pyarrow.RecordBatch
+            ``value``, and where wanted ``key``, ``headers`` and ``timestamp``, of the types that
+            `sparklog.record.intake` takes; others are ignored. Records whose timestamp is null get the time of the
+            append.
+        producer_id, producer_epoch, base_sequence : int
+            Of an idempotent producer, and the sequence number of the first record. What was appended before, of the
+            producer's last five batches, is not appended again.
+
+        Returns
+        -------
+        (int, int)
+            The offsets of the first and the last record; for no record, the log end offset and the one before it.
+
+        Raises
+        ------
+        InvalidOptionError
+            A column is missing or of a wrong type, or a broker would refuse a record.
+        RecordTooLargeError
+            A record that can never fit.
+        OutOfOrderSequenceError, InvalidProducerEpochError
+            As for a producer of Kafka.
+        StorageError
+            The disk is full, or another error of it; the log is as before, unless the error says that it could not be
+            put right.
+        LockedError
+            This process was forked from the one that opened the log.
+        """
+        with outcome(NOTHING_VISIBLE), self._alone():
+            self._refuse_closed()
+            return self._append_rows(take_records(table), producer_id, producer_epoch, base_sequence)
+
+    def _append_rows(
+        self, rows: pa.RecordBatch, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> tuple[int, int]:
+        now_ms, first_offset = self._clock(), self._tail.end_offset
+        if not rows.num_rows:
+            return first_offset, first_offset - 1
+        rows = with_timestamps(rows, now_ms)
+        refuse_inadmissible(rows, self._config, now_ms)
+        settings = self._settings(now_ms, producer_id, producer_epoch, base_sequence)
+        encoded = encode_batches(rows, settings, first_offset)
+        if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
+            raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
+        if producer_id >= 0:
+            repeated = self._repeated(producer_batches(encoded.headers))
+            if repeated:
+                count = sum(batch.last_offset - batch.base_offset + 1 for batch in repeated)
+                next_sequence = plus(base_sequence, count)
+                _, last_offset = self._append_rows(rows.slice(count), producer_id, producer_epoch, next_sequence)
+                return repeated[0].base_offset, last_offset if count < rows.num_rows else repeated[-1].last_offset
+        self._append(encoded, now_ms)
+        return first_offset, self._tail.end_offset - 1
+
+    def _settings(self, now_ms: int, producer_id: int, producer_epoch: int, base_sequence: int) -> BatchSettings:
+        config = self._config
+        return BatchSettings(
+            codec=config.codec,
+            level=config.compression_level,
+            batch_bytes=config.batch_size,
+            batch_bytes_max=config.batch_bytes_max,
+            decompressed_bytes_max=config.max_decompressed_message_bytes,
+            append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            leader_epoch=self._epochs[-1][0] if self._epochs else 0,
+        )
+
+    def _repeated(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
+        """Return the first batches as they were appended before; raise unless the next one may be appended."""
+        repeated: list[ProducerBatch] = []
+        for batch in batches:
+            old = self._producers.duplicate_of(batch)
+            if old is None:
+                if not repeated:
+                    self._producers.check(batch)
+                break
+            repeated.append(old)
+        return repeated
+
+    def _append(self, encoded: EncodedBatches, now_ms: int) -> None:
+        before, producers, unflushed = self._tail, Producers(dict(self._producers.entries)), self._unflushed
+        try:
+            if not self._epochs:
+                self._epochs = ((0, before.end_offset),)
+                path = f"{self._folder}/{files.LEADER_EPOCH_CHECKPOINT}"
+                write_atomically(self._storage, path, encode_leader_epochs(self._epochs))
+            self._write(encoded, now_ms)
+            self._unflushed += self._tail.end_offset - before.end_offset
+            if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
+                self._sync()
+            else:
+                self._timer.begin()
+        except BaseException:
+            self._is_broken = True
+            with outcome(NOT_KNOWN):
+                self._undo(before)
+            self._producers, self._unflushed, self._is_broken = producers, unflushed, False
+            raise
+
+    def _write(self, encoded: EncodedBatches, now_ms: int) -> None:
+        headers, data = encoded.headers, encoded.data
+        while len(headers):
+            run = BatchRun.from_headers(headers)
+            rows = rows_before_roll(self._tail, run, self._config, now_ms)
+            if rows:
+                start = int(headers.column("position")[0])
+                tail, offset_entries, time_entries = grown(self._tail, run[:rows], self._config)
+                self._active.log.append(data[start : start + run[:rows].size_bytes])
+                self._active.offset_index.append(offset_entries)
+                self._active.time_index.append(time_entries)
+                self._tail = tail
+            if rows < len(headers):
+                self._roll(now_ms)
+            for batch in producer_batches(headers[:rows]):
+                self._producers.fold_batch(batch)
+            headers = headers[rows:]
+
+    def _roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin another; empty ones give way to it."""
+        self._seal()
+        self._active.close()
+        if not self._tail.segment.size_bytes:
+            self._remove_segment(self._tail.segment.base_offset)
+        self._tail = new_segment(self._tail.end_offset, now_ms, self._jitter_ms())
+        self._active = self._opened(self._tail)
+        self._preallocate()
+        self._storage.sync_folder(self._folder)
+
+    def _seal(self) -> None:
+        """Complete the active segment, sync it, and write down the producers as of its end."""
+        self._active.cut(self._tail)
+        self._tail, last_entry = sealed(self._tail)
+        self._active.time_index.append(last_entry)
+        self._active.sync()
+        snapshot = f"{self._folder}/{offset_file_name(self._tail.end_offset, files.SNAPSHOT)}"
+        write_atomically(self._storage, snapshot, self._producers.encode())
+
+    def _undo(self, before: Tail) -> None:
+        """Make the log what it was before an append that failed."""
+        self._active.close()
+        for entry in self._storage.entries(self._folder):
+            found = parse_offset_file(entry.name)
+            if found is not None and _is_behind(found, before):
+                self._storage.remove(f"{self._folder}/{entry.name}")
+        # Not made longer beforehand again: where the disk is full this would fail, and what was done is undone already.
+        self._tail, self._active = before, self._opened(before)
+
+    def _opened(self, tail: Tail) -> _Active:
+        """Open the files of a segment, cut to what is known to be in them."""
+        base = f"{self._folder}/{offset_file_name(tail.segment.base_offset, '')}"
+        suffixes = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
+        active = _Active(*(self._storage.open_for_append(f"{base}{suffix}") for suffix in suffixes))
+        active.cut(tail)
+        return active
+
+    def _preallocate(self) -> None:
+        if self._config.preallocate:
+            self._active.log.preallocate(self._config.segment_bytes)
+
+    def _remove_segment(self, base_offset: int) -> None:
+        for suffix in (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX):
+            self._storage.remove(f"{self._folder}/{offset_file_name(base_offset, suffix)}")
+
+    def flush(self) -> None:
+        """Return when all that was appended is on the disk."""
+        with outcome(ALL_VISIBLE), self._alone():
+            self._refuse_closed()
+            self._sync()
+
+    def _sync(self) -> None:
+        self._active.sync()
+        self._unflushed, self._flushed_ms = 0, self._clock()
+        self._timer.reset()
+
+    def close(self) -> None:
+        """Sync, complete the indexes, write down the producers, and let go of the folder. Closing twice is once.
+
+        In a forked process it only closes the files.
+        """
+        if self._process != process_id():
+            self._close_files_in_child()
+            return
+        with outcome(NOT_KNOWN if self._is_broken else ALL_VISIBLE), self._alone():
+            if self._is_open:
+                self._is_open = False
+                self._close()
+
+    def _close(self) -> None:
+        self._timer.stop()
+        with self._resources:
+            try:
+                if self._is_broken:
+                    raise StorageError(_BROKEN.format(self._folder))
+                self._seal()
+                self._storage.sync_folder(self._folder)
+                self._timer.raise_error()
+            except BaseException:
+                forget_marker(self._storage, self._directory)
+                raise
+            finally:
+                self._active.close()
+            show_marker(self._storage, self._directory)
+
+    def _close_files_in_child(self) -> None:
+        """Close the descriptors that a forked process has inherited: the log, its locks and files are its parent's."""
+        if self._is_open:
+            self._is_open = False
+            self._active.close()
+            self._resources.pop_all()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other threads out, and this one where it comes again from a signal's handler, in the midst of a call."""
+        self._refuse_other_process()
+        with self._lock:
+            if self._is_busy:
+                raise StorageError(f"{self._folder} is being written to by this thread: it was interrupted by a signal")
+            try:
+                self._is_busy = True
+                yield
+            finally:
+                self._is_busy = False
+
+    def _refuse_other_process(self) -> None:
+        if self._process != process_id():
+            raise LockedError(
+                f"{self._folder} was opened by process {self._process}, and this is process {process_id()}, forked "
+                f"from it: two would give out the same offsets. Use it there, or close it there and open it here"
+            )
+
+    def _refuse_closed(self) -> None:
+        if not self._is_open:
+            raise StorageError(f"{self._folder} is closed")
+        if self._is_broken:
+            raise StorageError(_BROKEN.format(self._folder))
+        self._timer.raise_error()
+
+    def _jitter_ms(self) -> int:
+        return roll_jitter_ms(self._config, self._draw())
+
+
+def _is_behind(file: OffsetFile, tail: Tail) -> bool:
+    """Tell whether a file is of a segment that was begun after the log had a given end, or of the end of one."""
+    if file.suffix == files.SNAPSHOT:
+        return file.offset > tail.end_offset
+    return file.offset > tail.segment.base_offset and file.offset >= tail.end_offset

@@ -1,0 +1,438 @@
+"""Opens a partition's folder to be written to: finishes what was begun, cuts what was torn, makes what is missing.
+
+What a broker does when it loads a log, and more careful in what it cuts off:
+
+- A crash tears the last write, and nothing that was on the disk before it. So only what stands at the end of the log is
+  cut, with no whole batch behind it, at or above the recovery point, and not after a clean shutdown. Everything else
+  that is no sound batch is damage: opening refuses, and `truncate` insists.
+- Whatever is cut is said, and its bytes are kept beside the log in a ``.cut`` file; see `sparklog.log.files`.
+
+The last batches are always checked; a log that was closed cleanly is not read before them.
+
+Source: apache/kafka, LogLoader.java, LogSegment.java (recover, sanityCheck).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from sparklog.errors import CorruptBatchError, CorruptCheckpointError, CorruptLogError
+from sparklog.log import files
+from sparklog.log.checkpoints import (
+    encode_leader_epochs,
+    encode_offset_checkpoint,
+    parse_leader_epochs,
+    parse_offset_checkpoint,
+)
+from sparklog.log.config import LogConfig
+from sparklog.log.damage import data_end
+from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name, parse_offset_file
+from sparklog.log.layout import PartitionLayout, list_segments, read_layout, synced_offset
+from sparklog.log.producer_state import (
+    Producers,
+    parse_snapshot,
+    producers_at_end,
+    snapshots_of,
+)
+from sparklog.log.scan import refuse_damaged, refuse_damaged_end
+from sparklog.log.segment import OpenSegment, Place, Segment, Window
+from sparklog.storage.writing import WritableStorage, write_atomically
+from sparklog.write.active_segment import Tail
+from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
+from sparklog.write.recovery_indexes import active_tail, mend_older_indexes
+
+_INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
+_NONE: Final = -1
+
+_LOSSY: Final = "'sparklog recover --truncate' cuts the log there, which loses what follows; a replica may be whole"
+
+LeaderEpochs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A log that may be written to.
+
+    Attributes
+    ----------
+    tail : Tail
+        Where the next batch goes.
+    start_offset : int
+        Log start offset.
+    producers : Producers
+        As of the log end offset.
+    leader_epochs : tuple of (int, int)
+        Epochs and their start offsets; none of a log that has had no batch.
+    actions : tuple of Action
+        What had to be done.
+    """
+
+    tail: Tail
+    start_offset: int
+    producers: Producers
+    leader_epochs: LeaderEpochs
+    actions: tuple[Action, ...]
+
+
+def recover(
+    storage: WritableStorage,
+    folder: str,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    truncate: bool = False,
+    dry_run: bool = False,
+    is_thorough: bool = False,
+    is_quiet: bool = False,
+) -> Recovered:
+    """Make a partition's folder fit to be written to. The caller holds the lock of its log directory.
+
+    Parameters
+    ----------
+    folder : str
+        The partition's folder, which is there.
+    config : LogConfig
+        Says how far apart index entries are.
+    now_ms : int
+        Wall-clock time, ms since the epoch.
+    truncate : bool
+        Cut the log at its first damage even where no crash can have torn it, which loses what follows.
+    dry_run : bool
+        Change nothing, and say what would be done.
+    is_thorough : bool
+        Check every batch of the log, and not only those that may not have been on the disk.
+    is_quiet : bool
+        Warn of nothing: the caller shows the actions.
+
+    Raises
+    ------
+    CorruptLogError
+        The log is damaged, and no crash can have torn it there.
+    """
+    actions = RecoveryActions(storage, folder, dry_run=dry_run, is_quiet=is_quiet)
+    _remove_leftovers(actions)
+    layout = _sound_layout(actions, truncate=truncate, is_thorough=is_thorough)
+    with _hinted():
+        # Before anything is cut: a log that cannot be opened stays as it is.
+        producers = producers_at_end(layout, now_ms)
+    _cut_torn_tail(actions, layout)
+    _lower_checkpoints(actions, layout)
+    _remove_orphans(actions, layout)
+    epochs = _leader_epochs(actions, layout)
+    _remove_snapshots(actions, layout)
+    with _hinted():
+        tail = active_tail(actions, layout, config, now_ms)
+    mend_older_indexes(actions, layout, config)
+    return Recovered(tail, layout.start_offset, producers, epochs, tuple(actions.done))
+
+
+@contextmanager
+def _hinted() -> Iterator[None]:
+    """Say what to do about damage that is met only because an index or a snapshot is not there."""
+    try:
+        yield
+    except CorruptBatchError as error:
+        raise error.hinted(_LOSSY) from error
+
+
+def _remove_leftovers(actions: RecoveryActions) -> None:
+    """Finish replacing and removing segments, as a broker that begins again does."""
+    for found, name in actions.names():
+        if found.suffix.endswith(files.DELETED):
+            actions.remove(name, "which a broker was about to do")
+    swapped = [segment for segment in list_segments(actions.storage, actions.folder) if segment.swap]
+    for found, name in actions.names():
+        is_finished = any(found.offset == segment.base_offset for segment in swapped)
+        if found.suffix.endswith(files.CLEANED) or (found.suffix.endswith(files.SWAP) and not is_finished):
+            actions.remove(name, "since the cleaning that it is of was not done")
+    for segment in swapped:
+        with segment.open() as log:
+            end_offset = log.end().offset
+        for found, name in actions.names():
+            if not found.suffix.endswith(files.SWAP) and segment.base_offset <= found.offset < end_offset:
+                actions.remove(name, "since a cleaned segment takes its place")
+        for found, name in actions.names():
+            if found.suffix.endswith(files.SWAP) and found.offset == segment.base_offset:
+                actions.rename(name, name.removesuffix(files.SWAP), "to finish a cleaning")
+
+
+def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool) -> PartitionLayout:
+    """Return the layout of the log up to a torn end; raise where it is damaged elsewhere, or cut it there."""
+    while True:
+        try:
+            layout = read_layout(actions.folder, actions.storage)
+            _refuse_lost_log(actions, layout, truncate=truncate)
+            layout = _checked_end(actions, layout, is_thorough=is_thorough)
+            _refuse_damaged_tail(actions, layout)
+            refuse_damaged_end(layout)
+        except CorruptLogError as error:
+            if not truncate or error.path is None or error.position is None or actions.is_dry:
+                raise
+            _cut_at(actions, error.path.rpartition("/")[2], error.position)
+        else:
+            return layout
+
+
+def _refuse_damaged_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
+    """Raise where the log ends in the midst of a batch that was on the disk: no crash tears it then."""
+    if not layout.segments or layout.segments[-1].size_bytes <= layout.end.position:
+        return
+    if not _may_be_torn(actions, layout.end_offset):
+        last = layout.segments[-1]
+        raise CorruptLogError(
+            f"the last {last.size_bytes - layout.end.position} bytes are no whole batch, although all of it was on the "
+            f"disk when its writer last said so, by a clean shutdown or the recovery point: they are damaged",
+            path=last.path(),
+            position=layout.end.position,
+            offset=layout.end_offset,
+            hint=_LOSSY,
+        )
+
+
+def _may_be_torn(actions: RecoveryActions, offset: int) -> bool:
+    return offset >= synced_offset(actions.storage, actions.folder)
+
+
+def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
+    """Cut off what stands behind the last whole batch, say so, and keep it."""
+    if not layout.segments or layout.segments[-1].size_bytes <= layout.end.position:
+        return
+    name, position = layout.segments[-1].path().rpartition("/")[2], layout.end.position
+    with actions.storage.open(f"{actions.folder}/{name}") as log:
+        size_bytes = log.size_bytes()
+        end = data_end(log, position, size_bytes if layout.zeros_from is None else layout.zeros_from)
+    where = f"the end of its last whole batch, before offset {layout.end_offset}"
+    if end == position:
+        actions.cut(name, position, f"{where}; the {size_bytes - position} bytes behind it were zeros")
+        actions.warn(
+            f"{actions.folder}/{name} was cut at position {position}, offset {layout.end_offset}: "
+            f"{size_bytes - position} bytes of zeros stood behind its last whole batch"
+        )
+        return
+    kept = actions.keep(name, position, end)
+    actions.cut(name, position, f"{where}; the {size_bytes - position} bytes behind it are in {kept}, {KEPT}")
+    reached = max((found.offset for found, _ in actions.names() if found.suffix == files.SNAPSHOT), default=0)
+    lost = f"; a producer snapshot says that the log once reached offset {reached}" * (reached > layout.end_offset)
+    actions.warn(
+        f"{actions.folder}/{name} was cut at position {position}, offset {layout.end_offset}: {size_bytes - position} "
+        f"bytes behind its last whole batch are no batch, as a crash leaves them{lost}. They are in {kept}, {KEPT}"
+    )
+
+
+def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> None:
+    """Lower what the checkpoints of the log directory say of a log that ends before it, as a broker does."""
+    at, directory = layout.topic_partition, actions.folder.rpartition("/")[0]
+    for name in (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT):
+        path = f"{directory}/{name}"
+        try:
+            offsets = parse_offset_checkpoint(actions.storage.read_small(path) or b"", path)
+        except CorruptCheckpointError:
+            continue
+        if at is None or offsets.get(at, 0) <= layout.end_offset:
+            continue
+        was = f"the line of {at} lowered from {offsets[at]} to {layout.end_offset}, where its log ends"
+        actions.done.append(Action(path, was))
+        actions.warn(f"{path}: {was}; records that were there are gone")
+        if not actions.is_dry:
+            offsets[at] = layout.end_offset
+            write_atomically(actions.storage, path, encode_offset_checkpoint(offsets))
+
+
+def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, truncate: bool) -> None:
+    """Raise where all of a log is before its start offset: a broker would delete it, and so would a writer."""
+    there = list_segments(actions.storage, actions.folder)
+    if layout.segments or not there:
+        return
+    if not truncate:
+        raise CorruptLogError(
+            f"the log ends before its start offset {layout.start_offset}, so that a broker would delete all of it",
+            path=there[-1].path(),
+            hint=f"Set its line in {files.LOG_START_CHECKPOINT} right, or let 'sparklog recover --truncate' delete it",
+        )
+    for found, name in actions.names():
+        if found.offset < layout.start_offset:
+            actions.remove(name, f"which is before the log start offset {layout.start_offset}")
+
+
+def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: bool) -> PartitionLayout:
+    """Check batches that may not have been on the disk when a log was left, or all: the layout as it ends by them."""
+    for segment in _to_check(actions, layout, is_thorough=is_thorough):
+        with segment.open() as log:
+            # Of a log that was closed only the last batches are looked at, from where its index leads.
+            is_closed = not is_thorough and _was_closed(actions, layout)
+            end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
+            if end is None:
+                continue
+            zeros_from = segment.size_bytes if layout.zeros_from is None else layout.zeros_from
+            may_be_end = segment.is_last and end.is_unwritten and _may_be_torn(actions, end.place.offset)
+            if may_be_end and log.find_whole_batch(end.place, zeros_from) is None:
+                return replace(layout, end=end.place, zeros_from=zeros_from)
+            raise end.error
+    return layout
+
+
+class _FirstDamage(NamedTuple):
+    """Where the sound batches of a segment end.
+
+    Attributes
+    ----------
+    place : Place
+        Where the damaged batch begins.
+    error : CorruptBatchError
+        What is wrong with it.
+    is_unwritten : bool
+        Whether it is its checksum, so that it may never have been written whole: an intact batch in a wrong place was.
+    """
+
+    place: Place
+    error: CorruptBatchError
+    is_unwritten: bool
+
+
+def _sound_end(log: OpenSegment, start: Place, layout: PartitionLayout) -> _FirstDamage | None:
+    """Return where the first damaged batch of a segment begins, and what is wrong there; None where there is none."""
+    segment, offset, is_checking = log.segment, start.offset, False
+    window: Window | None = None
+    try:
+        for window in log.windows(start, end_position=layout.end.position if segment.is_last else None):
+            is_checking = True
+            refuse_damaged(segment, window)
+            is_checking = False
+            offset = int(window.headers.column("last_offset")[-1]) + 1
+        log.refuse_cut_end(offset)
+    except CorruptBatchError as error:
+        position = error.position or 0
+        if window is not None:
+            before = window.headers.where(window.headers.column("position") < position)
+            offset = max(offset, int(before.column("last_offset")[-1]) + 1) if len(before) else offset
+        found = CorruptBatchError(error.reason, path=segment.path(), position=position, offset=offset, hint=_LOSSY)
+        found.__cause__ = error
+        return _FirstDamage(Place(position, offset), found, is_checking)
+    return None
+
+
+def _to_check(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: bool) -> Sequence[Segment]:
+    if is_thorough:
+        return layout.segments
+    return layout.segments[-1:] if _was_closed(actions, layout) else _unsynced(actions, layout)
+
+
+def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
+    """Tell whether all of a log was synced when its writer left it."""
+    directory = actions.folder.rpartition("/")[0]
+    if any(entry.name == files.CLEAN_SHUTDOWN for entry in actions.storage.entries(directory)):
+        return True
+    snapshot = OffsetFile(layout.end_offset, files.SNAPSHOT)
+    return layout.end_offset == 0 or any(found == snapshot for found, _ in actions.names())
+
+
+def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:
+    """Return the segments from the one on up to whose beginning a broker knew all to be on the disk."""
+    path = f"{actions.folder.rpartition('/')[0]}/{files.RECOVERY_POINT_CHECKPOINT}"
+    try:
+        points = parse_offset_checkpoint(actions.storage.read_small(path) or b"", path)
+    except CorruptCheckpointError:
+        points = {}
+    topic_partition = layout.topic_partition
+    known = points.get(topic_partition) if topic_partition is not None else None
+    first = len(layout.segments) - 1 if known is None else layout.segment_of(known)
+    return layout.segments[first:]
+
+
+def _cut_at(actions: RecoveryActions, name: str, position: int) -> None:
+    """Cut the log at a damage: what follows in its segment, and every later segment; all of it is kept beside."""
+    cut = parse_offset_file(name.removesuffix(files.SWAP))
+    if cut is None:
+        raise AssertionError(f"damage is in a segment, and not in {name}")
+    with actions.storage.open(f"{actions.folder}/{name}") as log:
+        size_bytes = log.size_bytes()
+    why = f"where it is damaged, which loses the {size_bytes - position} bytes behind that"
+    if size_bytes > position:
+        why += f"; they are in {actions.keep(name, position, size_bytes)}, {KEPT}"
+    actions.cut(name, position, why)
+    for found, other in actions.names():
+        if found.offset > cut.offset and found.suffix == files.LOG:
+            kept = next(free for free in _cut_names(found.offset) if not _exists(actions, free))
+            actions.rename(other, kept, f"since it follows the damage, and is lost; {KEPT}")
+        elif found.offset > cut.offset:
+            actions.remove(other, "which follows the damage, and is lost")
+        elif found.offset == cut.offset and found.suffix in _INDEXES:
+            actions.remove(other, "since its log was cut")
+
+
+def _cut_names(base_offset: int) -> Iterator[str]:
+    return (cut_file_name(base_offset, 0, number) for number in count())
+
+
+def _exists(actions: RecoveryActions, name: str) -> bool:
+    return any(entry.name == name for entry in actions.storage.entries(actions.folder))
+
+
+def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
+    bases = {segment.base_offset for segment in list_segments(actions.storage, actions.folder)}
+    for found, name in actions.names():
+        if found.suffix in _INDEXES and found.offset not in bases:
+            actions.remove(name, "since its segment is not there")
+    if not layout.segments:
+        suffixes = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
+        actions.make_empty(offset_file_name(layout.start_offset, suffix) for suffix in suffixes)
+
+
+def _leader_epochs(actions: RecoveryActions, layout: PartitionLayout) -> LeaderEpochs:
+    """Return the leader epochs of a log, those left out that begin behind its end."""
+    path = f"{actions.folder}/{files.LEADER_EPOCH_CHECKPOINT}"
+    data = actions.storage.read_small(path)
+    try:
+        there = tuple(parse_leader_epochs(data, path)) if data else ()
+    except CorruptCheckpointError:
+        there = ()
+    right = tuple((epoch, offset) for epoch, offset in there if offset <= layout.end_offset)
+    if not right and layout.end_offset > layout.start_offset:
+        right = _epochs_of_batches(layout)
+    if data and not right:
+        actions.remove(files.LEADER_EPOCH_CHECKPOINT, "since it says nothing of this log")
+    elif right != there:
+        actions.make(files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(right), "to say what the batches do")
+    return right
+
+
+def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
+    epochs: list[tuple[int, int]] = []
+    for segment in layout.segments:
+        with segment.open() as log:
+            for window in log.windows(log.start):
+                of_batches = window.headers.column("leader_epoch")
+                for row in np.flatnonzero(np.diff(of_batches, prepend=_NONE)).tolist():
+                    if of_batches[row] > (epochs[-1][0] if epochs else _NONE):
+                        epochs.append((int(of_batches[row]), int(window.headers.column("base_offset")[row])))
+    return tuple(epochs)
+
+
+def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout) -> None:
+    """Remove snapshots that speak of offsets that there are not, and those that nobody asks for."""
+    bases = {segment.base_offset for segment in list_segments(actions.storage, actions.folder)}
+    offsets = [offset for offset, _ in snapshots_of(actions.storage, actions.folder)]
+    latest = max((offset for offset in offsets if offset <= layout.end_offset), default=_NONE)
+    for offset in offsets:
+        name = offset_file_name(offset, files.SNAPSHOT)
+        if not _is_sound_snapshot(actions, name):
+            actions.remove(name, "since it cannot be read: what producers have in flight is read from the log instead")
+        elif offset > layout.end_offset:
+            actions.remove(name, f"since the log ends at offset {layout.end_offset}")
+        elif offset not in bases and offset != latest:
+            actions.remove(name, "since a later one is there")
+
+
+def _is_sound_snapshot(actions: RecoveryActions, name: str) -> bool:
+    path = f"{actions.folder}/{name}"
+    try:
+        parse_snapshot(actions.storage.read_small(path) or b"", path)
+    except CorruptCheckpointError:
+        return False
+    return True

@@ -1,0 +1,144 @@
+"""The indexes of a log that is opened to be written to: the missing and wrong ones are made again from its batches.
+
+Source: apache/kafka, LogSegment.java (recover, sanityCheck).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from sparklog.errors import CorruptBatchError
+from sparklog.log import files
+from sparklog.log.config import LogConfig
+from sparklog.log.files import offset_file_name
+from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, Entries, read_entries
+from sparklog.log.layout import PartitionLayout
+from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, producers_at_end
+from sparklog.log.scan import refuse_damaged
+from sparklog.log.segment import Place, Segment
+from sparklog.write.active_segment import BatchRun, Tail, grown, new_segment, sealed
+from sparklog.write.policy import ActiveSegment
+from sparklog.write.recovery_actions import RecoveryActions
+
+_NONE: Final = -1
+
+
+def active_tail(actions: RecoveryActions, layout: PartitionLayout, config: LogConfig, now_ms: int) -> Tail:
+    """Return the end of the log, its active segment's indexes mended and trimmed."""
+    if not layout.segments:
+        return new_segment(layout.start_offset, now_ms)
+    active = replace(layout.segments[-1], size_bytes=layout.end.position)
+    offsets, times = _entries(actions, active, files.OFFSET_INDEX), _entries(actions, active, files.TIME_INDEX)
+    if offsets is None or times is None or not _are_right(active, layout.end_offset, offsets, times):
+        return _rebuilt(actions, layout, len(layout.segments) - 1, config, now_ms)
+    for suffix, entries in ((files.OFFSET_INDEX, offsets), (files.TIME_INDEX, times)):
+        _trim(actions, active, suffix, entries)
+    return _tail_from(active, layout.end, offsets, times, now_ms)
+
+
+def _tail_from(active: Segment, end: Place, offsets: Entries, times: Entries, now_ms: int) -> Tail:
+    """Fold the batches behind the last index entry into what the indexes say."""
+    position = int(offsets[-1]["position"]) if len(offsets) else 0
+    latest = int(times[-1]["timestamp"]) if len(times) else _NONE
+    latest_offset = active.base_offset + int(times[-1]["relative_offset"]) if len(times) else _NONE
+    first_timestamp = last_time = _NONE
+    last_time = latest
+    with active.open() as log:
+        if end.position:
+            first_timestamp = int(next(log.hop(log.start)).column("max_timestamp")[0])
+        for headers in log.hop(Place(position, active.base_offset)) if position < end.position else ():
+            for last_offset, timestamp in zip(
+                headers.column("last_offset").tolist(), headers.column("max_timestamp").tolist(), strict=True
+            ):
+                if timestamp > latest and last_offset < end.offset:
+                    latest, latest_offset = timestamp, last_offset
+    segment = ActiveSegment(active.base_offset, end.position, now_ms, first_timestamp, len(offsets), len(times))
+    return Tail(segment, end.offset, end.position - position, latest, latest_offset, last_time)
+
+
+def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries | None:
+    """Return the entries of an index; None where it is missing."""
+    name = offset_file_name(segment.base_offset, suffix)
+    if not any(other == name for _, other in actions.names()):
+        return None
+    with actions.storage.open(f"{actions.folder}/{name}") as index:
+        return read_entries(index, OFFSET_ENTRY if suffix == files.OFFSET_INDEX else TIME_ENTRY)
+
+
+def _are_right(segment: Segment, end_offset: int, offsets: Entries, times: Entries) -> bool:
+    """Tell, cheaply, whether indexes may be of a segment: their order, their ends, and the batch they end with."""
+    for entries in (offsets, times):
+        for name in entries.dtype.names or ():
+            if (np.diff(entries[name].astype(np.int64)) <= 0).any():
+                return False
+    if any(
+        len(each) and segment.base_offset + int(each[-1]["relative_offset"]) >= end_offset for each in (times, offsets)
+    ):
+        return False
+    if not len(offsets):
+        return True
+    last = offsets[-1]
+    if not 0 < last["position"] < segment.size_bytes:
+        return False
+    with segment.open() as log:
+        header = log.header_at(int(last["position"]))
+    # Older brokers wrote an entry an append: the batch there is then the first of several.
+    last_offset = segment.base_offset + int(last["relative_offset"])
+    return header is not None and int(header.column("base_offset")[0]) <= last_offset
+
+
+def _trim(actions: RecoveryActions, segment: Segment, suffix: str, entries: Entries) -> None:
+    name = offset_file_name(segment.base_offset, suffix)
+    with actions.storage.open(f"{actions.folder}/{name}") as index:
+        size_bytes = index.size_bytes()
+    if size_bytes != entries.nbytes:
+        actions.cut(name, entries.nbytes, "behind its last entry")
+
+
+def mend_older_indexes(actions: RecoveryActions, layout: PartitionLayout, config: LogConfig) -> None:
+    """Make the indexes that segments before the active one are missing; those that are there are hints anyway."""
+    names = {name for _, name in actions.names()}
+    for row, segment in enumerate(layout.segments[:-1]):
+        if not all(
+            offset_file_name(segment.base_offset, suffix) in names for suffix in (files.OFFSET_INDEX, files.TIME_INDEX)
+        ):
+            try:
+                _rebuilt(actions, layout, row, config, 0)
+            except CorruptBatchError as error:
+                # A reader does without the index, and says what is damaged when it comes there.
+                actions.warn(f"{error}; the indexes of that segment are not made again")
+
+
+def _rebuilt(actions: RecoveryActions, layout: PartitionLayout, row: int, config: LogConfig, now_ms: int) -> Tail:
+    """Make all indexes of a segment anew from its batches; what it is as an active segment."""
+    segment = layout.segments[row]
+    is_active = row + 1 == len(layout.segments)
+    tail, aborted = new_segment(segment.base_offset, now_ms), list[AbortedTransaction]()
+    producers = _producers_at(layout, segment.base_offset)
+    offsets, times = bytearray(), bytearray()
+    end_position = layout.end.position if is_active else segment.size_bytes
+    with segment.open() as log:
+        for window in log.windows(log.start, end_position=end_position):
+            refuse_damaged(segment, window)
+            headers = window.headers
+            tail, offset_entries, time_entries = grown(tail, BatchRun.from_headers(headers), config)
+            offsets += offset_entries
+            times += time_entries
+            aborted += producers.fold(window)
+    tail, last_entry = sealed(tail)
+    times += last_entry
+    for suffix, data in (
+        (files.OFFSET_INDEX, bytes(offsets)),
+        (files.TIME_INDEX, bytes(times)),
+        (files.TRANSACTION_INDEX, encode_aborted(aborted)),
+    ):
+        if data or suffix != files.TRANSACTION_INDEX:
+            actions.make(offset_file_name(segment.base_offset, suffix), data, "from the batches of its log")
+    return tail
+
+
+def _producers_at(layout: PartitionLayout, offset: int) -> Producers:
+    return producers_at_end(replace(layout, end=Place(0, max(offset, layout.start_offset))))

@@ -1,0 +1,274 @@
+"""A task's own files, which become parts of logs when the job is committed.
+
+A task puts what it writes to a partition into the partition's folder, in files of which a broker knows nothing:
+
+    seglog-<job>-<task>-<attempt>-<number>.log.staged     v2 batches, offsets counted from the task's first
+    seglog-<job>-<task>-<attempt>-<number>.batches.staged one entry a batch:
+
+        byte  size  field
+        0     4     batch_bytes
+        4     4     record_count     offsets that the batch takes
+        8     8     max_timestamp    ms; -1 none
+
+and, while the job runs, beside the folders
+
+    seglog-<job>-running.staged                           empty; a task that finds it gone is one that nobody waits for
+
+``<job>`` begins with the time at which the job was made, ms in 12 hexadecimal digits, so that what a dead job left is
+known by its age. The entries are what a commit must know of the batches, in the byte order of the machines: they do
+not outlive the job. A file is rolled where a segment would be, so that it can become one as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from sparklog.errors import CommitError
+from sparklog.log.config import LogConfig
+from sparklog.log.files import STAGED
+from sparklog.record.headers import BatchHeaders
+from sparklog.storage.base import Storage
+from sparklog.storage.writing import WritableStorage
+from sparklog.write.active_segment import BatchRun, Tail, grown, new_segment, rows_before_roll
+
+if TYPE_CHECKING:
+    from sparklog.record.encode import EncodedBatches
+
+BATCH_ENTRY: Final = np.dtype([("batch_bytes", "<i4"), ("record_count", "<i4"), ("max_timestamp", "<i8")])
+assert BATCH_ENTRY.itemsize == 16
+
+# A batch begins with its base offset, the bytes behind that and the size, and the leader epoch; see v2.
+_STAMP: Final = struct.Struct(">qii")
+_FRAMING_BYTES: Final = 12
+_LOG: Final = f".log{STAGED}"
+_BATCHES: Final = f".batches{STAGED}"
+_RUNNING: Final = f"running{STAGED}"
+_NAME = re.compile(r"seglog-(?P<job>(?P<made>[0-9a-f]{12})[0-9a-f]+)-[A-Za-z0-9.-]+\.staged")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One staged file: what a task tells the driver of it.
+
+    Attributes
+    ----------
+    folder, name : str
+        The partition's folder by its name, and the file's name without its suffixes.
+    task : int
+        Number of the task; files are committed in the order of their tasks, and then of their ``number``.
+    records, batches, size_bytes : int
+        What is in it.
+    base_offset : int
+        Of its first record, as its batches have it: how many the task has put into the partition before.
+    max_timestamp : int
+        ms; -1 none.
+    """
+
+    folder: str
+    name: str
+    task: int
+    number: int
+    base_offset: int
+    records: int
+    batches: int
+    size_bytes: int
+    max_timestamp: int
+
+    @property
+    def log_name(self) -> str:
+        return f"{self.folder}/{self.name}{_LOG}"
+
+    @property
+    def batches_name(self) -> str:
+        return f"{self.folder}/{self.name}{_BATCHES}"
+
+    def run(self, storage: Storage, directory: str, base_offset: int) -> BatchRun:
+        """Return its batches with the offsets that they get.
+
+        Raises
+        ------
+        CommitError
+            Its entries are gone, or not those that the task wrote.
+        """
+        path = f"{directory}/{self.batches_name}"
+        data = storage.read_small(path)
+        if data is None or len(data) != self.batches * BATCH_ENTRY.itemsize:
+            raise CommitError(f"the staged file {path} is gone or cut")
+        entries = np.frombuffer(data, dtype=BATCH_ENTRY)
+        return BatchRun(
+            batch_bytes=entries["batch_bytes"].astype(np.int64),
+            last_offsets=base_offset - 1 + np.cumsum(entries["record_count"], dtype=np.int64),
+            max_timestamps=entries["max_timestamp"].astype(np.int64),
+        )
+
+
+class Stage:
+    """What one attempt of a task writes to one partition.
+
+    Parameters
+    ----------
+    directory, folder : str
+        The log directory, and the name of the partition's folder in it, which is there.
+    prefix : str
+        ``seglog-<job>-<task>-<attempt>``, of nobody else.
+    config : LogConfig
+        Says where files are rolled.
+    """
+
+    def __init__(
+        self, storage: WritableStorage, directory: str, folder: str, prefix: str, task: int, config: LogConfig
+    ) -> None:
+        self._storage, self._directory, self._folder = storage, directory, folder
+        self._prefix, self._task, self._config = prefix, task, config
+        self._files: list[Staged] = []
+        self._base_offset = 0
+        self._tail: Tail | None = None
+        self._entries: list[np.ndarray[Any, np.dtype[Any]]] = []
+
+    @property
+    def folder(self) -> str:
+        return f"{self._directory}/{self._folder}"
+
+    @property
+    def end_offset(self) -> int:
+        """How many records there are, and so the offset that the next batch is to begin with."""
+        return self._base_offset + (0 if self._tail is None else self._tail.end_offset)
+
+    def append(self, encoded: EncodedBatches, now_ms: int) -> None:
+        """Write batches that begin at the end offset and have the leader epoch 0, as those of an empty log do.
+
+        So nothing need be changed in them where the log turns out to be one; else they are stamped when the job is
+        committed.
+        """
+        headers = encoded.headers
+        if len(headers) and headers.column("base_offset")[0] != self.end_offset:
+            raise ValueError(f"the batches begin at {headers.column('base_offset')[0]} and not at {self.end_offset}")
+        while len(headers):
+            end_offset = 0 if self._tail is None else self._tail.end_offset
+            run = _run(headers, end_offset)
+            tail = self._tail or new_segment(0, now_ms, 0)
+            rows = rows_before_roll(tail, run, self._config, now_ms)
+            if rows:
+                self._write(encoded.data, headers[:rows], tail, _run(headers[:rows], end_offset))
+            if rows < len(headers):
+                self._close_file()
+            headers = headers[rows:]
+
+    def finish(self) -> list[Staged]:
+        """Write the rest; what there is, which the caller is to sync."""
+        self._close_file()
+        return self._files
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        for number in range(len(self._files) + 1):
+            for suffix in (_LOG, _BATCHES):
+                self._storage.remove(f"{self.folder}/{self._prefix}-{number}{suffix}")
+
+    def _write(self, data: memoryview, headers: BatchHeaders, tail: Tail, run: BatchRun) -> None:
+        """Append batches to the file in the making, which has room for them."""
+        positions, sizes = headers.column("position"), headers.column("batch_bytes")
+        start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
+        with self._storage.open_for_append(f"{self.folder}/{self._name}{_LOG}") as log:
+            log.append(data[start:end])
+            log.begin_sync(log.size_bytes() - (end - start))
+        entries = np.empty(len(headers), dtype=BATCH_ENTRY)
+        entries["batch_bytes"] = sizes
+        entries["record_count"] = headers.column("record_count")
+        entries["max_timestamp"] = headers.column("max_timestamp")
+        self._entries.append(entries)
+        self._tail, _, _ = grown(tail, run, self._config)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._prefix}-{len(self._files)}"
+
+    def _close_file(self) -> None:
+        """Write down the batches of the file in the making, if there is one."""
+        if self._tail is None:
+            return
+        entries = np.concatenate(self._entries)
+        staged = Staged(
+            folder=self._folder,
+            name=self._name,
+            task=self._task,
+            number=len(self._files),
+            base_offset=self._base_offset,
+            records=int(entries["record_count"].sum()),
+            batches=len(entries),
+            size_bytes=int(entries["batch_bytes"].sum()),
+            max_timestamp=int(entries["max_timestamp"].max()),
+        )
+        with self._storage.open_for_append(f"{self._directory}/{staged.batches_name}") as file:
+            file.append(entries.tobytes())
+        self._files.append(staged)
+        self._base_offset = self.end_offset
+        self._tail, self._entries = None, []
+
+
+def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
+    counts = headers.column("record_count")
+    return BatchRun(
+        batch_bytes=headers.column("batch_bytes"),
+        last_offsets=end_offset - 1 + np.cumsum(counts, dtype=np.int64),
+        max_timestamps=headers.column("max_timestamp"),
+    )
+
+
+def stamp(
+    storage: WritableStorage, directory: str, staged: Staged, run: BatchRun, base_offset: int, leader_epoch: int
+) -> None:
+    """Write offsets and a leader epoch into a staged file's batches, if others are there; the caller is to sync it."""
+    with storage.open_for_append(f"{directory}/{staged.log_name}") as log:
+        if log.size_bytes() != staged.size_bytes:
+            raise CommitError(f"the staged file {log.path} has {log.size_bytes()} bytes and not {staged.size_bytes}")
+        if (base_offset, leader_epoch) == (staged.base_offset, 0):
+            return
+        sizes, last_offsets = run.batch_bytes.tolist(), run.last_offsets.tolist()
+        position, offset = 0, base_offset
+        for batch_bytes, last_offset in zip(sizes, last_offsets, strict=True):
+            log.write_at(position, _STAMP.pack(offset, batch_bytes - _FRAMING_BYTES, leader_epoch))
+            position, offset = position + batch_bytes, last_offset + 1
+
+
+def new_job(now_ms: int) -> str:
+    """Return a name for a job that no other has."""
+    return f"{now_ms:012x}{secrets.token_hex(5)}"
+
+
+def begin(storage: WritableStorage, directory: str, job: str) -> None:
+    """Say that a job runs, before its tasks do."""
+    storage.make_folder(directory)
+    with storage.open_for_append(_marker(directory, job)):
+        pass
+
+
+def is_running(storage: Storage, directory: str, job: str) -> bool:
+    """Return whether a job has begun and not ended: what its tasks stage after its end nobody commits or removes."""
+    return storage.read_small(_marker(directory, job)) is not None
+
+
+def end(storage: WritableStorage, directory: str, job: str) -> None:
+    """Say that a job does not run any more, before what it has left is removed."""
+    storage.remove(_marker(directory, job))
+
+
+def _marker(directory: str, job: str) -> str:
+    return f"{directory}/seglog-{job}-{_RUNNING}"
+
+
+def job_of(name: str) -> str | None:
+    """Return the job that a staged file is of; None for a file that is not one."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else found["job"]
+
+
+def made_ms(job: str) -> int:
+    """Return when a job was made."""
+    return int(job[:12], 16)

@@ -1,0 +1,109 @@
+"""Describing logs: what the broker told of them, from little of what they hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparklog.inspect.describe import describe_partition
+from tests import build
+from tests.build import Record, v2_batch, write_partition
+from tests.golden import GoldenSet, golden_sets
+from tests.oracle import decode_log, whole_bytes
+
+PARTITIONS = [
+    pytest.param(golden, topic, partition, id=f"{golden.name}/{topic}-{partition}")
+    for golden in golden_sets()
+    for topic, partition in golden.partitions
+]
+START_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize(("golden", "topic", "partition"), PARTITIONS)
+def test_offsets_are_those_that_the_broker_told(golden: GoldenSet, topic: str, partition: int, is_full: bool) -> None:
+    told = golden.offsets[topic, partition]
+    summary = describe_partition(str(golden.partition_dir(topic, partition)), is_full=is_full)
+    assert (summary.start_offset, summary.end_offset) == (told.beginning, told.end)
+    assert summary.last_stable_offset == told.last_stable
+    assert summary.error is None
+
+
+@pytest.mark.parametrize(("golden", "topic", "partition"), PARTITIONS)
+def test_full_walk_counts_what_is_there(golden: GoldenSet, topic: str, partition: int) -> None:
+    folder = golden.partition_dir(topic, partition)
+    quick, full = describe_partition(str(folder)), describe_partition(str(folder), is_full=True)
+    logs = [(folder / f"{segment.base_offset:020d}.log").read_bytes() for segment in full.segments]
+    batches = [batch for data in logs for batch in decode_log(data[: whole_bytes(data)])]
+    assert full.seen.batches == len(batches)
+    assert full.seen.magic_batches.total() == len(batches)
+    if full.seen.records is not None:
+        assert full.seen.records == sum(len(batch.records) for batch in batches if not batch.is_control)
+    assert full.seen.max_timestamp == quick.seen.max_timestamp
+    if batches and batches[0].magic > 0:
+        assert full.seen.first_timestamp == quick.seen.first_timestamp
+    assert set(quick.seen.codec_batches) <= set(full.seen.codec_batches)
+    assert quick.topic_id == full.topic_id
+
+
+def log_of(folder: Path, count: int) -> list[bytes]:
+    batches = [v2_batch([Record(0, START_MS + n, b"k", b"v" * 500)], base_offset=n) for n in range(count)]
+    write_partition(folder, batches, index_interval_bytes=4096, segment_bytes=100_000)
+    return batches
+
+
+def test_damage_in_the_middle_is_not_looked_at_and_at_the_end_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    log_of(folder, 100)
+    path = folder / f"{0:020d}.log"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:20_000] + bytes(100) + sound[20_100:])
+    assert describe_partition(str(folder)).end_offset == 100
+    path.write_bytes(sound + b"\xff" * 100)
+    summary = describe_partition(str(folder))
+    assert summary.error is not None
+    assert f"position {len(sound)}" in summary.error
+    assert (summary.end_offset, summary.segments[0].log_bytes) == (None, len(sound) + 100)
+    assert summary.seen.max_timestamp == START_MS + 99
+
+
+def test_partition_without_a_segment_is_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    folder.mkdir()
+    summary = describe_partition(str(folder))
+    assert (summary.start_offset, summary.end_offset, summary.last_stable_offset) == (0, 0, 0)
+    assert (summary.segments, summary.topic_id) == ((), None)
+
+
+def test_stable_offset_that_would_cost_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "events-0"
+    log_of(folder, 100)
+    monkeypatch.setattr("sparklog.inspect.describe.STABLE_OFFSET_BYTES_MAX", 1000)
+    assert describe_partition(str(folder)).last_stable_offset is None
+    assert describe_partition(str(folder), is_full=True).last_stable_offset == 100
+    # A snapshot at the end, as a broker that was stopped leaves, says it for nothing.
+    snapshot = build.producer_snapshot([build.ProducerEntry(7, 0, -1, -1)])
+    (folder / build.producer_snapshot_name(100)).write_bytes(snapshot)
+    assert describe_partition(str(folder)).last_stable_offset == 100
+
+
+def test_sparse_segments_are_not_read_through(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    folder.mkdir()
+    batch_bytes, count = 1 << 20, 512
+    header = v2_batch([Record(0, START_MS)], length=batch_bytes - 12)[:61]
+    with (folder / f"{0:020d}.log").open("wb") as file:
+        for n in range(count):
+            file.seek(n * batch_bytes)
+            file.write(n.to_bytes(8, "big") + header[8:])
+        file.truncate(count * batch_bytes)
+    entries = [(n, n * batch_bytes) for n in range(1, count)]
+    (folder / f"{0:020d}.index").write_bytes(build.offset_index(entries))
+    script = "import sys; from sparklog.inspect.describe import describe_partition as d; s = d(sys.argv[1]); "
+    script += "print(s.end_offset, s.last_stable_offset, 'numba' in sys.modules)"
+    # Its batches have no right checksum, so the index is not believed, and every header is hopped over.
+    ran = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[:2] == [str(count), "None"]
