@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from sparklog.cli.paths import LogFolder
-from sparklog.inspect.describe import PartitionSummary, Seen
+from sparklog.inspect.describe import BatchStats, PartitionSummary
 from sparklog.record.compression import codec_name
 
 RowDict = dict[str, Any]
@@ -18,7 +18,7 @@ def topic_rows(described: Iterable[Described], *, is_full: bool) -> Iterator[Row
     """Fold the partitions of each topic into one row."""
     for topic, group in groupby(sorted(described, key=lambda each: each[0].topic), key=lambda each: each[0].topic):
         summaries = [summary for _, summary in group]
-        seen = Seen()
+        seen = BatchStats()
         for summary in summaries:
             seen.add(summary.seen)
         firsts = [each.seen.first_timestamp for each in summaries if each.seen.first_timestamp is not None]
@@ -72,7 +72,7 @@ def segment_rows(described: Iterable[Described], *, is_full: bool) -> Iterator[R
             }
 
 
-def _seen(seen: Seen, is_full: bool) -> RowDict:
+def _seen(seen: BatchStats, is_full: bool) -> RowDict:
     row: RowDict = {
         "first_timestamp": seen.first_timestamp,
         "max_timestamp": seen.max_timestamp,

@@ -24,7 +24,7 @@ from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
-from sparklog.log.segment import RELATIVE_OFFSET_MAX, Place, Segment, Window
+from sparklog.log.segment import RELATIVE_OFFSET_MAX, OffsetPosition, Segment, Window
 from sparklog.record import v2
 from sparklog.record.compression import codec_name
 from sparklog.record.decode import decode_batches
@@ -150,7 +150,7 @@ def _unbounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> 
         with last.open() as log:
             end = log.end()
     except CorruptLogError:
-        end = Place(last.size_bytes, last.upper_offset)
+        end = OffsetPosition(last.size_bytes, last.upper_offset)
     return PartitionLayout(storage, folder, None, segments, segments[0].base_offset, end)
 
 

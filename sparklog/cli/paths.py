@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparklog.log.files import LOG, parse_offset_file, parse_partition_folder
 from sparklog.log.folders import holds_segments
 from sparklog.storage.base import locate
-from sparklog.topic.discovery import PlaceKind, discover, interpret
+from sparklog.topic.discovery import PathKind, discover, interpret
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LogFolder:
 
 
 @dataclass(frozen=True)
-class Target:
+class CliPath:
     """A path and the folders that it stands for.
 
     Attributes
@@ -46,7 +46,7 @@ class Target:
     is_directory: bool = False
 
 
-def find_target(path: str) -> Target:
+def find_target(path: str) -> CliPath:
     """Tell what a path stands for.
 
     It is the same that a read takes it for. Beyond that, a folder that holds segments is taken for a log whatever its
@@ -61,10 +61,10 @@ def find_target(path: str) -> Target:
     """
     located = locate(path)
     place = interpret(located.storage, located.path)
-    if place.kind is PlaceKind.OTHER and holds_segments(place.folder.names):
-        return Target(located.path, (LogFolder(located.path),))
+    if place.kind is PathKind.OTHER and holds_segments(place.folder.names):
+        return CliPath(located.path, (LogFolder(located.path),))
     folders = tuple(LogFolder(found.folder) for found in discover([path]).partitions)
-    return Target(located.path, folders, place.kind is PlaceKind.LOG_DIRECTORY)
+    return CliPath(located.path, folders, place.kind is PathKind.LOG_DIRECTORY)
 
 
 def is_file(path: str) -> bool:
@@ -76,7 +76,7 @@ def is_file(path: str) -> bool:
     return any(entry.name == name for entry in located.storage.entries(parent or "/"))
 
 
-def log_bytes(target: Target) -> int:
+def log_bytes(target: CliPath) -> int:
     """Return how many bytes the segments below a target have."""
     storage = locate(target.path).storage
     return sum(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sparklog.cli.paths import Target
+from sparklog.cli.paths import CliPath
 from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.storage.writing import LocalWritableStorage
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def rows(
-    targets: list[Target], outcome: Outcome, staged_hours: float, *, truncate: bool, drop_cut: bool, dry_run: bool
+    targets: list[CliPath], outcome: Outcome, staged_hours: float, *, truncate: bool, drop_cut: bool, dry_run: bool
 ) -> Iterator[dict[str, Any]]:
     """Put targets in order, one log directory after another; a row of each thing done, while ``outcome`` counts."""
     how = Repair(LogConfig(), int(staged_hours * _HOUR_MS), truncate=truncate, drop_cut=drop_cut, dry_run=dry_run)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sparklog.cli import render, views
-from sparklog.cli.paths import Target
-from sparklog.inspect.verify import Checked, Finding, Severity, verify_directory, verify_partition
+from sparklog.cli.paths import CliPath
+from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partition
 
 FINDINGS_SHOWN_MAX: Final = 500
 
@@ -34,7 +34,7 @@ class Outcome:
         return f"{render.bytes_text(self.checked_bytes)} in {where} checked: {', '.join(told)}"
 
 
-def findings(targets: list[Target], outcome: Outcome, advance: Callable[[str, int], None]) -> Iterator[RowDict]:
+def findings(targets: list[CliPath], outcome: Outcome, advance: Callable[[str, int], None]) -> Iterator[RowDict]:
     """Verify targets one after another; a row of each finding, while ``outcome`` counts along."""
     for target in targets:
         outcome.partitions += len(target.folders)
@@ -44,7 +44,7 @@ def findings(targets: list[Target], outcome: Outcome, advance: Callable[[str, in
             else (event for folder in target.folders for event in verify_partition(folder.path))
         )
         for event in events:
-            if isinstance(event, Checked):
+            if isinstance(event, Progress):
                 outcome.checked_bytes += event.checked_bytes
                 advance(_short(event.path, target), event.checked_bytes)
             else:
@@ -79,7 +79,7 @@ def _style(row: render.Row) -> str:
     return render.severity_style(row["severity"])
 
 
-def _row(finding: Finding, target: Target) -> RowDict:
+def _row(finding: Finding, target: CliPath) -> RowDict:
     return {
         "severity": finding.severity.value,
         "code": finding.code,
@@ -91,7 +91,7 @@ def _row(finding: Finding, target: Target) -> RowDict:
     }
 
 
-def _short(path: str, target: Target) -> str:
+def _short(path: str, target: CliPath) -> str:
     """Name a file below a target without what all its files share."""
     for folder in (target.path, target.path.rpartition("/")[0]):
         if path.startswith(f"{folder}/"):

@@ -34,7 +34,7 @@ STABLE_OFFSET_BYTES_MAX: Final = 1 << 22
 
 
 @dataclass
-class Seen:
+class BatchStats:
     """What the headers that were looked at have, all or some of a log's.
 
     Attributes
@@ -68,7 +68,7 @@ class Seen:
         is_hidden = (headers.column("attributes") & v2.DELETE_HORIZON != 0) | (base_timestamps < 0)
         timestamps = np.where(is_hidden, max_timestamps, base_timestamps)
         self.add(
-            Seen(
+            BatchStats(
                 batches=len(headers),
                 control_batches=len(headers) - len(data),
                 transactional_batches=int(data.is_transactional.sum()),
@@ -80,7 +80,7 @@ class Seen:
             )
         )
 
-    def add(self, other: Seen) -> None:
+    def add(self, other: BatchStats) -> None:
         """Add what was seen of the log that follows."""
         self.batches += other.batches
         self.control_batches += other.control_batches
@@ -101,7 +101,7 @@ class SegmentSummary:
     base_offset: int
     end_offset: int | None
     log_bytes: int
-    seen: Seen
+    seen: BatchStats
     error: str | None = None
 
 
@@ -119,7 +119,7 @@ class PartitionSummary:
         Also None where more of the log than `STABLE_OFFSET_BYTES_MAX` would have to be walked for it, unless all was.
     total_bytes : int
         Of all files in the folder.
-    seen : Seen
+    seen : BatchStats
         Of the whole log.
     """
 
@@ -131,7 +131,7 @@ class PartitionSummary:
     last_stable_offset: int | None
     total_bytes: int
     segments: tuple[SegmentSummary, ...]
-    seen: Seen
+    seen: BatchStats
     error: str | None = None
 
 
@@ -167,7 +167,7 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionSummary:
         segments = _listed(located.storage, located.path)
     summaries = tuple(_describe_segment(segment, is_full) for segment in segments)
     error = error or next((summary.error for summary in summaries if summary.error), None)
-    seen = Seen()
+    seen = BatchStats()
     for summary in summaries:
         seen.add(summary.seen)
     return PartitionSummary(
@@ -192,7 +192,7 @@ def _listed(storage: Storage, folder: str) -> tuple[Segment, ...]:
 
 
 def _describe_segment(segment: Segment, is_full: bool) -> SegmentSummary:
-    seen, end_offset = Seen(), segment.base_offset
+    seen, end_offset = BatchStats(), segment.base_offset
     try:
         with segment.open() as log:
             for headers in _all_headers(log) if is_full else _headers_at_the_ends(log):

@@ -27,14 +27,14 @@ from sparklog.inspect.verify_names import (
     is_log,
     orphans,
 )
-from sparklog.inspect.verify_segment import Checked, Finding, Severity, unreadable
+from sparklog.inspect.verify_segment import Finding, Progress, Severity, unreadable
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.storage.base import Entry, Storage, locate
 
-__all__ = ["Checked", "Checkpoints", "Finding", "Severity", "read_checkpoints", "verify_directory", "verify_partition"]
+__all__ = ["Checkpoints", "Finding", "Progress", "Severity", "read_checkpoints", "verify_directory", "verify_partition"]
 
 _NAMES_SHOWN_MAX: Final = 5
 _PAUSE_S: Final = 0.05
@@ -76,7 +76,7 @@ def verify_directory(path: str) -> Iterator[Event]:
 
     Yields
     ------
-    Finding or Checked
+    Finding or Progress
         A file or folder at a time.
 
     Raises
@@ -116,7 +116,7 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
 
     Yields
     ------
-    Finding or Checked
+    Finding or Progress
 
     Raises
     ------

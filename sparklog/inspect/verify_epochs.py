@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from sparklog.errors import SeglogError
-from sparklog.inspect.verify_segment import Finding, Severity, Stretch, unreadable
+from sparklog.inspect.verify_segment import CheckedBatches, Finding, Severity, unreadable
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs
 from sparklog.log.segment import Segment
@@ -53,7 +53,7 @@ class EpochRuns:
         self._path = segment.path()
         self.runs: list[EpochRun] = []
 
-    def see(self, stretch: Stretch) -> None:
+    def see(self, stretch: CheckedBatches) -> None:
         headers = stretch.sound.where(stretch.sound.column("leader_epoch") >= 0)
         if not len(headers):
             return

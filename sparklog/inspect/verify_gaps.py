@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparklog.inspect.verify_segment import Finding, Severity, Stretch
+from sparklog.inspect.verify_segment import CheckedBatches, Finding, Severity
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, Segment
 from sparklog.record import v2
 
@@ -43,7 +43,7 @@ class OffsetGaps:
         self._position = 0
         self.has_inner = False
 
-    def see(self, stretch: Stretch) -> None:
+    def see(self, stretch: CheckedBatches) -> None:
         headers = stretch.sound
         if not len(headers):
             return

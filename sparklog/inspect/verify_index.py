@@ -18,7 +18,7 @@ import numpy as np
 
 from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.inspect.verify_gaps import Gap
-from sparklog.inspect.verify_segment import Finding, Flags, Numbers, Severity, Stretch
+from sparklog.inspect.verify_segment import CheckedBatches, Finding, Flags, Numbers, Severity
 from sparklog.log import files
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
 from sparklog.log.segment import Segment
@@ -40,7 +40,7 @@ _PAST_END: Final = "is past the end of the log"
 
 
 @dataclass(frozen=True)
-class Ending:
+class ScanResult:
     """How the walk over a segment's log ended.
 
     Attributes
@@ -157,7 +157,7 @@ class OffsetIndexCheck:
         self._is_too_early = np.zeros(len(entries), dtype=bool)
         self._is_last_offset = np.zeros(len(entries), dtype=bool)
 
-    def see(self, stretch: Stretch) -> None:
+    def see(self, stretch: CheckedBatches) -> None:
         headers = stretch.headers
         starts = headers.column("position")
         end = int(starts[-1] + headers.column("batch_bytes")[-1])
@@ -183,7 +183,7 @@ class OffsetIndexCheck:
         )
         return int(self._offsets[rows].max(initial=-1))
 
-    def findings(self, ending: Ending) -> Iterator[Finding]:
+    def findings(self, ending: ScanResult) -> Iterator[Finding]:
         """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
         past_end = self._positions >= ending.position
@@ -216,7 +216,7 @@ class TimeIndexCheck:
         self._latest = _NO_TIMESTAMP
         self._seen_to = segment.base_offset
 
-    def see(self, stretch: Stretch) -> None:
+    def see(self, stretch: CheckedBatches) -> None:
         headers, is_sound = stretch.headers, stretch.is_sound
         lasts = headers.column("last_offset")
         timestamps = np.where(is_sound, headers.column("max_timestamp"), _NO_TIMESTAMP)
@@ -236,7 +236,7 @@ class TimeIndexCheck:
         rows = (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
         return int(self._offsets[rows].max(initial=-1))
 
-    def findings(self, ending: Ending) -> Iterator[Finding]:
+    def findings(self, ending: ScanResult) -> Iterator[Finding]:
         """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
         past_end = self._offsets >= self._seen_to
@@ -272,7 +272,7 @@ class TransactionIndexCheck:
         self._open_offsets = open_offsets
         self._aborts: dict[tuple[int, int], int | None] = {}
 
-    def see(self, stretch: Stretch) -> None:
+    def see(self, stretch: CheckedBatches) -> None:
         headers = stretch.headers
         chosen: Flags = stretch.is_sound & headers.is_transactional & (headers.column("producer_id") >= 0)
         for row in np.flatnonzero(chosen).tolist():
@@ -287,7 +287,7 @@ class TransactionIndexCheck:
             elif batch["record_count"] > 0:
                 self._open_offsets.setdefault(producer_id, int(batch["base_offset"]))
 
-    def findings(self, ending: Ending) -> Iterator[Finding]:
+    def findings(self, ending: ScanResult) -> Iterator[Finding]:
         """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
         listed = set()

@@ -14,14 +14,14 @@ from typing import Final
 from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.inspect.verify_epochs import EpochRun, EpochRuns
 from sparklog.inspect.verify_gaps import Gap, OffsetGaps
-from sparklog.inspect.verify_index import Ending, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from sparklog.inspect.verify_segment import TORN_TAIL, Checked, Finding, Severity, unreadable, walk_segment
+from sparklog.inspect.verify_index import OffsetIndexCheck, ScanResult, TimeIndexCheck, TransactionIndexCheck
+from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Progress, Severity, unreadable, walk_segment
 from sparklog.log import files
 from sparklog.log.layout import list_segments
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Storage
 
-Event = Finding | Checked
+Event = Finding | Progress
 
 _LISTINGS_MAX: Final = 20
 _LOOKS_MAX: Final = 5
@@ -163,7 +163,7 @@ class _SegmentLook:
         end_position, is_damaged, is_torn = 0, False, False
         try:
             for event in walk_segment(segment):
-                if isinstance(event, Checked):
+                if isinstance(event, Progress):
                     if tells_progress:
                         yield event
                 elif isinstance(event, Finding):
@@ -188,7 +188,7 @@ class _SegmentLook:
             return
         self.is_sparse = gaps.has_inner or is_damaged
         missing_to = None if is_damaged else self._judge_end(gaps.at_end(), offsets, times)
-        ending = Ending(end_position, is_damaged, is_torn, missing_to)
+        ending = ScanResult(end_position, is_damaged, is_torn, missing_to)
         for check in (offsets, times, transactions):
             self.findings += check.findings(ending)
 

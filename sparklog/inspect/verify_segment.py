@@ -18,7 +18,7 @@ import pyarrow as pa
 from sparklog.errors import CorruptBatchError, CorruptLogError, SeglogError
 from sparklog.log.damage import data_end, find_whole_batch, has_wrong_size, search_budget_bytes
 from sparklog.log.layout import synced_offset
-from sparklog.log.segment import RELATIVE_OFFSET_MAX, WINDOW_BYTES, Place, Segment, Window
+from sparklog.log.segment import RELATIVE_OFFSET_MAX, WINDOW_BYTES, OffsetPosition, Segment, Window
 from sparklog.record.decode import decode_batches
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import BatchHeaders
@@ -68,7 +68,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Checked:
+class Progress:
     """So many more bytes have been gone through."""
 
     path: str
@@ -76,7 +76,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class CheckedBatches:
     """Batches one behind the other, and for each whether its checksum and its records are right: shape (n_batches,)."""
 
     window: Window
@@ -99,12 +99,12 @@ def unreadable(error: SeglogError, path: str) -> Finding:
     return Finding(Severity.ERROR, "unreadable", path, error.message)
 
 
-def walk_segment(segment: Segment) -> Iterator[Finding | Stretch | Checked]:
+def walk_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progress]:
     """Check every batch and every record of a segment.
 
     Yields
     ------
-    Finding or Stretch or Checked
+    Finding or CheckedBatches or Progress
         Stretches in the order of the file; where one does not begin where the last one ended, the bytes between are no
         batches, which a finding has told.
 
@@ -128,11 +128,11 @@ class _Walk:
         self._segment = segment
         self._file = file
         self._path = segment.path()
-        self._place = Place(0, segment.base_offset)
+        self._place = OffsetPosition(0, segment.base_offset)
         self._doubt: int | None = None
         self._search_budget = search_budget_bytes(segment.size_bytes)
 
-    def run(self) -> Iterator[Finding | Stretch | Checked]:
+    def run(self) -> Iterator[Finding | CheckedBatches | Progress]:
         wanted_bytes, told_to = WINDOW_BYTES, 0
         while True:
             buffer = self._file.read(self._place.position, wanted_bytes)
@@ -141,7 +141,7 @@ class _Walk:
                 yield from self._batches(Window(buffer, headers))
             position, size_bytes = self._place.position, self._file.size_bytes()
             if position > told_to:
-                yield Checked(self._path, position - told_to)
+                yield Progress(self._path, position - told_to)
                 told_to = position
             if headers.fault is None:
                 if position >= size_bytes:
@@ -151,11 +151,11 @@ class _Walk:
                     continue
             found = yield from self._resume(headers.fault, size_bytes)
             if found is None:
-                yield Checked(self._path, max(size_bytes - told_to, 0))
+                yield Progress(self._path, max(size_bytes - told_to, 0))
                 return
-            self._place, self._doubt, wanted_bytes = Place(found, self._place.offset), None, WINDOW_BYTES
+            self._place, self._doubt, wanted_bytes = OffsetPosition(found, self._place.offset), None, WINDOW_BYTES
 
-    def _batches(self, window: Window) -> Iterator[Finding | Stretch]:
+    def _batches(self, window: Window) -> Iterator[Finding | CheckedBatches]:
         """Check the batches of a window, and go past them."""
         records, errors = _decoded(window)
         headers = window.headers
@@ -168,11 +168,11 @@ class _Walk:
         if len(sound):
             yield from self._offsets(sound)
             yield from self._records(sound, records)
-        yield Stretch(window, is_sound)
+        yield CheckedBatches(window, is_sound)
         in_range = sound.column("last_offset") < self._segment.upper_offset
         offsets = sound.column("last_offset")[in_range]
         next_offset = int(offsets[-1]) + 1 if len(offsets) else self._place.offset
-        self._place = Place(headers.origin + headers.valid_bytes, next_offset)
+        self._place = OffsetPosition(headers.origin + headers.valid_bytes, next_offset)
         if is_sound[-1]:
             self._doubt = None
         elif is_sound.any() or self._doubt is None:

@@ -72,7 +72,7 @@ Move = Append | Rename
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class LogExtent:
     """Where a log started and ended before a commit; ``segment`` is -1 where it had none."""
 
     start_offset: int
@@ -86,7 +86,7 @@ class Journal:
     """One commit; see the module for the fields."""
 
     commit_id: str
-    partitions: Mapping[str, Bound]
+    partitions: Mapping[str, LogExtent]
     moves: tuple[Move, ...]
     summary: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,8 +128,8 @@ def parse_journal(data: bytes, path: str) -> Journal:
         ) from error
 
 
-def _bound(found: Mapping[str, Any]) -> Bound:
-    return Bound(
+def _bound(found: Mapping[str, Any]) -> LogExtent:
+    return LogExtent(
         start_offset=_number(found["start_offset"]),
         end_offset=_number(found["end_offset"]),
         segment=_number(found["segment"], at_least=-1),
@@ -167,7 +167,7 @@ def pending(storage: Storage, directory: str) -> Journal | None:
     return None if data is None else parse_journal(data, path)
 
 
-def bound_of(storage: Storage, folder: str) -> Bound | None:
+def bound_of(storage: Storage, folder: str) -> LogExtent | None:
     """Return where a partition's log starts and ends for readers, if a commit to it is not done yet."""
     directory, _, name = folder.rstrip("/").rpartition("/")
     journal = pending(storage, directory)

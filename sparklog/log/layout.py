@@ -17,8 +17,8 @@ from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundErr
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import OffsetFile, TopicPartition
-from sparklog.log.journal import Bound, bound_of, commit_version
-from sparklog.log.segment import Place, Segment
+from sparklog.log.journal import LogExtent, bound_of, commit_version
+from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.storage.base import Entry, Storage, locate
 
 _log = logging.getLogger("sparklog")
@@ -41,7 +41,7 @@ class PartitionLayout:
         Those that hold an offset at or after the start offset, or may come to.
     start_offset : int
         Log start offset: what is before it has been deleted, also where its bytes are still there.
-    end : Place
+    end : OffsetPosition
         Log end offset, exclusive, and the position in the last segment where it ends.
     zeros_from : int or None
         Where the zeros begin that end the last segment's file, if something stands behind the end.
@@ -52,7 +52,7 @@ class PartitionLayout:
     topic_partition: TopicPartition | None
     segments: tuple[Segment, ...]
     start_offset: int
-    end: Place
+    end: OffsetPosition
     zeros_from: int | None = None
 
     @property
@@ -157,9 +157,9 @@ def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> Pa
     topic_partition = files.parse_partition_folder(name)
     bound = bound_of(storage, folder)
     if bound is not None:
-        return _as_before(PartitionLayout(storage, folder, topic_partition, segments, 0, Place(0, 0)), bound)
+        return _as_before(PartitionLayout(storage, folder, topic_partition, segments, 0, OffsetPosition(0, 0)), bound)
     checkpoint = _log_start_checkpoint(storage, folder, topic_partition)
-    layout = PartitionLayout(storage, folder, topic_partition, segments, checkpoint, Place(0, checkpoint))
+    layout = PartitionLayout(storage, folder, topic_partition, segments, checkpoint, OffsetPosition(0, checkpoint))
     if not segments:
         return layout
     start_offset = max(checkpoint, segments[0].base_offset)
@@ -205,7 +205,7 @@ def recovery_point(storage: Storage, folder: str) -> int:
         return 0
 
 
-def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: Place) -> None:
+def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: OffsetPosition) -> None:
     """Say that a log ends in the midst of a batch although it was written whole: no crash does that."""
     lost_bytes = last.size_bytes - end.position
     flushed_offset = recovery_point(layout.storage, layout.path)
@@ -228,12 +228,12 @@ def _warn_once(message: str) -> None:
     _log.warning("%s", message)
 
 
-def _as_before(layout: PartitionLayout, bound: Bound) -> PartitionLayout:
+def _as_before(layout: PartitionLayout, bound: LogExtent) -> PartitionLayout:
     """Leave out what a commit has put into a log that is not done yet."""
     before = [segment for segment in layout.segments if segment.base_offset <= bound.segment]
     if before:
         before[-1] = replace(before[-1], is_last=True, size_bytes=bound.position)
-    end = Place(bound.position, bound.end_offset)
+    end = OffsetPosition(bound.position, bound.end_offset)
     return _from(bound.start_offset, replace(layout, segments=tuple(before), end=end))
 
 

@@ -107,7 +107,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Place:
+class OffsetPosition:
     """A batch boundary: the byte position, and the offset that the next batch must not be below."""
 
     position: int
@@ -130,10 +130,10 @@ class OpenSegment:
         self._file.close()
 
     @property
-    def start(self) -> Place:
-        return Place(0, self.segment.base_offset)
+    def start(self) -> OffsetPosition:
+        return OffsetPosition(0, self.segment.base_offset)
 
-    def windows(self, start: Place, end_position: int | None = None) -> Iterator[Window]:
+    def windows(self, start: OffsetPosition, end_position: int | None = None) -> Iterator[Window]:
         """Walk the batches from a boundary to the end of the segment, some at a time.
 
         A batch that is longer than a window has one of its own. A torn or zero-filled tail of the last segment ends it;
@@ -156,7 +156,7 @@ class OpenSegment:
             buffer = room[: self._file.read_into(place.position, room[:asked_bytes])]
             headers = scan_headers(buffer, place.position)
             if len(headers):
-                place = Place(place.position + headers.valid_bytes, self._checked(headers, place.offset))
+                place = OffsetPosition(place.position + headers.valid_bytes, self._checked(headers, place.offset))
                 yield Window(buffer, headers)
             if headers.fault or len(buffer) < wanted_bytes:
                 break
@@ -167,7 +167,7 @@ class OpenSegment:
                 self._refuse_damaged_at(place)
         self._judge_tail(place, headers, size_bytes)
 
-    def hop(self, start: Place) -> Iterator[BatchHeaders]:
+    def hop(self, start: OffsetPosition) -> Iterator[BatchHeaders]:
         """Walk the headers from a boundary to the end of the segment, reading nothing between them.
 
         For a few batches, which come one at a time: it needs no compiled code. Many are walked by `windows`, to which
@@ -179,12 +179,12 @@ class OpenSegment:
             if not len(header) or place.position + header.valid_bytes > size_bytes:
                 self._judge_tail(place, header, size_bytes)
                 return
-            place = Place(place.position + header.valid_bytes, self._checked(header, place.offset))
+            place = OffsetPosition(place.position + header.valid_bytes, self._checked(header, place.offset))
             yield header
         for window in self.windows(place):
             yield window.headers
 
-    def seek(self, offset: int) -> Place:
+    def seek(self, offset: int) -> OffsetPosition:
         """Find a batch boundary at or before an offset, near it where there is an index."""
         with self._index(files.OFFSET_INDEX) as index:
             if index is None:
@@ -194,7 +194,9 @@ class OpenSegment:
                 # Older brokers wrote an entry an append, whose batch is the first of several. Or the batch's own offset
                 # is wrong, which no checksum covers: whoever comes from before it notices that.
                 entry, header = self._floor_entry(index, entry.offset - 1)
-        return self.start if entry is None or header is None else Place(entry.position, self.segment.base_offset)
+        return (
+            self.start if entry is None or header is None else OffsetPosition(entry.position, self.segment.base_offset)
+        )
 
     def _floor_entry(self, index: ReadableFile, offset: int) -> tuple[OffsetEntry | None, BatchHeaders | None]:
         """Find the last entry at or before an offset, and the batch there; nothing where the log says otherwise."""
@@ -207,14 +209,14 @@ class OpenSegment:
             return None, None
         return entry, header
 
-    def end(self) -> Place:
+    def end(self) -> OffsetPosition:
         """Find where the last whole batch ends, and the offset after it; the base offset where there is none."""
         place = self.seek(self.segment.upper_offset)
         for headers in self.hop(place):
-            place = Place(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)
+            place = OffsetPosition(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)
         return place
 
-    def last_batch_before(self, end: Place) -> BatchHeaders | None:
+    def last_batch_before(self, end: OffsetPosition) -> BatchHeaders | None:
         """Return the header of the batch that ends at a place; None where there is none."""
         last: BatchHeaders | None = None
         for headers in self.hop(self.seek(max(end.offset - 1, self.segment.base_offset))):
@@ -237,7 +239,7 @@ class OpenSegment:
         is_past_end : bool
             Whether its offsets go past what the reader wanted: then what follows must be sound, or the end of the log.
         """
-        place = Place(last.origin + last.valid_bytes, int(last.column("last_offset")[-1]) + 1)
+        place = OffsetPosition(last.origin + last.valid_bytes, int(last.column("last_offset")[-1]) + 1)
         header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
         size_bytes = self._file.size_bytes()
         if len(header) and place.position + header.valid_bytes <= size_bytes:
@@ -323,7 +325,7 @@ class OpenSegment:
         headers.column("lowest_offset")[:1] = header.column("lowest_offset")[:1]
         return Window(buffer, headers)
 
-    def _seek_time(self, timestamp: int) -> Place:
+    def _seek_time(self, timestamp: int) -> OffsetPosition:
         """Find a batch boundary before which nothing is as late as a time, from the time index where there is one."""
         with self._index(files.TIME_INDEX) as index:
             entry = floor_time(index, self.segment.base_offset, timestamp) if index else None
@@ -332,7 +334,7 @@ class OpenSegment:
         header = self.first_batch_from(entry.offset)
         if header is not None and header.column("max_timestamp")[0] == entry.timestamp:
             self._refuse_damaged(header)
-            return Place(int(header.column("position")[0]), self.segment.base_offset)
+            return OffsetPosition(int(header.column("position")[0]), self.segment.base_offset)
         self._distrust(files.TIME_INDEX, f"timestamp {entry.timestamp} at offset {entry.offset}")
         return self.start
 
@@ -352,7 +354,7 @@ class OpenSegment:
             return None
         return header if is_intact_at(self._file, position, header.valid_bytes) else None
 
-    def _refuse_damaged_at(self, place: Place) -> None:
+    def _refuse_damaged_at(self, place: OffsetPosition) -> None:
         """Check the batch at a place before memory is taken for it, whatever its size says."""
         header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
         if len(header):
@@ -406,7 +408,7 @@ class OpenSegment:
         if last_offset is not None and last_offset > 0:
             first["base_offset"] = first["last_offset"] = last_offset
 
-    def _judge_tail(self, place: Place, headers: BatchHeaders, size_bytes: int) -> None:
+    def _judge_tail(self, place: OffsetPosition, headers: BatchHeaders, size_bytes: int) -> None:
         """Raise unless what begins at ``place``, which is no whole batch, may be the torn end of the log."""
         if place.position >= size_bytes:
             return
@@ -428,7 +430,7 @@ class OpenSegment:
             reason, path=self.segment.path(), position=place.position, offset=place.offset, hint=_HINT
         )
 
-    def find_whole_batch(self, place: Place, zeros_from: int) -> int | None:
+    def find_whole_batch(self, place: OffsetPosition, zeros_from: int) -> int | None:
         """Find an intact batch of this log behind a torn or damaged one, and before the zeros that end the file.
 
         Returns
@@ -448,7 +450,7 @@ class OpenSegment:
                 return found.position
             position, budget_bytes = found.position + 1, found.budget_bytes
 
-    def _follows(self, position: int, place: Place, zeros_from: int) -> bool:
+    def _follows(self, position: int, place: OffsetPosition, zeros_from: int) -> bool:
         """Tell whether an intact batch is one of this log, and not one of another log in a record's value.
 
         Its offset is above those before. Or, since no checksum covers that offset, nor that of the batch before

@@ -240,13 +240,13 @@ def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
             filled_bytes += len(block)
         else:
             try:
-                filled_bytes += _undo_lz4_block(block, room[filled_bytes : filled_bytes + block_bytes_max])
+                filled_bytes += _decompress_lz4_block(block, room[filled_bytes : filled_bytes + block_bytes_max])
             except _BLOCK_ERRORS:
                 # There is more than the room is for, or damage; which one shows when the frame's own reader reads it.
                 return NO_ROOM
 
 
-def _undo_lz4_block(block: memoryview, room: memoryview) -> int:
+def _decompress_lz4_block(block: memoryview, room: memoryview) -> int:
     # Where a block does not fit, cramjam goes on to take its first four bytes for the size of what follows them, and
     # what that gives is wrong. It is the faster library, and safe where those bytes say more than there is room for.
     if int.from_bytes(block[:4], "little") > len(room):
@@ -256,8 +256,8 @@ def _undo_lz4_block(block: memoryview, room: memoryview) -> int:
     return _put(piece, room)
 
 
-def _undo_usual_lz4_block(block: memoryview, room: memoryview) -> int:
-    size = _undo_lz4_block(block, room)
+def _decompress_usual_lz4_block(block: memoryview, room: memoryview) -> int:
+    size = _decompress_lz4_block(block, room)
     return size if size <= LZ4_KAFKA_BLOCK_BYTES else NO_ROOM
 
 
@@ -425,7 +425,7 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
     -------
     callable of (data, limit_bytes)
         ``data`` is the records of a v2 batch or the value of a wrapper; no more than ``limit_bytes`` is ever allocated
-        for what it holds. What it raises is to go through `explained`.
+        for what it holds. What it raises is to go through `to_corrupt_error`.
     """
     codec = CODECS.get(codec_id)
     if codec is None or (magic < 2 and codec_id > 3):
@@ -475,11 +475,11 @@ def block_decompressor_into(codec_id: int) -> DecompressInto:
 
 _UNDO_BLOCK: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
     SNAPPY: cramjam.snappy.decompress_raw_into,
-    LZ4: _undo_usual_lz4_block,
+    LZ4: _decompress_usual_lz4_block,
 }
 
 
-def explained(error: Exception, codec_id: int) -> CorruptBatchError:
+def to_corrupt_error(error: Exception, codec_id: int) -> CorruptBatchError:
     """Make what a codec's library raised our own error, still without its place."""
     if isinstance(error, CorruptBatchError):
         return error

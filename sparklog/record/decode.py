@@ -31,7 +31,7 @@ from sparklog.record.compression import (
     copied,
     decompressor,
     decompressor_into,
-    explained,
+    to_corrupt_error,
 )
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
@@ -255,7 +255,7 @@ def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits:
                 yield _step(first, room, borders)
             borders, filled, first = [0], 0, row + 1
         if failure:
-            raise _located(headers, row, explained(failure, int(headers.codec_ids[row]))) from failure
+            raise _located(headers, row, to_corrupt_error(failure, int(headers.codec_ids[row]))) from failure
         if alone is not None:
             yield _step(row, memoryview(alone), [0, len(alone)])
 

@@ -41,7 +41,7 @@ _PARTITIONS_FORM: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 
 
 @dataclass(frozen=True)
-class Bound:
+class OffsetSpec:
     """Where offsets begin or end, by the first of these that is not None; where all are, at the log's start or end.
 
     Attributes
@@ -298,12 +298,12 @@ class SeglogOptions:
         return tuple(path for path in (self.path, *self.paths) if path)
 
     @property
-    def starting(self) -> Bound:
+    def starting(self) -> OffsetSpec:
         """Where to begin, by the connector's precedence: a time, times a partition, offsets."""
         return _bound(self.starting_timestamp, self.starting_times, self.starting_offsets)
 
     @property
-    def ending(self) -> Bound:
+    def ending(self) -> OffsetSpec:
         """Where to end, exclusive, by the same precedence."""
         return _bound(self.ending_timestamp, self.ending_times, self.ending_offsets)
 
@@ -361,12 +361,12 @@ def described() -> list[tuple[str, Any, str]]:
 
 def _bound(
     time: int | None, times: Mapping[TopicPartition, int] | None, offsets: str | Mapping[TopicPartition, int]
-) -> Bound:
+) -> OffsetSpec:
     if time is not None:
-        return Bound(time, None, None, "")
+        return OffsetSpec(time, None, None, "")
     if times is not None:
-        return Bound(None, times, None, "")
-    return Bound(None, None, None, offsets) if isinstance(offsets, str) else Bound(None, None, offsets, "")
+        return OffsetSpec(None, times, None, "")
+    return OffsetSpec(None, None, None, offsets) if isinstance(offsets, str) else OffsetSpec(None, None, offsets, "")
 
 
 def _declared() -> dict[str, Field[Any]]:

@@ -17,7 +17,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
-from sparklog.spark.options import EARLIEST, LATEST, Bound, SeglogOptions
+from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions
 from sparklog.topic.discovery import PartitionFolder, discover, read_layouts
 
 _log = logging.getLogger("sparklog")
@@ -136,7 +136,7 @@ def _check_order(start: int, end: int, at: TopicPartition, layout: PartitionLayo
         )
 
 
-def _resolved(bound: Bound, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:
+def _resolved(bound: OffsetSpec, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:
     """Return the offset that a bound means in one partition; None where no record is as late as its time."""
     time = _time_of(bound, at)
     if time is not None:
@@ -148,7 +148,7 @@ def _resolved(bound: Bound, at: TopicPartition, layout: PartitionLayout, latest:
     return layout.start_offset if bound.word == "earliest" else latest
 
 
-def _time_of(bound: Bound, at: TopicPartition) -> int | None:
+def _time_of(bound: OffsetSpec, at: TopicPartition) -> int | None:
     return bound.time if bound.times is None else bound.times[at]
 
 

@@ -19,7 +19,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.properties import COMMIT
 from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.parsing import NO_PATH, boolean, location, location_or_none, option, positive, text, whole
-from sparklog.topic.txn_versions import Transaction
+from sparklog.topic.txn_versions import TxnVersion
 from sparklog.topic.write_target import is_topic_name
 
 _log = logging.getLogger("sparklog")
@@ -137,10 +137,10 @@ class WriteOptions:
         return options
 
     @property
-    def transaction(self) -> Transaction | None:
+    def transaction(self) -> TxnVersion | None:
         if self.application is None or self.version is None:
             return None
-        return Transaction(self.application, self.version)
+        return TxnVersion(self.application, self.version)
 
 
 def described() -> list[tuple[str, Any, str]]:

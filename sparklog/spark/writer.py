@@ -20,9 +20,9 @@ from sparklog.spark.schema import check_written
 from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.writing import LocalWritableStorage, WritableStorage
 from sparklog.topic.commit import Job, abort, commit
-from sparklog.topic.write_target import Target, find_target
+from sparklog.topic.write_target import WriteTarget, find_target
 from sparklog.write.locking import refuse_running_broker
-from sparklog.write.staging import Staged, begin, new_job
+from sparklog.write.staging import StagedFile, begin, new_job
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ _log = logging.getLogger("sparklog")
 class StagedByTask(WriterCommitMessage):
     """What one task has staged, and the topics that it found new."""
 
-    staged: list[Staged]
+    staged: list[StagedFile]
 
 
 class SeglogWriter(DataSourceArrowWriter):
@@ -123,7 +123,7 @@ class SeglogWriter(DataSourceArrowWriter):
         if storage.is_folder(self._target.directory):
             abort(storage, self._job([]), _now_ms())
 
-    def _job(self, staged: Sequence[Staged]) -> Job:
+    def _job(self, staged: Sequence[StagedFile]) -> Job:
         target, options = self._target, self._options
         topics = {each.folder.rpartition("-")[0] for each in staged}
         if target.topic is not None:
@@ -141,7 +141,7 @@ class SeglogWriter(DataSourceArrowWriter):
         )
 
 
-def _new_topics(target: Target, topics: set[str]) -> dict[str, int]:
+def _new_topics(target: WriteTarget, topics: set[str]) -> dict[str, int]:
     """Return the topics that are to be made, and how many partitions each gets."""
     if target.partition is not None:
         return {}

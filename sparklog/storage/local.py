@@ -65,8 +65,8 @@ class LocalFile:
         except OSError as error:
             # A socket cannot be opened, and links that lead in a circle lead to no file.
             if error.errno in (errno.ENXIO, errno.ELOOP):
-                raise PathNotFoundError(f"{explained(error, path).message}: not a regular file") from error
-            raise explained(error, path) from error
+                raise PathNotFoundError(f"{to_storage_error(error, path).message}: not a regular file") from error
+            raise to_storage_error(error, path) from error
         if not is_file:
             self.close()
             raise PathNotFoundError(f"not a regular file: {path}")
@@ -88,7 +88,7 @@ class LocalFile:
                 pieces.append(data)
                 read_bytes += len(data)
         except OSError as error:
-            raise explained(error, self.path) from error
+            raise to_storage_error(error, self.path) from error
         return memoryview(b"".join(pieces))
 
     def read_into(self, position: int, room: memoryview) -> int:
@@ -100,7 +100,7 @@ class LocalFile:
                     break
                 read_bytes += count
         except OSError as error:
-            raise explained(error, self.path) from error
+            raise to_storage_error(error, self.path) from error
         return read_bytes
 
     def data_position(self, position: int) -> int | None:
@@ -133,20 +133,20 @@ class LocalStorage:
             with os.scandir(path) as found:
                 return sorted(entry for item in found if (entry := _entry(item)) is not None)
         except OSError as error:
-            raise explained(error, path) from error
+            raise to_storage_error(error, path) from error
 
     def names(self, path: str) -> list[Name]:
         try:
             with os.scandir(path) as found:
                 return sorted(Name(item.name, _is_folder(item)) for item in found)
         except OSError as error:
-            raise explained(error, path) from error
+            raise to_storage_error(error, path) from error
 
     def is_folder(self, path: str) -> bool:
         try:
             return Path(path).is_dir()
         except OSError as error:
-            raise explained(error, path) from error
+            raise to_storage_error(error, path) from error
 
     def open(self, path: str) -> LocalFile:
         return LocalFile(path)
@@ -162,7 +162,7 @@ class LocalStorage:
         try:
             absolute = Path(path).absolute()
         except OSError as error:
-            raise explained(error, path) from error
+            raise to_storage_error(error, path) from error
         # What ".." stands for is not in the path: it may come behind a link.
         plain = os.path.realpath(absolute) if ".." in absolute.parts else str(absolute)
         return f"/{plain.lstrip('/')}"
@@ -179,7 +179,7 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise explained(error, path) from error
+            raise to_storage_error(error, path) from error
         return found.st_dev, found.st_ino
 
 
@@ -210,7 +210,7 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
     return Entry(item.name, False, False, 0, special)
 
 
-def explained(error: OSError, path: str) -> SeglogError:
+def to_storage_error(error: OSError, path: str) -> SeglogError:
     """Return the error of ours for one of the operating system's."""
     if isinstance(error, FileNotFoundError):
         return PathNotFoundError(f"no such file or folder: {path}")

@@ -21,7 +21,7 @@ from typing import Final, Protocol, Self
 
 from sparklog.errors import LockedError, SeglogError, StorageError
 from sparklog.storage.base import Storage
-from sparklog.storage.local import LocalStorage, explained
+from sparklog.storage.local import LocalStorage, to_storage_error
 
 _POLL_SECONDS: Final = 0.05
 _COPY_BYTES_MAX: Final = 1 << 26
@@ -136,7 +136,7 @@ class LocalWritableFile:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._end = os.fstat(self._descriptor).st_size
         except OSError as error:
-            raise written(error, path) from error
+            raise to_write_error(error, path) from error
 
     def size_bytes(self) -> int:
         return self._end
@@ -149,13 +149,13 @@ class LocalWritableFile:
                 self._end += count
                 rest = rest[count:]
         except OSError as error:
-            raise written(error, self.path) from error
+            raise to_write_error(error, self.path) from error
 
     def append_from(self, path: str, position: int, length_bytes: int) -> None:
         try:
             source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise explained(error, path) from error
+            raise to_storage_error(error, path) from error
         try:
             while length_bytes:
                 count = _copied(source, position, self._descriptor, self._end, min(length_bytes, _COPY_BYTES_MAX))
@@ -163,7 +163,7 @@ class LocalWritableFile:
                     raise StorageError(f"{path} ends {length_bytes} bytes early: it was cut since it was written")
                 self._end, position, length_bytes = self._end + count, position + count, length_bytes - count
         except OSError as error:
-            raise written(error, self.path) from error
+            raise to_write_error(error, self.path) from error
         finally:
             os.close(source)
 
@@ -173,20 +173,20 @@ class LocalWritableFile:
                 count = os.pwrite(self._descriptor, data, position)
                 position, data = position + count, data[count:]
         except OSError as error:
-            raise written(error, self.path) from error
+            raise to_write_error(error, self.path) from error
 
     def truncate(self, size_bytes: int) -> None:
         try:
             os.ftruncate(self._descriptor, size_bytes)
             self._end = size_bytes
         except OSError as error:
-            raise written(error, self.path) from error
+            raise to_write_error(error, self.path) from error
 
     def preallocate(self, size_bytes: int) -> None:
         try:
             os.ftruncate(self._descriptor, max(size_bytes, self._end))
         except OSError as error:
-            raise written(error, self.path) from error
+            raise to_write_error(error, self.path) from error
 
     def begin_sync(self, position: int) -> None:
         # Linux begins to write what it is told that nobody needs, and keeps it in memory until it has.
@@ -197,7 +197,7 @@ class LocalWritableFile:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            raise written(error, self.path) from error
+            raise to_write_error(error, self.path) from error
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -221,26 +221,26 @@ class LocalWritableStorage(LocalStorage):
         try:
             Path(path).replace(new_path)
         except OSError as error:
-            raise written(error, path) from error
+            raise to_write_error(error, path) from error
 
     def remove(self, path: str) -> None:
         try:
             Path(path).unlink(missing_ok=True)
         except OSError as error:
-            raise written(error, path) from error
+            raise to_write_error(error, path) from error
 
     def make_folder(self, path: str) -> None:
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise written(error, path) from error
+            raise to_write_error(error, path) from error
 
     def remove_folder(self, path: str) -> None:
         try:
             Path(path).rmdir()
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
-                raise written(error, path) from error
+                raise to_write_error(error, path) from error
 
     def sync_folder(self, path: str) -> None:
         _sync(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -271,7 +271,7 @@ def _sync(path: str, flags: int = os.O_RDWR) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise written(error, path) from error
+        raise to_write_error(error, path) from error
 
 
 Identity = tuple[int, int]
@@ -381,7 +381,7 @@ def _held_here(path: str) -> _Holding | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise written(error, path) from error
+        raise to_write_error(error, path) from error
     return _holdings.get((found.st_dev, found.st_ino))
 
 
@@ -391,7 +391,7 @@ def _locked(path: str, is_shared: bool) -> _Holding | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         found = os.fstat(descriptor)
     except OSError as error:
-        raise written(error, path) from error
+        raise to_write_error(error, path) from error
     holding = _Holding((found.st_dev, found.st_ino), [descriptor], is_shared)
     here = _holdings.get(holding.identity)
     if here is not None:
@@ -403,7 +403,7 @@ def _locked(path: str, is_shared: bool) -> _Holding | None:
         holding.close()
         if isinstance(error, BlockingIOError | PermissionError):
             return None
-        raise written(error, path) from error
+        raise to_write_error(error, path) from error
     return holding
 
 
@@ -438,7 +438,7 @@ class _Claim:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise written(error, path) from error
+            raise to_write_error(error, path) from error
         found = os.fstat(descriptor)
         claim = cls(path, spelling, (found.st_dev, found.st_ino), descriptor)
         with _changed:
@@ -491,7 +491,7 @@ def write_atomically(storage: WritableStorage, path: str, data: bytes) -> None:
     storage.sync_folder(path.rpartition("/")[0])
 
 
-def written(error: OSError, path: str) -> SeglogError:
+def to_write_error(error: OSError, path: str) -> SeglogError:
     """Say what went wrong with a write, and what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "the disk is full" if error.errno == errno.ENOSPC else "the quota is used up"
@@ -502,4 +502,4 @@ def written(error: OSError, path: str) -> SeglogError:
         return StorageError(f"cannot write {path}: its file system is read-only")
     if isinstance(error, PermissionError):
         return StorageError(f"no permission to write {path}: run as the owner of Kafka's files")
-    return explained(error, path)
+    return to_storage_error(error, path)

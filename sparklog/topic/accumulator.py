@@ -24,8 +24,8 @@ from sparklog.record.intake import take_records
 from sparklog.storage.writing import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
-from sparklog.topic.write_target import Target
-from sparklog.write.staging import Stage, Staged, is_running
+from sparklog.topic.write_target import WriteTarget
+from sparklog.write.staging import StagedFile, StagedWriter, is_running
 from sparklog.write.validation import refuse_inadmissible, with_timestamps
 
 GATHERED_BYTES_MAX: Final = 1 << 25
@@ -41,7 +41,7 @@ class Task:
 
     Attributes
     ----------
-    target : Target
+    target : WriteTarget
         Where to.
     config : LogConfig
         How.
@@ -57,7 +57,7 @@ class Task:
         The time of the job: of records that come without one, and of all under LogAppendTime.
     """
 
-    target: Target
+    target: WriteTarget
     config: LogConfig
     partitioner: str
     job_id: str
@@ -92,7 +92,7 @@ class RecordAccumulator:
         self._gathered_bytes_max = gathered_bytes_max
         self._settings = _settings(task.config, task.now_ms)
         self._partitioners: dict[str, Partitioner] = {}
-        self._stages: dict[TopicPartition, Stage] = {}
+        self._stages: dict[TopicPartition, StagedWriter] = {}
         self._rows: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
 
@@ -122,7 +122,7 @@ class RecordAccumulator:
         if self._gathered_bytes >= self._gathered_bytes_max:
             self._flush()
 
-    def finish(self) -> list[Staged]:
+    def finish(self) -> list[StagedFile]:
         """Stage the rest, and sync; what was staged."""
         self._flush()
         staged = [each for stage in self._stages.values() for each in stage.finish()]
@@ -198,7 +198,7 @@ class RecordAccumulator:
         if stage is None:
             self._storage.make_folder(f"{task.target.directory}/{at}")
             prefix = f"seglog-{task.job_id}-{task.task}-{task.attempt}"
-            stage = Stage(self._storage, task.target.directory, str(at), prefix, task.task, task.config)
+            stage = StagedWriter(self._storage, task.target.directory, str(at), prefix, task.task, task.config)
             self._stages[at] = stage
         try:
             stage.append(encode_batches(rows, self._settings, stage.end_offset), task.now_ms)

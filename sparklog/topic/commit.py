@@ -20,12 +20,12 @@ from sparklog.log.files import STAGED, TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.storage.base import Storage
 from sparklog.storage.writing import WritableStorage
-from sparklog.topic.txn_versions import LEDGER, Transaction, encode_ledger, read_ledger
+from sparklog.topic.txn_versions import LEDGER, TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import Adopted, SmallFiles, adopt
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover
-from sparklog.write.staging import Staged, end, job_of, made_ms
+from sparklog.write.staging import StagedFile, end, job_of, made_ms
 
 _log = logging.getLogger("sparklog")
 
@@ -68,11 +68,11 @@ class Job:
     topic_id: str | None = None
     is_overwrite: bool = False
     overwritten_topics: Collection[str] = ()
-    transaction: Transaction | None = None
+    transaction: TxnVersion | None = None
     lock_timeout_seconds: float = 600.0
 
 
-def commit(storage: WritableStorage, job: Job, staged: Sequence[Staged], now_ms: int) -> Mapping[str, Any]:
+def commit(storage: WritableStorage, job: Job, staged: Sequence[StagedFile], now_ms: int) -> Mapping[str, Any]:
     """Make what was staged visible.
 
     Parameters
@@ -215,12 +215,12 @@ def _staged_names(storage: Storage, directory: str) -> Iterable[str]:
             yield from (f"{entry.name}/{each.name}" for each in within)
 
 
-def _is_done(transaction: Transaction | None, applications: Mapping[str, int]) -> bool:
+def _is_done(transaction: TxnVersion | None, applications: Mapping[str, int]) -> bool:
     return transaction is not None and applications.get(transaction.application, -1) >= transaction.version
 
 
 def _planned(
-    storage: WritableStorage, job: Job, staged: Sequence[Staged], applications: Mapping[str, int], now_ms: int
+    storage: WritableStorage, job: Job, staged: Sequence[StagedFile], applications: Mapping[str, int], now_ms: int
 ) -> Journal:
     """Stamp what was staged, and plan all that is to happen; nothing that anybody sees is changed."""
     directory = job.directory
@@ -251,7 +251,7 @@ def _planned(
     )
 
 
-def _by_folder(storage: Storage, job: Job, staged: Sequence[Staged]) -> dict[str, list[Staged]]:
+def _by_folder(storage: Storage, job: Job, staged: Sequence[StagedFile]) -> dict[str, list[StagedFile]]:
     """Return what each log gets, in the order of tasks; also of logs that are to be made or emptied."""
     there = [entry.name for entry in storage.entries(job.directory) if entry.is_folder]
     touched = {each.folder for each in staged} | _folders_of(job.new_topics)
@@ -309,7 +309,7 @@ def _unclean_meanwhile(storage: Storage, directory: str, moves: list[Move]) -> l
 
 
 def _summary(
-    job: Job, written: Sequence[tuple[Adopted, Sequence[Staged]]], now_ms: int, *, is_skipped: bool = False
+    job: Job, written: Sequence[tuple[Adopted, Sequence[StagedFile]]], now_ms: int, *, is_skipped: bool = False
 ) -> dict[str, Any]:
     return {
         "job_id": job.job_id,
@@ -319,7 +319,7 @@ def _summary(
     }
 
 
-def _account(adopted: Adopted, staged: Sequence[Staged]) -> dict[str, Any]:
+def _account(adopted: Adopted, staged: Sequence[StagedFile]) -> dict[str, Any]:
     at = _named(staged[0].folder)
     return {
         "topic": at.topic,

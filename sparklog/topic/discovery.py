@@ -172,7 +172,7 @@ def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, tup
     raise CommitError("commits are made faster than the logs can be looked at; read them again")
 
 
-class PlaceKind(Enum):
+class PathKind(Enum):
     """What a path means."""
 
     LOG_DIRECTORY = auto()
@@ -184,7 +184,7 @@ class PlaceKind(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class FoundPath:
     """What a path means, and the partitions that it stands for.
 
     Attributes
@@ -197,7 +197,7 @@ class Place:
         Of a log directory all of them, Kafka's own included.
     """
 
-    kind: PlaceKind
+    kind: PathKind
     path: str
     folder: Folder
     partitions: tuple[PartitionFolder, ...] = ()
@@ -211,7 +211,7 @@ class Place:
         return self.path.rpartition("/")[2]
 
 
-def interpret(storage: Storage, path: str) -> Place:
+def interpret(storage: Storage, path: str) -> FoundPath:
     """Tell what a path means: the same to whoever reads, writes or looks.
 
     Parameters
@@ -225,30 +225,30 @@ def interpret(storage: Storage, path: str) -> Place:
         A folder cannot be listed.
     """
     folder = look_at(storage, path)
-    place = Place(PlaceKind.NOTHING if folder.kind is FolderKind.NOTHING else PlaceKind.OTHER, path, folder)
+    place = FoundPath(PathKind.NOTHING if folder.kind is FolderKind.NOTHING else PathKind.OTHER, path, folder)
     if folder.kind is FolderKind.LOG_DIRECTORY:
         within = _partition_folders(path, folder.names)
-        return replace(place, kind=PlaceKind.LOG_DIRECTORY, partitions=within)
+        return replace(place, kind=PathKind.LOG_DIRECTORY, partitions=within)
     itself = parse_partition_folder(place.name)
     if folder.kind is FolderKind.PARTITION and itself is not None:
-        return replace(place, kind=PlaceKind.PARTITION, partitions=(PartitionFolder(*itself, path, is_named=True),))
+        return replace(place, kind=PathKind.PARTITION, partitions=(PartitionFolder(*itself, path, is_named=True),))
     beside = _partition_folders(place.parent, _names_in(storage, place.parent), is_named=True)
     of_topic = tuple(found for found in beside if found.topic == place.name)
-    return replace(place, kind=PlaceKind.TOPIC, partitions=of_topic) if of_topic else place
+    return replace(place, kind=PathKind.TOPIC, partitions=of_topic) if of_topic else place
 
 
 def _partitions_at(located: Located) -> tuple[PartitionFolder, ...]:
     storage, path = located
     place = interpret(storage, path)
-    if place.kind is PlaceKind.OTHER:
+    if place.kind is PathKind.OTHER:
         raise PathNotFoundError(f"no topic partition at {path}: {what_it_is(storage, path)}")
-    if place.kind is PlaceKind.NOTHING:
+    if place.kind is PathKind.NOTHING:
         beside = _names_in(storage, place.parent)
         if not beside:
             raise PathNotFoundError(f"no such path: {path}; there is nothing at {place.parent} either")
         nearest = _nearest(place.name, _names_beside(place.parent, beside, place.name))
         raise PathNotFoundError(f"no such path: {path}; {nearest}")
-    if place.kind is PlaceKind.LOG_DIRECTORY and holds_segments(place.folder.names):
+    if place.kind is PathKind.LOG_DIRECTORY and holds_segments(place.folder.names):
         _log.warning("%s is a log directory, and holds segments itself: they are nobody's, and not read", path)
     return place.partitions
 

@@ -20,7 +20,7 @@ LEDGER: Final = "seglog.ledger"
 _VERSION: Final = 1
 
 
-class Transaction(NamedTuple):
+class TxnVersion(NamedTuple):
     """One batch of an application: Delta Lake's ``txnAppId`` and ``txnVersion``."""
 
     application: str

@@ -16,7 +16,7 @@ from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
 from sparklog.storage.base import Storage
-from sparklog.topic.discovery import Place, PlaceKind, interpret
+from sparklog.topic.discovery import FoundPath, PathKind, interpret
 from sparklog.write.locking import refuse_link
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -24,7 +24,7 @@ _NOT_FOREIGN: Final = frozenset({"remote-log-index-cache"})
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """Where a write goes.
 
     Attributes
@@ -92,7 +92,7 @@ def is_topic_name(name: str) -> bool:
 
 def find_target(
     storage: Storage, path: str, topic: str | None, new_partitions: int | None, *, has_topic_column: bool
-) -> Target:
+) -> WriteTarget:
     """Tell where a write to a path goes.
 
     Parameters
@@ -109,7 +109,7 @@ def find_target(
     Raises
     ------
     InvalidOptionError
-        The topic is not said, or said twice and differently; or as of `Target.partitions_of`.
+        The topic is not said, or said twice and differently; or as of `WriteTarget.partitions_of`.
     PathNotFoundError
         What is at the path is not a log directory.
     """
@@ -123,7 +123,7 @@ def find_target(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
         )
     only = of_path.partition if of_path is not None and of_path.partition >= 0 else None
-    target = Target(directory, chosen, only, _topics_of(storage, directory), new_partitions)
+    target = WriteTarget(directory, chosen, only, _topics_of(storage, directory), new_partitions)
     if chosen is not None:
         for number in target.there.get(chosen, ()) if only is None else (only,):
             refuse_link(storage, f"{directory}/{TopicPartition(chosen, number)}")
@@ -138,10 +138,10 @@ _ALL_PARTITIONS: Final = -1
 def _directory_of(storage: Storage, path: str, *, is_topic_said: bool) -> tuple[str, TopicPartition | None]:
     """Return the log directory of a path, and what else the path names."""
     place = interpret(storage, path)
-    if place.kind is PlaceKind.PARTITION:
+    if place.kind is PathKind.PARTITION:
         found = place.partitions[0].topic_partition
         directory, of_path = place.parent, found
-    elif place.kind is PlaceKind.TOPIC or (place.kind is PlaceKind.NOTHING and not is_topic_said):
+    elif place.kind is PathKind.TOPIC or (place.kind is PathKind.NOTHING and not is_topic_said):
         directory, of_path = place.parent, TopicPartition(place.name, _ALL_PARTITIONS)
     else:
         _refuse_other(storage, place)
@@ -151,9 +151,9 @@ def _directory_of(storage: Storage, path: str, *, is_topic_said: bool) -> tuple[
     return directory, of_path
 
 
-def _refuse_other(storage: Storage, place: Place) -> None:
+def _refuse_other(storage: Storage, place: FoundPath) -> None:
     """Raise unless a path is of a log directory, or one may be made there."""
-    if place.kind is PlaceKind.NOTHING:
+    if place.kind is PathKind.NOTHING:
         if storage.is_folder(place.parent):
             refuse_within_partition(storage, place.parent)
         return
@@ -164,7 +164,7 @@ def _refuse_other(storage: Storage, place: Place) -> None:
             f"and a broker would not start on it"
         )
     is_plain = place.folder.kind is FolderKind.FOREIGN and parse_partition_folder(place.name) is None
-    if place.kind is PlaceKind.OTHER and place.folder.kind is not FolderKind.EMPTY and not is_plain:
+    if place.kind is PathKind.OTHER and place.folder.kind is not FolderKind.EMPTY and not is_plain:
         raise PathNotFoundError(f"{place.path} is not a log directory: {what_it_is(storage, place.path)}")
 
 

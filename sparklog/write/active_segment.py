@@ -1,6 +1,7 @@
 """The end of a log: its active segment, and what its indexes get when batches are appended to it.
 
-Nothing here does I/O. A writer holds a `Tail`, asks what a run of batches makes of it, and does that to the files.
+Nothing here does I/O. A writer holds an `ActiveSegmentState`, asks what a run of batches makes of it, and does that to
+the files.
 
 Source: apache/kafka 4, LogSegment.java (append, onBecomeInactiveSegment).
 """
@@ -53,7 +54,7 @@ class BatchRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class ActiveSegmentState:
     """The end of a log.
 
     Attributes
@@ -86,17 +87,17 @@ class Tail:
         return self.segment.time_index_entries * TIME_ENTRY.itemsize
 
 
-def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> Tail:
+def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> ActiveSegmentState:
     """Return the end of a log whose active segment has just been made."""
-    return Tail(ActiveSegment(base_offset, 0, now_ms, _NONE, 0, 0, roll_jitter_ms), base_offset)
+    return ActiveSegmentState(ActiveSegment(base_offset, 0, now_ms, _NONE, 0, 0, roll_jitter_ms), base_offset)
 
 
-def grown(tail: Tail, run: BatchRun, config: LogConfig) -> tuple[Tail, bytes, bytes]:
+def append_run(tail: ActiveSegmentState, run: BatchRun, config: LogConfig) -> tuple[ActiveSegmentState, bytes, bytes]:
     """Append a run of batches to the active segment.
 
     Returns
     -------
-    (Tail, bytes, bytes)
+    (ActiveSegmentState, bytes, bytes)
         The end of the log then, and the entries that its offset index and its time index get.
     """
     if not len(run):
@@ -124,16 +125,18 @@ def grown(tail: Tail, run: BatchRun, config: LogConfig) -> tuple[Tail, bytes, by
         offset_index_entries=tail.segment.offset_index_entries + len(rows),
         time_index_entries=tail.segment.time_index_entries + len(timed),
     )
-    after = Tail(segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(told[-1]))
+    after = ActiveSegmentState(
+        segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(told[-1])
+    )
     return after, offset_entries.tobytes(), time_entries.tobytes()
 
 
-def sealed(tail: Tail) -> tuple[Tail, bytes]:
+def seal(tail: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
     """Give the active segment the last time index entry that it gets when it is rolled, closed or recovered.
 
     Returns
     -------
-    (Tail, bytes)
+    (ActiveSegmentState, bytes)
         The end of the log then, and the entry; nothing where it has it.
     """
     is_in_reach = tail.max_timestamp_offset - tail.segment.base_offset <= RELATIVE_OFFSET_MAX
@@ -144,7 +147,7 @@ def sealed(tail: Tail) -> tuple[Tail, bytes]:
     return replace(tail, segment=segment, last_time_entry=tail.max_timestamp), np.array([entry], TIME_ENTRY).tobytes()
 
 
-def fits(tail: Tail, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
+def fits(tail: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
     """Tell whether all of a run certainly goes to the active segment before it is to be rolled.
 
     It is asked of the run as of one batch, and as if each of its batches got index entries, so that the answer may be
@@ -163,7 +166,7 @@ def fits(tail: Tail, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
     return not should_roll(as_if, whole, config, now_ms)
 
 
-def rows_before_roll(tail: Tail, run: BatchRun, config: LogConfig, now_ms: int) -> int:
+def rows_before_roll(tail: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> int:
     """Return how many batches of a run, from its first on, go to the active segment before it is to be rolled.
 
     It is at least 1 where the active segment is empty and a new one would have the same base offset.
@@ -171,12 +174,12 @@ def rows_before_roll(tail: Tail, run: BatchRun, config: LogConfig, now_ms: int) 
     if fits(tail, run, config, now_ms):
         return len(run)
     sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(tail, run[:rows], config, now_ms))
-    tail, _, _ = grown(tail, run[:sure], config)
+    tail, _, _ = append_run(tail, run[:sure], config)
     for row in range(sure, len(run)):
         one = run[row : row + 1]
         is_same = not tail.segment.size_bytes and tail.segment.base_offset == tail.end_offset
         batch = NextBatch(one.size_bytes, int(one.last_offsets[0]), int(one.max_timestamps[0]))
         if not is_same and should_roll(tail.segment, batch, config, now_ms):
             return row
-        tail, _, _ = grown(tail, one, config)
+        tail, _, _ = append_run(tail, one, config)
     return len(run)

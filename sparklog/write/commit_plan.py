@@ -15,13 +15,13 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs, encode_topic_id, parse_topic_id
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
-from sparklog.log.journal import Append, Bound, Move, Rename
+from sparklog.log.journal import Append, LogExtent, Move, Rename
 from sparklog.log.producer_state import snapshots_of
 from sparklog.storage.base import Storage
 from sparklog.storage.writing import WritableFile, WritableStorage
-from sparklog.write.active_segment import Tail, fits, grown, new_segment, sealed
+from sparklog.write.active_segment import ActiveSegmentState, append_run, fits, new_segment, seal
 from sparklog.write.recovery import Recovered
-from sparklog.write.staging import Staged, stamp
+from sparklog.write.staging import StagedFile, stamp
 
 _COPIED_SHARE_MAX: Final = 1 / 32
 """Of a segment's size: what is longer is worth a segment of its own, rather than a copy."""
@@ -33,7 +33,7 @@ class Adopted:
 
     Attributes
     ----------
-    before : Bound
+    before : LogExtent
         The log as it is.
     end_offset : int
         The log end offset that it gets.
@@ -43,7 +43,7 @@ class Adopted:
         Base offsets of the segments that records go to.
     """
 
-    before: Bound
+    before: LogExtent
     end_offset: int
     moves: tuple[Move, ...]
     segments: tuple[int, ...]
@@ -68,7 +68,7 @@ def adopt(
     directory: str,
     folder: str,
     found: Recovered,
-    staged: Sequence[Staged],
+    staged: Sequence[StagedFile],
     config: LogConfig,
     small: SmallFiles,
     now_ms: int,
@@ -105,7 +105,7 @@ def adopt(
         if adoption.tail.segment.size_bytes and not (is_small and fits(adoption.tail, run, config, now_ms)):
             adoption.roll(now_ms)
         adoption.take(each)
-        adoption.grow(*grown(adoption.tail, run, config))
+        adoption.grow(*append_run(adoption.tail, run, config))
     if epochs and not found.leader_epochs:
         adoption.put(encode_leader_epochs(epochs), files.LEADER_EPOCH_CHECKPOINT)
     metadata = metadata_to_write(storage, f"{directory}/{folder}", topic_id)
@@ -148,7 +148,7 @@ class _Adoption:
         self._segments: list[int] = []
         self._open = _OpenIndexes(found.tail)
 
-    def take(self, staged: Staged) -> None:
+    def take(self, staged: StagedFile) -> None:
         """Put a staged file at the end of the active segment, or in its place where that is empty."""
         base_offset, size_bytes = self.tail.segment.base_offset, self.tail.segment.size_bytes
         log = self._path(base_offset, files.LOG)
@@ -159,7 +159,7 @@ class _Adoption:
         if base_offset not in self._segments:
             self._segments.append(base_offset)
 
-    def grow(self, tail: Tail, offset_entries: bytes, time_entries: bytes) -> None:
+    def grow(self, tail: ActiveSegmentState, offset_entries: bytes, time_entries: bytes) -> None:
         self.tail = tail
         self._open.offset_entries += offset_entries
         self._open.time_entries += time_entries
@@ -181,7 +181,7 @@ class _Adoption:
             self._seal()
             self._put_snapshot()
         return Adopted(
-            before=Bound(
+            before=LogExtent(
                 self._found.start_offset, before.end_offset, before.segment.base_offset, before.segment.size_bytes
             ),
             end_offset=tail.end_offset,
@@ -192,7 +192,7 @@ class _Adoption:
     def _seal(self) -> None:
         """Write the active segment's indexes, with the last entry that a segment gets when it is rolled or closed."""
         base_offset, entries = self.tail.segment.base_offset, self._open
-        self.tail, last_entry = sealed(self.tail)
+        self.tail, last_entry = seal(self.tail)
         entries.time_entries += last_entry
         for suffix, data, position in (
             (files.OFFSET_INDEX, entries.offset_entries, entries.offset_position),
@@ -218,7 +218,7 @@ class _Adoption:
 class _OpenIndexes:
     """What the indexes of the active segment get, and where in them."""
 
-    tail: Tail
+    tail: ActiveSegmentState
     offset_entries: bytearray = field(default_factory=bytearray)
     time_entries: bytearray = field(default_factory=bytearray)
 

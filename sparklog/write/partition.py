@@ -46,7 +46,7 @@ from sparklog.storage.writing import (
     process_id,
     write_atomically,
 )
-from sparklog.write.active_segment import BatchRun, Tail, grown, new_segment, rows_before_roll, sealed
+from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll, seal
 from sparklog.write.commit_plan import metadata_to_write
 from sparklog.write.flushing import FlushTimer
 from sparklog.write.journal import apply_journal
@@ -87,7 +87,7 @@ class _Active:
     def all(self) -> tuple[WritableFile, ...]:
         return self.log, self.offset_index, self.time_index
 
-    def cut(self, tail: Tail) -> None:
+    def cut(self, tail: ActiveSegmentState) -> None:
         """Cut the files to what is known to be in them."""
         for file, size_bytes in zip(
             self.all(), (tail.segment.size_bytes, tail.offset_index_bytes, tail.time_index_bytes), strict=True
@@ -355,7 +355,7 @@ class PartitionLog:
             rows = rows_before_roll(self._tail, run, self._config, now_ms)
             if rows:
                 start = int(headers.column("position")[0])
-                tail, offset_entries, time_entries = grown(self._tail, run[:rows], self._config)
+                tail, offset_entries, time_entries = append_run(self._tail, run[:rows], self._config)
                 self._active.log.append(data[start : start + run[:rows].size_bytes])
                 self._active.offset_index.append(offset_entries)
                 self._active.time_index.append(time_entries)
@@ -380,13 +380,13 @@ class PartitionLog:
     def _seal(self) -> None:
         """Complete the active segment, sync it, and write down the producers as of its end."""
         self._active.cut(self._tail)
-        self._tail, last_entry = sealed(self._tail)
+        self._tail, last_entry = seal(self._tail)
         self._active.time_index.append(last_entry)
         self._active.sync()
         snapshot = f"{self._folder}/{offset_file_name(self._tail.end_offset, files.SNAPSHOT)}"
         write_atomically(self._storage, snapshot, self._producers.encode())
 
-    def _undo(self, before: Tail) -> None:
+    def _undo(self, before: ActiveSegmentState) -> None:
         """Make the log what it was before an append that failed."""
         self._active.close()
         for entry in self._storage.entries(self._folder):
@@ -396,7 +396,7 @@ class PartitionLog:
         # Not made longer beforehand again: where the disk is full this would fail, and what was done is undone already.
         self._tail, self._active = before, self._opened(before)
 
-    def _opened(self, tail: Tail) -> _Active:
+    def _opened(self, tail: ActiveSegmentState) -> _Active:
         """Open the files of a segment, cut to what is known to be in them."""
         base = f"{self._folder}/{offset_file_name(tail.segment.base_offset, '')}"
         suffixes = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
@@ -490,7 +490,7 @@ class PartitionLog:
         return roll_jitter_ms(self._config, self._draw())
 
 
-def _is_behind(file: OffsetFile, tail: Tail) -> bool:
+def _is_behind(file: OffsetFile, tail: ActiveSegmentState) -> bool:
     """Tell whether a file is of a segment that was begun after the log had a given end, or of the end of one."""
     if file.suffix == files.SNAPSHOT:
         return file.offset > tail.end_offset

@@ -41,9 +41,9 @@ from sparklog.log.producer_state import (
     snapshots_of,
 )
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
-from sparklog.log.segment import OpenSegment, Place, Segment, Window
+from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
 from sparklog.storage.writing import WritableStorage, write_atomically
-from sparklog.write.active_segment import Tail
+from sparklog.write.active_segment import ActiveSegmentState
 from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
 from sparklog.write.recovery_indexes import active_tail, mend_older_indexes
 
@@ -61,7 +61,7 @@ class Recovered:
 
     Attributes
     ----------
-    tail : Tail
+    tail : ActiveSegmentState
         Where the next batch goes.
     start_offset : int
         Log start offset.
@@ -73,7 +73,7 @@ class Recovered:
         What had to be done.
     """
 
-    tail: Tail
+    tail: ActiveSegmentState
     start_offset: int
     producers: Producers
     leader_epochs: LeaderEpochs
@@ -282,7 +282,7 @@ class _FirstDamage(NamedTuple):
 
     Attributes
     ----------
-    place : Place
+    place : OffsetPosition
         Where the damaged batch begins.
     error : CorruptBatchError
         What is wrong with it.
@@ -290,12 +290,12 @@ class _FirstDamage(NamedTuple):
         Whether it is its checksum, so that it may never have been written whole: an intact batch in a wrong place was.
     """
 
-    place: Place
+    place: OffsetPosition
     error: CorruptBatchError
     is_unwritten: bool
 
 
-def _sound_end(log: OpenSegment, start: Place, layout: PartitionLayout) -> _FirstDamage | None:
+def _sound_end(log: OpenSegment, start: OffsetPosition, layout: PartitionLayout) -> _FirstDamage | None:
     """Return where the first damaged batch of a segment begins, and what is wrong there; None where there is none."""
     segment, offset, is_checking = log.segment, start.offset, False
     window: Window | None = None
@@ -313,7 +313,7 @@ def _sound_end(log: OpenSegment, start: Place, layout: PartitionLayout) -> _Firs
             offset = max(offset, int(before.column("last_offset")[-1]) + 1) if len(before) else offset
         found = CorruptBatchError(error.reason, path=segment.path(), position=position, offset=offset, hint=_LOSSY)
         found.__cause__ = error
-        return _FirstDamage(Place(position, offset), found, is_checking)
+        return _FirstDamage(OffsetPosition(position, offset), found, is_checking)
     return None
 
 

@@ -18,15 +18,17 @@ from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, Entries, read_entries
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, producers_at_end
 from sparklog.log.scan import refuse_damaged
-from sparklog.log.segment import Place, Segment
-from sparklog.write.active_segment import BatchRun, Tail, grown, new_segment, sealed
+from sparklog.log.segment import OffsetPosition, Segment
+from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, seal
 from sparklog.write.policy import ActiveSegment
 from sparklog.write.recovery_actions import RecoveryActions
 
 _NONE: Final = -1
 
 
-def active_tail(actions: RecoveryActions, layout: PartitionLayout, config: LogConfig, now_ms: int) -> Tail:
+def active_tail(
+    actions: RecoveryActions, layout: PartitionLayout, config: LogConfig, now_ms: int
+) -> ActiveSegmentState:
     """Return the end of the log, its active segment's indexes mended and trimmed."""
     if not layout.segments:
         return new_segment(layout.start_offset, now_ms)
@@ -39,7 +41,9 @@ def active_tail(actions: RecoveryActions, layout: PartitionLayout, config: LogCo
     return _tail_from(active, layout.end, offsets, times, now_ms)
 
 
-def _tail_from(active: Segment, end: Place, offsets: Entries, times: Entries, now_ms: int) -> Tail:
+def _tail_from(
+    active: Segment, end: OffsetPosition, offsets: Entries, times: Entries, now_ms: int
+) -> ActiveSegmentState:
     """Fold the batches behind the last index entry into what the indexes say."""
     position = int(offsets[-1]["position"]) if len(offsets) else 0
     latest = int(times[-1]["timestamp"]) if len(times) else _NONE
@@ -49,14 +53,14 @@ def _tail_from(active: Segment, end: Place, offsets: Entries, times: Entries, no
     with active.open() as log:
         if end.position:
             first_timestamp = int(next(log.hop(log.start)).column("max_timestamp")[0])
-        for headers in log.hop(Place(position, active.base_offset)) if position < end.position else ():
+        for headers in log.hop(OffsetPosition(position, active.base_offset)) if position < end.position else ():
             for last_offset, timestamp in zip(
                 headers.column("last_offset").tolist(), headers.column("max_timestamp").tolist(), strict=True
             ):
                 if timestamp > latest and last_offset < end.offset:
                     latest, latest_offset = timestamp, last_offset
     segment = ActiveSegment(active.base_offset, end.position, now_ms, first_timestamp, len(offsets), len(times))
-    return Tail(segment, end.offset, end.position - position, latest, latest_offset, last_time)
+    return ActiveSegmentState(segment, end.offset, end.position - position, latest, latest_offset, last_time)
 
 
 def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries | None:
@@ -112,7 +116,9 @@ def mend_older_indexes(actions: RecoveryActions, layout: PartitionLayout, config
                 actions.warn(f"{error}; the indexes of that segment are not made again")
 
 
-def _rebuilt(actions: RecoveryActions, layout: PartitionLayout, row: int, config: LogConfig, now_ms: int) -> Tail:
+def _rebuilt(
+    actions: RecoveryActions, layout: PartitionLayout, row: int, config: LogConfig, now_ms: int
+) -> ActiveSegmentState:
     """Make all indexes of a segment anew from its batches; what it is as an active segment."""
     segment = layout.segments[row]
     is_active = row + 1 == len(layout.segments)
@@ -124,11 +130,11 @@ def _rebuilt(actions: RecoveryActions, layout: PartitionLayout, row: int, config
         for window in log.windows(log.start, end_position=end_position):
             refuse_damaged(segment, window)
             headers = window.headers
-            tail, offset_entries, time_entries = grown(tail, BatchRun.from_headers(headers), config)
+            tail, offset_entries, time_entries = append_run(tail, BatchRun.from_headers(headers), config)
             offsets += offset_entries
             times += time_entries
             aborted += producers.fold(window)
-    tail, last_entry = sealed(tail)
+    tail, last_entry = seal(tail)
     times += last_entry
     for suffix, data in (
         (files.OFFSET_INDEX, bytes(offsets)),
@@ -141,4 +147,4 @@ def _rebuilt(actions: RecoveryActions, layout: PartitionLayout, row: int, config
 
 
 def _producers_at(layout: PartitionLayout, offset: int) -> Producers:
-    return producers_at_end(replace(layout, end=Place(0, max(offset, layout.start_offset))))
+    return producers_at_end(replace(layout, end=OffsetPosition(0, max(offset, layout.start_offset))))

@@ -35,7 +35,7 @@ from sparklog.log.files import STAGED
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import Storage
 from sparklog.storage.writing import WritableStorage
-from sparklog.write.active_segment import BatchRun, Tail, grown, new_segment, rows_before_roll
+from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
 
 if TYPE_CHECKING:
     from sparklog.record.encode import EncodedBatches
@@ -53,7 +53,7 @@ _NAME = re.compile(r"seglog-(?P<job>(?P<made>[0-9a-f]{12})[0-9a-f]+)-[A-Za-z0-9.
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedFile:
     """One staged file: what a task tells the driver of it.
 
     Attributes
@@ -108,7 +108,7 @@ class Staged:
         )
 
 
-class Stage:
+class StagedWriter:
     """What one attempt of a task writes to one partition.
 
     Parameters
@@ -126,9 +126,9 @@ class Stage:
     ) -> None:
         self._storage, self._directory, self._folder = storage, directory, folder
         self._prefix, self._task, self._config = prefix, task, config
-        self._files: list[Staged] = []
+        self._files: list[StagedFile] = []
         self._base_offset = 0
-        self._tail: Tail | None = None
+        self._tail: ActiveSegmentState | None = None
         self._entries: list[np.ndarray[Any, np.dtype[Any]]] = []
 
     @property
@@ -160,7 +160,7 @@ class Stage:
                 self._close_file()
             headers = headers[rows:]
 
-    def finish(self) -> list[Staged]:
+    def finish(self) -> list[StagedFile]:
         """Write the rest; what there is, which the caller is to sync."""
         self._close_file()
         return self._files
@@ -171,7 +171,7 @@ class Stage:
             for suffix in (_LOG, _BATCHES):
                 self._storage.remove(f"{self.folder}/{self._prefix}-{number}{suffix}")
 
-    def _write(self, data: memoryview, headers: BatchHeaders, tail: Tail, run: BatchRun) -> None:
+    def _write(self, data: memoryview, headers: BatchHeaders, tail: ActiveSegmentState, run: BatchRun) -> None:
         """Append batches to the file in the making, which has room for them."""
         positions, sizes = headers.column("position"), headers.column("batch_bytes")
         start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
@@ -183,7 +183,7 @@ class Stage:
         entries["record_count"] = headers.column("record_count")
         entries["max_timestamp"] = headers.column("max_timestamp")
         self._entries.append(entries)
-        self._tail, _, _ = grown(tail, run, self._config)
+        self._tail, _, _ = append_run(tail, run, self._config)
 
     @property
     def _name(self) -> str:
@@ -194,7 +194,7 @@ class Stage:
         if self._tail is None:
             return
         entries = np.concatenate(self._entries)
-        staged = Staged(
+        staged = StagedFile(
             folder=self._folder,
             name=self._name,
             task=self._task,
@@ -222,7 +222,7 @@ def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
 
 
 def stamp(
-    storage: WritableStorage, directory: str, staged: Staged, run: BatchRun, base_offset: int, leader_epoch: int
+    storage: WritableStorage, directory: str, staged: StagedFile, run: BatchRun, base_offset: int, leader_epoch: int
 ) -> None:
     """Write offsets and a leader epoch into a staged file's batches, if others are there; the caller is to sync it."""
     with storage.open_for_append(f"{directory}/{staged.log_name}") as log:

@@ -21,7 +21,7 @@ from sparklog.log.config import LogConfig
 from sparklog.record.encode import BatchSettings, encode_batches
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
-from sparklog.write.staging import Stage, new_job
+from sparklog.write.staging import StagedWriter, new_job
 
 RUN_ROWS = 500_000
 RUNS = 4
@@ -47,7 +47,7 @@ def measure(directory: Path) -> None:
         table.add_column(title, justify="right")
     for turn in range(COMMITS):
         job_id = new_job(NOW_MS)
-        stage = Stage(storage, str(directory), "events-0", f"seglog-{job_id}-0-0", 0, config)
+        stage = StagedWriter(storage, str(directory), "events-0", f"seglog-{job_id}-0-0", 0, config)
         for _ in range(RUNS):
             stage.append(encode_batches(rows, settings, stage.end_offset), NOW_MS)
         staged = stage.finish()

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from sparklog.cli import render
 from sparklog.cli.main import app
 from sparklog.errors import StorageError
-from sparklog.log.journal import Append, Bound, Journal
+from sparklog.log.journal import Append, Journal, LogExtent
 from sparklog.storage.local import LocalFile, LocalStorage
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.write.journal import write_journal
@@ -393,7 +393,7 @@ def test_recover_of_a_commit_that_was_decided_finishes_it(tmp_path: Path) -> Non
     log.write_bytes(first)
     (tmp_path / "a.staged").write_bytes(second)
     moves = (Append("a.staged", 0, len(second), f"t-0/{log.name}", len(first)),)
-    journal = Journal("1", {"t-0": Bound(0, 1, 0, len(first))}, moves)
+    journal = Journal("1", {"t-0": LogExtent(0, 1, 0, len(first))}, moves)
     write_journal(LocalWritableStorage(), str(tmp_path), journal)
     assert lines("describe", tmp_path)[0]["offsets"] == 1
     assert any("not done" in row["message"] for row in lines("verify", tmp_path))

@@ -13,7 +13,7 @@ import pytest
 
 from sparklog.errors import PathNotFoundError, StorageError
 from sparklog.inspect import verify, verify_look
-from sparklog.inspect.verify import Checked, Finding, Severity, verify_directory, verify_partition
+from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partition
 from sparklog.storage.base import Entry, LocalFile, Located
 from sparklog.storage.local import LocalStorage
 from tests import build
@@ -75,7 +75,7 @@ def test_what_a_broker_wrote_is_clean(golden: GoldenSet) -> None:
 def test_example_directory_is_clean_and_every_byte_is_counted() -> None:
     events = list(verify_directory(str(EXAMPLES)))
     assert all(event.severity is Severity.NOTE for event in events if isinstance(event, Finding))
-    checked = sum(event.checked_bytes for event in events if isinstance(event, Checked))
+    checked = sum(event.checked_bytes for event in events if isinstance(event, Progress))
     assert checked == sum(path.stat().st_size for path in EXAMPLES.glob("*/*.log"))
 
 

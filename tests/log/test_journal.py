@@ -15,8 +15,8 @@ from sparklog.log.journal import (
     JOURNAL,
     LAST_COMMIT,
     Append,
-    Bound,
     Journal,
+    LogExtent,
     Rename,
     bound_of,
     commit_version,
@@ -30,7 +30,7 @@ STORAGE = LocalWritableStorage()
 LOG = "events-0/00000000000000000000.log"
 WHOLE = Journal(
     "0123",
-    {"events-0": Bound(0, 5, 0, 4)},
+    {"events-0": LogExtent(0, 5, 0, 4)},
     (Append("a.staged", 1, 3, LOG, 4), Append("a.staged", 4, 2, LOG, 7), Rename("b.staged", "checkpoint")),
     {"partitions": []},
 )
@@ -49,7 +49,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_journal_is_read_as_it_was_written(directory: Path) -> None:
     assert pending(STORAGE, str(directory)) == WHOLE
-    assert bound_of(STORAGE, f"{directory}/events-0") == Bound(0, 5, 0, 4)
+    assert bound_of(STORAGE, f"{directory}/events-0") == LogExtent(0, 5, 0, 4)
     assert bound_of(STORAGE, f"{directory}/events-1") is None
 
 
@@ -95,7 +95,7 @@ def test_segment_that_a_broker_went_on_with_is_noticed(tmp_path: Path) -> None:
     (tmp_path / LOG).write_bytes(b"0123 and more")
     (tmp_path / "events-0" / "a.staged").write_bytes(b"x")
     moves = (Rename("events-0/a.staged", "events-0/00000000000000000005.log"),)
-    write_journal(STORAGE, str(tmp_path), Journal("1", {"events-0": Bound(0, 5, 0, 4)}, moves))
+    write_journal(STORAGE, str(tmp_path), Journal("1", {"events-0": LogExtent(0, 5, 0, 4)}, moves))
     with pytest.raises(CommitError, match="written to by others"):
         apply_journal(STORAGE, str(tmp_path))
 

@@ -12,7 +12,7 @@ import pytest
 from sparklog.errors import CorruptBatchError, DataLossError, OffsetOutOfRangeError, PathNotFoundError, StorageError
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.reader import open_log
-from sparklog.log.segment import Place, Segment
+from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.storage.local import LocalFile, LocalStorage
 from sparklog.write.partition import PartitionLog
 from tests.build import offset_checkpoint, write_partition
@@ -116,7 +116,7 @@ def test_segment_of_an_offset_is_found_among_many(tmp_path: Path) -> None:
     segments = tuple(
         Segment(LocalStorage(), str(tmp_path), base, base + 10, 0, is_last=False) for base in range(0, 100_000, 10)
     )
-    layout = PartitionLayout(LocalStorage(), str(tmp_path), None, segments, 0, Place(0, 100_000))
+    layout = PartitionLayout(LocalStorage(), str(tmp_path), None, segments, 0, OffsetPosition(0, 100_000))
     assert [layout.segment_of(offset) for offset in (0, 9, 10, 55_555, 99_999, 200_000)] == [0, 0, 1, 5555, 9999, 9999]
 
 

@@ -30,7 +30,7 @@ from sparklog.record.compression import (
     compressor,
     decompressor,
     decompressor_into,
-    explained,
+    to_corrupt_error,
 )
 from sparklog.record.streams import single_blocks
 from tests import build
@@ -52,7 +52,7 @@ def undo(codec: str, data: bytes, *, magic: int = 2, limit_bytes: int = LIMIT) -
         whole = bytes(decompressor(codec_id, magic)(memoryview(data), limit_bytes))
         size = decompressor_into(codec_id, magic)(memoryview(data), room, limit_bytes)
     except Exception as error:
-        raise explained(error, codec_id) from error
+        raise to_corrupt_error(error, codec_id) from error
     assert size == NO_ROOM or room[:size] == whole
     size = size_of_single_block(data, codec_id, magic, room, limit_bytes)
     assert size == NO_ROOM or room[:size] == whole

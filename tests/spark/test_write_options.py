@@ -8,7 +8,7 @@ import pytest
 
 from sparklog.errors import InvalidOptionError
 from sparklog.spark.write_options import WriteOptions
-from sparklog.topic.txn_versions import Transaction
+from sparklog.topic.txn_versions import TxnVersion
 
 
 def parse(**given: str) -> WriteOptions:
@@ -24,7 +24,7 @@ def test_defaults_are_kafkas_but_for_the_codec() -> None:
     found = parse()
     assert (found.config.codec, found.config.batch_size, found.partitioner) == ("lz4", 16_384, "default")
     assert found.transaction is None
-    assert parse(txnAppId="a", txnVersion="0").transaction == Transaction("a", 0)
+    assert parse(txnAppId="a", txnVersion="0").transaction == TxnVersion("a", 0)
 
 
 def test_what_only_a_broker_needs_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:

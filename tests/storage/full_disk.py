@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from sparklog.storage.writing import LocalWritableFile, written
+from sparklog.storage.writing import LocalWritableFile, to_write_error
 from tests.storage.crash import CrashingFile, CrashingStorage
 
 NEEDS_NO_ROOM: Final = ("remove", "remove_folder")
@@ -44,7 +44,7 @@ class FullDisk(CrashingStorage):
         is_later = self._stays_full and 0 < self._full_at < number and name != "truncate"
         if name not in NEEDS_NO_ROOM and (number == self._full_at or is_later):
             self.refused = self.calls[-1]
-            raise written(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), path)
+            raise to_write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), path)
 
     def open_for_append(self, path: str) -> CrashingFile:
         if not Path(path).exists():

@@ -15,7 +15,7 @@ from sparklog.storage.writing import LocalWritableStorage, WritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import find_target
-from sparklog.write.staging import Staged, begin, new_job
+from sparklog.write.staging import StagedFile, begin, new_job
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(compression_type="uncompressed", index_interval_bytes=100, batch_size=400)
@@ -35,13 +35,13 @@ def stage(
     storage: WritableStorage | None = None,
     attempt: int = 0,
     **fields: Any,
-) -> tuple[Job, list[Staged]]:
+) -> tuple[Job, list[StagedFile]]:
     """Stage what each task writes, explicitly partitioned or not; the job, and what was staged."""
     storage = storage or LocalWritableStorage()
     target = find_target(storage, str(directory), topic, partitions, has_topic_column=False)
     job_id = fields.pop("job_id", None) or new_job(NOW_MS)
     begin(storage, str(directory), job_id)
-    staged: list[Staged] = []
+    staged: list[StagedFile] = []
     for number, batch in enumerate(tasks):
         task = Task(target, config, "default", job_id, number, attempt, NOW_MS)
         accumulator = RecordAccumulator(storage, task, clock=lambda: NOW_MS)

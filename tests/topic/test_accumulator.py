@@ -12,7 +12,7 @@ from sparklog.log.config import LogConfig
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
-from sparklog.topic.write_target import Target
+from sparklog.topic.write_target import WriteTarget
 from sparklog.write.staging import begin
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, values
 
@@ -21,9 +21,9 @@ JOB = "0000000000ff00"
 
 
 def accumulator(
-    directory: Path, target: Target | None = None, gathered_bytes_max: int = 1 << 20, config: LogConfig = CONFIG
+    directory: Path, target: WriteTarget | None = None, gathered_bytes_max: int = 1 << 20, config: LogConfig = CONFIG
 ) -> RecordAccumulator:
-    found = target or Target(str(directory), "events", None, {}, 4)
+    found = target or WriteTarget(str(directory), "events", None, {}, 4)
     begin(STORAGE, str(directory), JOB)
     task = Task(found, config, "default", JOB, 0, 0, NOW_MS)
     return RecordAccumulator(STORAGE, task, lambda: NOW_MS, gathered_bytes_max)
@@ -57,14 +57,14 @@ def test_files_are_rolled_as_segments_are(tmp_path: Path) -> None:
 
 
 def test_null_topic_is_refused(tmp_path: Path) -> None:
-    taking = accumulator(tmp_path, Target(str(tmp_path), None, None, {}, 1))
+    taking = accumulator(tmp_path, WriteTarget(str(tmp_path), None, None, {}, 1))
     taking.append(rows(["a", "b"], topic=pa.array(["t", None])))
     with pytest.raises(InvalidOptionError, match="null topic present in the data"):
         taking.finish()
 
 
 def test_path_of_a_partition_refuses_rows_for_others(tmp_path: Path) -> None:
-    only = Target(str(tmp_path), "events", 2, {}, None)
+    only = WriteTarget(str(tmp_path), "events", 2, {}, None)
     taking = accumulator(tmp_path, only)
     taking.append(rows(["a", "b"], partition=pa.array([2, None], pa.int32())))
     assert [each.folder for each in taking.finish()] == ["events-2"]
@@ -82,11 +82,11 @@ def test_record_that_a_broker_would_refuse_names_its_rule(tmp_path: Path) -> Non
 
 
 def test_strings_of_any_arrow_type_are_written(tmp_path: Path) -> None:
-    taking = accumulator(tmp_path, Target(str(tmp_path), "events", 0, {}, None))
+    taking = accumulator(tmp_path, WriteTarget(str(tmp_path), "events", 0, {}, None))
     for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         taking.append(pa.record_batch({"value": pa.array([b"v"], pa.binary()).cast(kind)}))
         commit(STORAGE, Job(JOB, str(tmp_path), CONFIG, {}), taking.finish(), NOW_MS)
-        taking = accumulator(tmp_path, Target(str(tmp_path), "events", 0, {}, None))
+        taking = accumulator(tmp_path, WriteTarget(str(tmp_path), "events", 0, {}, None))
     assert values(tmp_path) == {"events-0": ["v"] * 4}
 
 
@@ -103,7 +103,7 @@ def test_keys_of_any_arrow_type_choose_the_same_partitions(tmp_path: Path) -> No
 
 
 def test_partition_column_that_is_no_integer_is_refused_for_one_partition_too(tmp_path: Path) -> None:
-    taking = accumulator(tmp_path, Target(str(tmp_path), "events", 0, {}, None))
+    taking = accumulator(tmp_path, WriteTarget(str(tmp_path), "events", 0, {}, None))
     taking.append(rows(["a"], partition=pa.array([0.0])))
     with pytest.raises(InvalidOptionError, match="the column partition must be of integers, and is of double"):
         taking.finish()

@@ -17,11 +17,11 @@ from sparklog.log.layout import read_layout
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import ORPHAN_AGE_MS, Job, abort, commit, sweep
-from sparklog.topic.txn_versions import Transaction, read_ledger
+from sparklog.topic.txn_versions import TxnVersion, read_ledger
 from sparklog.topic.write_target import find_target
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
-from sparklog.write.staging import Staged
+from sparklog.write.staging import StagedFile
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
 
@@ -78,7 +78,7 @@ def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(tmp_path: Path) 
         job, staged = prepared[0]
         commit(storage, replace(job, directory=str(folder)), staged, NOW_MS)
 
-    prepared: list[tuple[Job, list[Staged]]] = []
+    prepared: list[tuple[Job, list[StagedFile]]] = []
     outcomes = set()
     for crash in crashes(prepare, run, tmp_path):
         seen = values(crash.folder)
@@ -120,14 +120,14 @@ def test_batches_that_begin_an_empty_log_are_not_written_again(tmp_path: Path) -
 
 
 def test_repeated_transaction_writes_nothing(tmp_path: Path) -> None:
-    batch = Transaction("loader", 7)
+    batch = TxnVersion("loader", 7)
     write(tmp_path, OLD, transaction=batch)
-    for again in (batch, Transaction("loader", 6)):
+    for again in (batch, TxnVersion("loader", 6)):
         assert write(tmp_path, NEW, transaction=again)["is_skipped"]
     assert values(tmp_path) == OLD_VALUES
     assert staged_files(tmp_path) == []
-    write(tmp_path, NEW, transaction=Transaction("loader", 8))
-    write(tmp_path, [rows(["other"], partition=[0])], transaction=Transaction("another", 1))
+    write(tmp_path, NEW, transaction=TxnVersion("loader", 8))
+    write(tmp_path, [rows(["other"], partition=[0])], transaction=TxnVersion("another", 1))
     assert values(tmp_path)["events-0"] == [*BOTH["events-0"], "other"]
     assert read_ledger(STORAGE, str(tmp_path)) == {"loader": 8, "another": 1}
 

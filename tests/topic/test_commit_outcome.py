@@ -16,9 +16,9 @@ from sparklog.log import journal
 from sparklog.log.config import LogConfig
 from sparklog.storage.writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
-from sparklog.topic.txn_versions import Transaction
+from sparklog.topic.txn_versions import TxnVersion
 from sparklog.write.partition import PartitionLog
-from sparklog.write.staging import Staged
+from sparklog.write.staging import StagedFile
 from tests.build import ProducerEntry, producer_snapshot, producer_snapshot_name, write_partition
 from tests.log.logs import batch
 from tests.storage.crash import CrashingStorage, FailingStorage
@@ -30,7 +30,7 @@ NEW = [rows([f"new {n}" for n in range(12)], partition=[n % 2 for n in range(12)
 DAY_MS = 24 * 3600 * 1000
 
 
-def outcome_of(storage: CrashingStorage, job: Job, staged: Sequence[Staged]) -> tuple[str, str]:
+def outcome_of(storage: CrashingStorage, job: Job, staged: Sequence[StagedFile]) -> tuple[str, str]:
     """Commit: what the error says of what is visible, and all that it says; nothing where there is none."""
     try:
         commit(storage, job, staged, NOW_MS)
@@ -45,7 +45,7 @@ def test_error_at_any_call_says_what_is_visible(tmp_path: Path, is_full: bool) -
     original = tmp_path / "original"
     original.mkdir()
     write(original, OLD)
-    job, staged = stage(original, NEW, transaction=Transaction("app", 1))
+    job, staged = stage(original, NEW, transaction=TxnVersion("app", 1))
     old, fail_at, seen = values(original), 0, set()
     both = {"events-0": old["events-0"] + [f"new {n}" for n in range(0, 12, 2)]}
     both["events-1"] = old["events-1"] + [f"new {n}" for n in range(1, 12, 2)]

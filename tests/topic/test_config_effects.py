@@ -20,7 +20,7 @@ from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.writing import LocalWritableFile, LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
-from sparklog.topic.write_target import Target
+from sparklog.topic.write_target import WriteTarget
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import begin
 
@@ -122,7 +122,7 @@ def committed(directory: Path, properties: dict[str, str]) -> Any:
     storage = LocalWritableStorage()
     config = WriteOptions.parse({"path": str(directory / "events"), **properties}).config
     begin(storage, str(directory), JOB)
-    task = Task(Target(str(directory), "events", None, {}, 1), config, "default", JOB, 0, 0, NOW_MS)
+    task = Task(WriteTarget(str(directory), "events", None, {}, 1), config, "default", JOB, 0, 0, NOW_MS)
     try:
         with RecordAccumulator(storage, task, lambda: NOW_MS) as accumulator:
             for batch in rows().to_batches(max_chunksize=10):

@@ -8,7 +8,7 @@ import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.storage.local import LocalStorage
-from sparklog.topic.write_target import Target, find_target
+from sparklog.topic.write_target import WriteTarget, find_target
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def target(path: Path, topic: str | None = None, partitions: int | None = None, *, column: bool = False) -> Target:
+def target(path: Path, topic: str | None = None, partitions: int | None = None, *, column: bool = False) -> WriteTarget:
     return find_target(LocalStorage(), str(path), topic, partitions, has_topic_column=column)
 
 

@@ -15,7 +15,15 @@ from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, read_entries
 from sparklog.log.layout import list_segments
 from sparklog.log.segment import Segment
 from sparklog.storage.local import LocalStorage
-from sparklog.write.active_segment import BatchRun, Tail, fits, grown, new_segment, rows_before_roll, sealed
+from sparklog.write.active_segment import (
+    ActiveSegmentState,
+    BatchRun,
+    append_run,
+    fits,
+    new_segment,
+    rows_before_roll,
+    seal,
+)
 from sparklog.write.policy import NextBatch, should_roll
 from tests.golden import golden_set
 
@@ -60,12 +68,12 @@ def test_entries_are_those_of_an_append_at_a_time(batches: list[tuple[int, int, 
     tail, run = new_segment(0, NOW_MS), run_of(batches)
     found_offsets = found_times = b""
     for part in (run[:cut], run[cut:]):
-        tail, more_offsets, more_times = grown(tail, part, CONFIG)
+        tail, more_offsets, more_times = append_run(tail, part, CONFIG)
         found_offsets, found_times = found_offsets + more_offsets, found_times + more_times
     assert np.frombuffer(found_offsets, OFFSET_ENTRY).tolist() == offsets
     assert np.frombuffer(found_times, TIME_ENTRY).tolist() == times
-    assert np.frombuffer(sealed(tail)[1], TIME_ENTRY).tolist() == closing
-    assert sealed(sealed(tail)[0])[1] == b""
+    assert np.frombuffer(seal(tail)[1], TIME_ENTRY).tolist() == closing
+    assert seal(seal(tail)[0])[1] == b""
     assert tail.end_offset == sum(count for _, count, _ in batches)
     assert tail.segment.size_bytes == sum(size for size, _, _ in batches)
     assert (tail.offset_index_bytes, tail.time_index_bytes) == (len(found_offsets), len(found_times))
@@ -76,13 +84,13 @@ def test_entries_are_those_of_an_append_at_a_time(batches: list[tuple[int, int, 
 def test_run_is_rolled_before_the_batch_that_would_roll_it_alone(
     before: list[tuple[int, int, int]], batches: list[tuple[int, int, int]]
 ) -> None:
-    start, _, _ = grown(new_segment(0, NOW_MS), run_of(before), CONFIG)
+    start, _, _ = append_run(new_segment(0, NOW_MS), run_of(before), CONFIG)
     run = run_of(batches, start.end_offset)
     rows = rows_before_roll(start, run, CONFIG, NOW_MS)
     tail = start
     for row in range(rows):
         assert not should_roll(tail.segment, batch_of(run, row), CONFIG, NOW_MS)
-        tail, _, _ = grown(tail, run[row : row + 1], CONFIG)
+        tail, _, _ = append_run(tail, run[row : row + 1], CONFIG)
     assert rows == len(run) or should_roll(tail.segment, batch_of(run, rows), CONFIG, NOW_MS)
     assert not fits(start, run, CONFIG, NOW_MS) or rows == len(run)
 
@@ -98,7 +106,7 @@ def test_empty_segment_takes_a_batch_that_a_new_one_would_not_take_better() -> N
 
 def test_segment_far_behind_the_offset_is_rolled() -> None:
     assert rows_before_roll(new_segment(0, NOW_MS), run_of([(100, 1, -1)], 1 << 31), CONFIG, NOW_MS) == 1
-    one = Tail(new_segment(0, NOW_MS).segment, 1 << 31)
+    one = ActiveSegmentState(new_segment(0, NOW_MS).segment, 1 << 31)
     assert rows_before_roll(one, run_of([(100, 1, -1)], 1 << 31), CONFIG, NOW_MS) == 0
 
 
@@ -119,10 +127,10 @@ def entries_again(segment: Segment) -> int:
     config = LogConfig(index_interval_bytes=768)
     with segment.open() as log:
         for window in log.windows(log.start):
-            tail, more_offsets, more_times = grown(tail, BatchRun.from_headers(window.headers), config)
+            tail, more_offsets, more_times = append_run(tail, BatchRun.from_headers(window.headers), config)
             offsets, times = offsets + more_offsets, times + more_times
     assert entries(segment, OFFSET_INDEX, OFFSET_ENTRY) == offsets
-    assert entries(segment, TIME_INDEX, TIME_ENTRY) == times + sealed(tail)[1]
+    assert entries(segment, TIME_INDEX, TIME_ENTRY) == times + seal(tail)[1]
     return tail.segment.offset_index_entries
 
 
