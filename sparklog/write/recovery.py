@@ -31,7 +31,6 @@ from sparklog.log.checkpoints import (
     parse_offset_checkpoint,
 )
 from sparklog.log.config import LogConfig
-from sparklog.log.damage import data_end
 from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name, parse_offset_file
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout, synced_offset
 from sparklog.log.producer_state import (
@@ -206,7 +205,7 @@ def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
     name, position = layout.segments[-1].path().rpartition("/")[2], layout.end.position
     with actions.storage.open(f"{actions.folder}/{name}") as log:
         size_bytes = log.size_bytes()
-        end = data_end(log, position, size_bytes if layout.zeros_from is None else layout.zeros_from)
+    end = size_bytes if layout.zeros_from is None else layout.zeros_from
     where = f"the end of its last whole batch, before offset {layout.end_offset}"
     if end == position:
         actions.cut(name, position, f"{where}; the {size_bytes - position} bytes behind it were zeros")
@@ -269,10 +268,10 @@ def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorou
             end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
             if end is None:
                 continue
-            zeros_from = segment.size_bytes if layout.zeros_from is None else layout.zeros_from
-            may_be_end = segment.is_last and end.is_unwritten and _may_be_torn(actions, end.place.offset)
-            if may_be_end and log.find_whole_batch(end.place, zeros_from) is None:
-                return replace(layout, end=end.place, zeros_from=zeros_from)
+            if segment.is_last and end.is_unwritten and _may_be_torn(actions, end.place.offset):
+                damage = log.judge_checksum(end.place, end.error.reason)
+                if damage.may_be_torn:
+                    return replace(layout, end=end.place, zeros_from=damage.zeros_from)
             raise end.error
     return layout
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError
 from sparklog.log import damage
-from sparklog.log.damage import data_end, find_whole_batch, has_wrong_size, is_intact_at, is_zero
+from sparklog.log.damage import DamageScanner, data_end, has_wrong_size, is_intact_at, is_zero
 from sparklog.log.reader import open_log
 from sparklog.record.framing import is_intact
 from sparklog.storage.local import LocalFile
@@ -24,6 +24,11 @@ def file_of(folder: Path, data: bytes | bytearray) -> LocalFile:
     path = folder / "f"
     path.write_bytes(data)
     return LocalFile(str(path))
+
+
+def first_whole_batch(file: LocalFile, position: int, zeros_from: int | None = None) -> int | None:
+    found = DamageScanner(file, is_last=True).whole_batches(position, file.size_bytes(), zeros_from)
+    return next(found, None)
 
 
 @pytest.fixture
@@ -67,10 +72,8 @@ def test_whole_batch_is_found_at_every_distance(tmp_path: Path, kind: str, lead:
     before = {"zeros": bytes(300), "noise": noise, "headers": torn}[lead]
     for distance in range(140):
         with file_of(tmp_path, before[:distance] + whole + noise) as file:
-            found = find_whole_batch(file, 0, file.size_bytes(), 70, 1000)
-            assert found.position == distance
-            assert find_whole_batch(file, distance + 1, file.size_bytes(), 70, 1000).position is None
-            assert find_whole_batch(file, 0, file.size_bytes(), 100, 1000).position is None
+            assert first_whole_batch(file, 0) == distance
+            assert first_whole_batch(file, distance + 1) is None
             assert is_intact_at(file, distance, len(whole))
 
 
@@ -81,15 +84,13 @@ def test_search_agrees_with_looking_at_every_byte(
 ) -> None:
     data = junk[:at] + b"".join(SOME.values()) + junk[at:]
     with file_of(tmp_path_factory.mktemp("f"), data) as file:
-        expected = next(
+        expected = [
             start
             for start in range(len(data))
             for size in [int.from_bytes(data[start + 8 : start + 12], "big", signed=True) + 12]
-            if 26 <= size <= len(data) - start
-            and 70 <= int.from_bytes(data[start : start + 8], "big", signed=True) <= 99
-            and is_intact(memoryview(data)[start : start + size])
-        )
-        assert find_whole_batch(file, 0, len(data), 70, 99).position == expected
+            if 26 <= size <= len(data) - start and is_intact(memoryview(data)[start : start + size])
+        ]
+        assert list(DamageScanner(file, is_last=True).whole_batches(0, len(data))) == expected
 
 
 def test_bytes_made_to_look_like_headers_are_given_up(tmp_path: Path) -> None:
@@ -101,7 +102,9 @@ def test_bytes_made_to_look_like_headers_are_given_up(tmp_path: Path) -> None:
         header[8:12] = (size - len(data) - 12).to_bytes(4, "big")
         data += header
     with CountingFile(str(_written(tmp_path, bytes(data))), storage := CountingStorage()) as file:
-        assert find_whole_batch(file, 0, size, 0, 99)[:2] == (None, True)
+        scanner = DamageScanner(file, is_last=True)
+        assert list(scanner.whole_batches(0, size)) == []
+        assert scanner.is_given_up
     assert storage.read_bytes[""] < 8 * size + (8 << 20)
 
 
@@ -114,8 +117,7 @@ def test_numbers_in_a_value_are_not_taken_for_so_many_headers_that_the_search_en
     numbers = b"".join(rng.choice((rng.randrange(300), 0)).to_bytes(4, order) for _ in range(1 << 16))
     whole = SOME["v0"]
     with file_of(tmp_path, bytes(shift) + numbers + whole) as file:
-        found = find_whole_batch(file, 0, file.size_bytes(), -1 << 63, (1 << 63) - 1)
-        assert (found.position, found.is_given_up) == (shift + len(numbers), False)
+        assert first_whole_batch(file, 0) == shift + len(numbers)
 
 
 def _written(folder: Path, data: bytes) -> Path:
@@ -140,7 +142,7 @@ def test_batch_that_ends_with_zeros_of_its_own_is_found_and_measured(tmp_path: P
     whole = v2_batch([Record(0, value=bytes(5000))], base_offset=70)
     with file_of(tmp_path, b"x" * 10 + whole + bytes(padding)) as file:
         size = file.size_bytes()
-        assert find_whole_batch(file, 0, size, 70, 99, data_end(file, 0, size)).position == 10
+        assert first_whole_batch(file, 0, data_end(file, 0, size)) == 10
     damaged = whole[:8] + (len(whole) + 9000).to_bytes(4, "big") + whole[12:]
     with file_of(tmp_path, damaged) as file:
         assert has_wrong_size(file, 0, data_end(file, 0, len(damaged)), len(damaged))
