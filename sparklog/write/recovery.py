@@ -32,7 +32,7 @@ from sparklog.log.checkpoints import (
 )
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name, parse_offset_file
-from sparklog.log.layout import PartitionLayout, list_segments, read_layout, synced_offset
+from sparklog.log.layout import PartitionLayout, list_segments, read_layout, recovery_point, synced_offset
 from sparklog.log.producer_state import (
     Producers,
     parse_snapshot,
@@ -333,13 +333,7 @@ def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
 
 def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:
     """Return the segments from the one on up to whose beginning a broker knew all to be on the disk."""
-    path = f"{actions.folder.rpartition('/')[0]}/{files.RECOVERY_POINT_CHECKPOINT}"
-    try:
-        points = parse_offset_checkpoint(actions.storage.read_small(path) or b"", path)
-    except CorruptCheckpointError:
-        points = {}
-    topic_partition = layout.topic_partition
-    known = points.get(topic_partition) if topic_partition is not None else None
+    known = recovery_point(actions.storage, actions.folder)
     first = len(layout.segments) - 1 if known is None else layout.segment_of(known)
     return layout.segments[first:]
 

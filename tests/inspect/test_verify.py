@@ -153,6 +153,19 @@ def test_log_cut_short_in_the_last_segment_is_a_torn_tail(log: Path) -> None:
         assert all(severity == "warning" for severity, _, _ in problems(log))
 
 
+@pytest.mark.parametrize("base_offset", [-(1 << 62), 5, 1 << 62])
+def test_torn_batch_with_a_whole_one_of_any_offset_at_the_end_is_no_torn_tail(log: Path, base_offset: int) -> None:
+    """No checksum covers a size and an offset: both were flipped, and the log does not end before them."""
+    last = files(log, ".log")[2]
+    position = last.stat().st_size
+    torn = batch(60)
+    torn = torn[:8] + (1 << 20).to_bytes(4, "big") + torn[12:]
+    last.write_bytes(last.read_bytes() + torn + v2_batch([Record(0, START_MS)], base_offset=base_offset))
+    found = [each for each in findings(log) if each.position == position]
+    assert [(each.severity, each.code, each.offset) for each in found] == [(Severity.ERROR, "not-a-batch", 240)]
+    assert f"next whole batch begins at position {position + len(torn)}" in found[0].message
+
+
 def test_log_cut_short_in_an_earlier_segment_is_an_error(log: Path) -> None:
     first = files(log, ".log")[0]
     first.write_bytes(first.read_bytes()[:-10])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError
 from sparklog.log import damage
-from sparklog.log.damage import DamageScanner, data_end, has_wrong_size, is_intact_at, is_zero
+from sparklog.log.damage import DamageKind, DamageScanner, data_end, has_wrong_size, is_intact_at, is_zero
 from sparklog.log.reader import open_log
 from sparklog.record.framing import is_intact
 from sparklog.storage.local import LocalFile
@@ -169,3 +169,82 @@ def test_batch_that_claims_a_gibibyte_takes_no_such_memory(tmp_path: Path, monke
     with pytest.raises(CorruptBatchError, match="position 241, offset 10"):
         open_log(str(folder)).read()
     assert largest[0] <= 1 << 24
+
+
+WHOLE = batch(10, 2)
+TORN = WHOLE[:8] + (1 << 20).to_bytes(4, "big") + WHOLE[12:]
+
+
+@pytest.mark.parametrize(
+    ("data", "fault", "what", "next_position", "is_log_end"),
+    [
+        pytest.param(bytes(50), None, DamageKind.ZEROS, None, True, id="zeros"),
+        pytest.param(WHOLE[:-1], None, DamageKind.TORN_BATCH, None, True, id="torn"),
+        pytest.param(WHOLE[:90] + bytes(50), None, DamageKind.TORN_BATCH, None, True, id="torn, preallocated"),
+        pytest.param(TORN, None, DamageKind.WRONG_SIZE, None, False, id="size"),
+        pytest.param(TORN + batch(12), None, DamageKind.TORN_BATCH, len(TORN), False, id="batch behind"),
+        pytest.param(TORN + batch(0), None, DamageKind.TORN_BATCH, len(TORN), False, id="low offset at the end"),
+        pytest.param(TORN + batch(0) + b"x", None, DamageKind.TORN_BATCH, None, True, id="low offset in a record"),
+        pytest.param(TORN + batch(0) * 2 + b"x", None, DamageKind.TORN_BATCH, len(TORN), False, id="two of them"),
+        pytest.param(b"\xff" * 70, "bad", DamageKind.NOT_A_BATCH, None, False, id="noise"),
+        pytest.param(b"\xff" * 70 + batch(12), "bad", DamageKind.NOT_A_BATCH, 70, False, id="noise before a batch"),
+    ],
+)
+def test_what_stands_at_the_end_of_the_last_segment_is_judged(
+    tmp_path: Path, data: bytes, fault: str | None, what: DamageKind, next_position: int | None, is_log_end: bool
+) -> None:
+    start = len(batch(0))
+    with file_of(tmp_path, batch(0) + data) as file:
+        size_bytes = file.size_bytes()
+        found = DamageScanner(file, is_last=True).judge(start, 10, size_bytes, fault)
+    assert (found.what, found.is_log_end) == (what, is_log_end)
+    assert found.next_position == (None if next_position is None else start + next_position)
+    assert (found.position, found.expected_offset) == (start, 10)
+    assert found.length_bytes == (size_bytes if found.next_position is None else found.next_position) - start
+
+
+def test_sealed_segment_has_no_torn_end_and_no_batch_of_the_next_one(tmp_path: Path) -> None:
+    cut = {"torn": WHOLE[:-1], "zeros": bytes(100), "zeros before a batch": bytes(100) + batch(12)}
+    judged = {}
+    for name, data in cut.items():
+        with file_of(tmp_path, data) as file:
+            scanner = DamageScanner(file, is_last=False, upper_offset=30)
+            judged[name] = scanner.judge(0, 10, len(data), None if name == "torn" else "batch size 0")
+    assert {name: (found.what, found.next_position) for name, found in judged.items()} == {
+        "torn": (DamageKind.TORN_BATCH, None),
+        "zeros": (DamageKind.ZEROS, None),
+        "zeros before a batch": (DamageKind.ZEROS, 100),
+    }
+    assert not any(found.is_log_end for found in judged.values())
+    # A value may hold a batch of another log: one of offsets that the next segment has is not of this segment.
+    with file_of(tmp_path, data := b"\xff" * 70 + batch(30) + b"\xff" + batch(20) + b"\xff") as file:
+        found = DamageScanner(file, is_last=False, upper_offset=30).judge(0, 10, len(data), "bad")
+        assert found.next_position == 71 + len(batch(30))
+
+
+def test_batch_inside_a_damaged_one_shows_that_its_size_is_wrong(tmp_path: Path) -> None:
+    """The damaged one says that it ends in the midst of the next one, where nothing can be told any more."""
+    data = WHOLE + batch(12) + batch(22)
+    with file_of(tmp_path, data) as file:
+        position = len(WHOLE) + 30
+        found = DamageScanner(file, is_last=True).judge(position, 10, len(data), "bad", doubtful_position=0)
+    assert (found.what, found.position, found.next_position) == (DamageKind.WRONG_SIZE, 0, len(WHOLE))
+
+
+@pytest.mark.parametrize(("end", "may_be_torn"), [(b"", True), (bytes(40), True), (batch(12), False)])
+def test_wrong_checksum_may_be_of_a_torn_write_where_nothing_follows(
+    tmp_path: Path, end: bytes, may_be_torn: bool
+) -> None:
+    data = WHOLE[:-1] + bytes([WHOLE[-1] ^ 1]) + end
+    with file_of(tmp_path, data) as file:
+        found = DamageScanner(file, is_last=True).judge(0, 10, len(data), "bad", what=DamageKind.WRONG_CHECKSUM)
+    assert (found.what, found.may_be_torn, found.is_log_end) == (DamageKind.WRONG_CHECKSUM, may_be_torn, False)
+
+
+def test_many_batches_in_a_torn_value_are_searched_in_linear_time(tmp_path: Path) -> None:
+    """Each is of another log, and followed by what says that it is a batch to the end of the file."""
+    inner = batch(3, 1) + batch(3, 1)[:8] + (1 << 20).to_bytes(4, "big") + batch(3, 1)[12:61]
+    data = TORN[:80] + inner * 5000
+    with CountingFile(str(_written(tmp_path, data)), storage := CountingStorage()) as file:
+        assert DamageScanner(file, is_last=True).judge(0, 10, len(data), None).next_position is None
+    assert storage.read_bytes[""] < 20 * len(data)
