@@ -63,6 +63,8 @@ class Segment:
         The one that may be written to, and so the one whose tail may be torn.
     swap : str
         What comes behind the names of its files: nothing, or ``.swap`` where a cleaner died before it was done.
+    log_path : str or None
+        The ``.log`` file, where it is one whose name does not follow from the base offset.
     """
 
     storage: Storage
@@ -72,8 +74,11 @@ class Segment:
     size_bytes: int
     is_last: bool
     swap: str = ""
+    log_path: str | None = None
 
     def path(self, suffix: str = files.LOG) -> str:
+        if self.log_path is not None and suffix == files.LOG:
+            return self.log_path
         return f"{self.folder}/{files.offset_file_name(self.base_offset, suffix)}{self.swap}"
 
     def open(self) -> OpenSegment:
