@@ -27,7 +27,6 @@ from tests.oracle import OracleBatch, OracleError, decode_log, last_stable_offse
 UNSEEN: Final = ("torn tail", "unchecked header", "other batches")
 OVERHEAD_BYTES: Final = 12
 MESSAGE_BYTES_MIN: Final = 14
-RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -168,8 +167,7 @@ def model_of(files: Mapping[str, bytes], sound: SoundLog | None = None, start: i
         position = 0 if begin is None or name != begin[0] else begin[1]
         end = _walk(files[name], name, upper, walked, position)
         if end < len(files[name]):
-            # A batch before may have a wrong base offset: any of the segment's offsets may follow.
-            torn_at = end if is_last and may_be_torn(files[name], end, range(base_of(name), upper)) else None
+            torn_at = end if is_last and may_be_torn(files[name], end, _lowest(walked, name)) else None
             if torn_at is None:
                 walked.append(Fault(f"no batch at {end}", name, _lowest(walked, name)))
     placed = [each for each in walked if isinstance(each, Placed)]
@@ -249,11 +247,11 @@ def _misplaced(each: Placed, allowed: range) -> Fault | None:
     return None
 
 
-def may_be_torn(data: bytes, position: int, offsets: range) -> bool:
-    """Tell whether the end of the last segment is what a torn write leaves.
+def may_be_torn(data: bytes, position: int, offset: int) -> bool:
+    """Tell whether the end of the last segment, where a batch of an offset is expected, is what a torn write leaves.
 
-    It is zeros; or the beginning of a batch that is longer than what is there, behind which nothing is whole that has
-    one of the offsets that may be there, and which is not whole but for a wrong size.
+    It is zeros; or the beginning of a batch that is longer than what is there, behind which no batch of this log is
+    whole, and which is not whole but for a wrong size.
     """
     rest = data[position:]
     if not any(rest):
@@ -262,7 +260,7 @@ def may_be_torn(data: bytes, position: int, offsets: range) -> bool:
         (size,) = struct.unpack_from(">i", rest, 8)
         if size < MESSAGE_BYTES_MIN or OVERHEAD_BYTES + size <= len(rest):
             return False
-    return not is_checked(rest) and not whole_batch_behind(data, position + 1, offsets)
+    return not is_checked(rest) and not whole_batch_behind(data, position + 1, offset)
 
 
 def is_checked(batch: bytes) -> bool:
@@ -274,16 +272,28 @@ def is_checked(batch: bytes) -> bool:
     return zlib.crc32(batch[16:]) == int.from_bytes(batch[12:16], "big")
 
 
-def whole_batch_behind(data: bytes, position: int, offsets: range) -> bool:
-    """Tell whether a whole batch of some offsets, checksum and all, stands anywhere from a position on."""
+def whole_batch_behind(data: bytes, position: int, offset: int) -> bool:
+    """Tell whether a whole batch of this log, checksum and all, stands anywhere from a position on.
+
+    A value of a torn record may hold a batch of another log. One of an offset before the one expected is taken for
+    that, unless another whole batch follows it, or the data ends with it.
+    """
+    data_end = len(data.rstrip(b"\0"))
     for start in range(position, len(data) - 25):
-        if int.from_bytes(data[start : start + 8], "big", signed=True) not in offsets:
+        end = _end_of_whole(data, start)
+        if end is None:
             continue
-        size = int.from_bytes(data[start + 8 : start + 12], "big")
-        end = start + OVERHEAD_BYTES + size
-        if size >= MESSAGE_BYTES_MIN and end <= len(data) and data[start + 16] <= 2 and is_checked(data[start:end]):
+        at = int.from_bytes(data[start : start + 8], "big", signed=True)
+        if at >= offset or end >= data_end or _end_of_whole(data, end) is not None:
             return True
     return False
+
+
+def _end_of_whole(data: bytes, start: int) -> int | None:
+    size = int.from_bytes(data[start + 8 : start + 12], "big")
+    end = start + OVERHEAD_BYTES + size
+    is_whole = size >= MESSAGE_BYTES_MIN and end <= len(data) and data[start + 16] <= 2 and is_checked(data[start:end])
+    return end if is_whole else None
 
 
 def _unseen(model: Model, sound: SoundLog, files: Mapping[str, bytes]) -> frozenset[str]:

@@ -21,8 +21,8 @@ from typing import Final
 
 from sparklog.errors import SeglogError
 from sparklog.write.partition import PartitionLog
-from tests.fuzz.logs import LOG, SoundLog, base_of, segments_of
-from tests.fuzz.model import OVERHEAD_BYTES, RELATIVE_OFFSET_MAX, is_checked, model_of, whole_batch_behind
+from tests.fuzz.logs import LOG, SoundLog, segments_of
+from tests.fuzz.model import OVERHEAD_BYTES, is_checked, model_of, whole_batch_behind
 from tests.fuzz.queries import HEARD
 from tests.fuzz.verdict import EQUAL, REFUSED, Verdict
 
@@ -80,9 +80,7 @@ def _wrong_cut(log: SoundLog, files: Mapping[str, bytes], position: int) -> str 
     """Say why what was cut off the last segment is no torn write."""
     name = segments_of(files)[-1]
     rest = files[name][position:]
-    # A batch before may have a wrong base offset: any of the segment's offsets may follow.
-    offsets = range(base_of(name), base_of(name) + RELATIVE_OFFSET_MAX + 1)
-    if whole_batch_behind(files[name], position + 1, offsets):
+    if whole_batch_behind(files[name], position + 1, _offset_at(files, position)):
         return "whole batches are cut off"
     end = OVERHEAD_BYTES + int.from_bytes(rest[8:12], "big", signed=True)
     if 0 < end <= len(rest) and is_checked(rest[:end]):

@@ -114,15 +114,16 @@ def test_what_may_be_torn() -> None:
     batch = KILLED.batch(KILLED.spans[0])
     other = KILLED.batch(KILLED.spans[1])
     longer = batch[:10] + b"\x01" + batch[11:]
-    offsets = range(100)
-    assert may_be_torn(batch + bytes(300), len(batch), offsets)
-    assert all(may_be_torn(batch + other[:end], len(batch), offsets) for end in range(1, len(other)))
-    assert not may_be_torn(longer, 0, offsets), "whole but for its size"
-    assert not may_be_torn(longer[:-1] + b"?" + other, 0, offsets), "a whole batch is behind it"
-    assert may_be_torn(longer[:-1] + b"?" + other, 0, range(100, 200)), "a batch of no log's offsets is behind it"
-    assert not may_be_torn(batch[:-1] + b"?", 0, offsets), "all there, and its checksum differs"
-    assert not may_be_torn(b"\xff" * 100, 0, offsets)
-    assert whole_batch_behind(b"x" * 7 + batch, 1, offsets)
+    assert may_be_torn(batch + bytes(300), len(batch), 0)
+    assert all(may_be_torn(batch + other[:end], len(batch), 0) for end in range(1, len(other)))
+    assert not may_be_torn(longer, 0, 0), "whole but for its size"
+    assert not may_be_torn(longer[:-1] + b"?" + other, 0, 0), "a whole batch is behind it"
+    assert not may_be_torn(longer[:-1] + b"?" + other, 0, 100), "a whole batch of a lower offset ends the data"
+    assert not may_be_torn(longer[:-1] + b"?" + other + batch + b"?", 0, 100), "two of lower offsets are behind it"
+    assert may_be_torn(longer[:-1] + b"?" + other + b"?", 0, 100), "it may be in a value"
+    assert not may_be_torn(batch[:-1] + b"?", 0, 0), "all there, and its checksum differs"
+    assert not may_be_torn(b"\xff" * 100, 0, 0)
+    assert whole_batch_behind(b"x" * 7 + batch, 1, 0)
 
 
 def test_base_offset_and_leader_epoch_are_excused_and_nothing_beside_them(bench: Workbench) -> None:
