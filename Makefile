@@ -11,7 +11,7 @@ FUZZ_CASES ?= 1000000
 FUZZ_SEED ?= 1
 FUZZ_WORKERS ?= 2
 
-.PHONY: demo test test-kafka test-floors fuzz bench lint clean
+.PHONY: demo test test-kafka test-floors fuzz bench lint tables clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/quickstart.py
@@ -37,6 +37,9 @@ lint: $(READY)
 
 bench: $(READY)  ## The measurements that the README quotes.
 	$(RUN) -m tests.bench
+
+tables: $(READY)  ## Makes the README's tables of options from their declarations.
+	$(RUN) -m tests.tables
 
 clean:
 	rm -rf $(VENV) $(FLOORS) build sparklog.egg-info

@@ -7,13 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sparklog.spark import options, write_options
+from sparklog.log.properties import described
+from tests import tables
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -52,16 +51,17 @@ def test_make_targets_exist_and_ci_runs_them() -> None:
         assert re.search(rf"^make {target}$", ci, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("described", "heading"), [(options.described, "| option |"), (write_options.described, "| option of a write |")]
-)
-def test_options_table_is_that_of_the_code(described: Callable[[], list[tuple[str, Any, str]]], heading: str) -> None:
-    table = README[README.index(heading) :].split("\n\n")[0]
-    rows = dict(re.findall(r"^\| `([A-Za-z.]+)` \| [^|]* \| (.*) \|$", table, re.MULTILINE))
-    assert [name for name, _, _ in described() if name != "paths"] == list(rows)
-    for name, _, doc in described():
-        if name != "paths":
-            assert rows[name] == doc.replace("|", "\\|"), f"the README says of {name}: {rows[name]}"
+def test_tables_of_options_are_those_that_the_declarations_make() -> None:
+    for name, (heading, declaring) in tables.TABLES.items():
+        assert f"<!-- options: {name} -->\n{tables.table(heading, declaring)}<!-- end -->\n" in README, "make tables"
+    assert tables.with_tables(README) == README, "make tables"
+
+
+def test_table_of_options_has_every_option_with_its_default_and_meaning() -> None:
+    for _, declaring in tables.TABLES.values():
+        rows = tables.table("", declaring).splitlines()[2:]
+        assert len(rows) == len(described(declaring))
+        assert all(row.startswith(f"| `{each.name}` | ") for row, each in zip(rows, described(declaring), strict=True))
 
 
 def test_quickstart_prints_records_an_aggregation_and_where_time_went() -> None:

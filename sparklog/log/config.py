@@ -15,15 +15,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, Self
 
 import javaproperties
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
-from sparklog.log.properties import APPEND, COMMIT, LONG_MAX, READ, UNLIMITED, Spelling, option
+from sparklog.log.properties import (
+    APPEND,
+    COMMIT,
+    LONG_MAX,
+    READ,
+    UNLIMITED,
+    Spelling,
+    did_you_mean,
+    option,
+    options_of,
+)
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.storage.base import locate
 
@@ -54,16 +63,6 @@ _BROKER_ONLY: Final = frozenset(
         "unclean.leader.election.enable",
     }
 )
-
-
-class Described(NamedTuple):
-    """A property, for documentation; ``acts`` says where it does what ``doc`` says."""
-
-    name: str
-    default: str
-    bound: str
-    doc: str
-    acts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -275,8 +274,8 @@ class LogConfig:
     _named: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            declared, value = each.metadata["property"], getattr(self, each.name)
+        for field, declared in options_of(self).items():
+            value = getattr(self, field)
             if not declared.allows(value):
                 raise InvalidOptionError(f"{declared.name} must be {declared.bound}, got {value!r}")
         if self.compression_gzip_level == 0:
@@ -307,15 +306,14 @@ class LogConfig:
         _check_names(given)
         values: dict[str, Any] = {}
         named: dict[str, str] = {}
-        for each in fields(cls):
-            declared = each.metadata["property"]
+        for field, declared in options_of(cls).items():
             found = {
-                spelling.name: declared.parse(spelling, str(given[spelling.name]))
+                spelling.name: declared.parse(str(given[spelling.name]), spelling)
                 for spelling in (Spelling(declared.name), *declared.spellings)
                 if spelling.name in given
             }
             if found:
-                named[declared.name], values[each.name] = next(iter(found.items()))
+                named[declared.name], values[field] = next(iter(found.items()))
         config = cls(**values)
         object.__setattr__(config, "_named", named)
         return config
@@ -346,15 +344,13 @@ class LogConfig:
 
     def to_properties(self) -> dict[str, str]:
         """Return every property as text, in the order in which they are declared."""
-        declared = ((each.metadata["property"], getattr(self, each.name)) for each in fields(self))
-        return {each.name: each.text(value) for each, value in declared}
+        return {declared.name: declared.text(getattr(self, field)) for field, declared in options_of(self).items()}
 
     def idle(self, place: str) -> dict[str, str]:
         """Return the properties that were set and do nothing in a place, as they were spelled, and why."""
         found = {}
-        for each in fields(self):
-            declared = each.metadata["property"]
-            if declared.name not in self._named and getattr(self, each.name) == declared.default:
+        for field, declared in options_of(self).items():
+            if declared.name not in self._named and getattr(self, field) == declared.default:
                 continue
             reason = self._beside(declared.name) if place in declared.acts else declared.idle
             if reason:
@@ -402,15 +398,9 @@ class LogConfig:
         return min(self.max_message_bytes, self.segment_bytes)
 
 
-def described() -> list[Described]:
-    """Return name, default, bound and meaning of every property, in the order in which they are declared."""
-    declared = (each.metadata["property"] for each in fields(LogConfig))
-    return [Described(each.name, each.text(each.default), each.bound, each.doc, each.acts) for each in declared]
-
-
 def property_names() -> frozenset[str]:
     """Return every name that `LogConfig.from_properties` takes, those of brokers included."""
-    declared = [each.metadata["property"] for each in fields(LogConfig)]
+    declared = options_of(LogConfig).values()
     spelled = {spelling.name for each in declared for spelling in each.spellings}
     return _BROKER_ONLY.union(spelled, (each.name for each in declared))
 
@@ -419,8 +409,7 @@ def _check_names(given: Iterable[str]) -> None:
     known = property_names()
     for name in given:
         if name not in known:
-            close = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]!r}?" if close else "see conf/topic.properties for those there are"
+            hint = did_you_mean(name, sorted(known), "see conf/topic.properties for those there are")
             raise InvalidOptionError(f"no topic property {name!r}: {hint}")
     ignored = sorted(_BROKER_ONLY.intersection(given))
     if ignored:

@@ -1,10 +1,16 @@
-"""How a property is declared: its name, default and bound, its other spellings, what it does and where it does that."""
+"""Declares options and topic properties: the name, type, default, check, sentence and meaning of each, in one place.
+
+`option` makes a field of a dataclass. The class is then the list of its options: `options_of` gives them to whoever
+reads text, `described` to whoever documents them. Topic properties (`sparklog.log.config`) and the options of a read
+and of a write (`sparklog.spark`) are all declared with it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -17,74 +23,125 @@ APPEND: Final = "append"
 COMMIT: Final = "commit"
 READ: Final = "read"
 
+_SHOWN_MAX: Final = 200
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{0,19}\.?[0-9]{1,19}(e[+-]?[0-9]{1,3})?")
+
 
 class Spelling(NamedTuple):
-    """A broker's name of a property; ``unit`` is what its values are multiplied by."""
+    """Another name of an option; ``unit`` is what values that are given under it are multiplied by."""
 
     name: str
     unit: int = 1
 
 
-@dataclass(frozen=True)
-class Property:
-    """What `option` declares. The type of the default is the type of the value."""
+class Described(NamedTuple):
+    """An option as its documentation shows it.
+
+    ``bound`` says which values it takes, and ``acts`` in which places it does what ``doc`` says.
+    """
 
     name: str
-    default: bool | int | float | str | tuple[str, ...]
+    default: str
+    bound: str
+    doc: str
+    acts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option, as `option` declares it; the parameters are described there."""
+
+    name: str
+    default: Any
+    kind: type
     doc: str
     at_least: float
     at_most: float
     choices: tuple[str, ...]
+    ignores_case: bool
     synonyms: Mapping[str, str]
+    parser: Callable[[str, str], Any] | None
+    too_low: str
+    takes: str
+    is_required: bool
     spellings: tuple[Spelling, ...]
     acts: tuple[str, ...]
     idle: str
 
     @property
     def bound(self) -> str:
-        if isinstance(self.default, bool):
+        """The values that the option takes, in words."""
+        if self.takes:
+            return self.takes
+        if self.kind is bool:
             return "true or false"
-        if isinstance(self.default, tuple):
+        if self.kind is tuple:
             return f"any of {', '.join(self.choices)}, each once, with commas between"
-        if isinstance(self.default, str):
-            return f"one of {', '.join(self.choices)}"
-        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        if self.kind is str:
+            return " or ".join(self.choices) if len(self.choices) < 3 else f"one of {', '.join(self.choices)}"
+        kind = "a whole number" if self.kind is int else "a number"
         return f"{kind}, at least {self.at_least} and at most {self.at_most}"
 
-    def parse(self, spelling: Spelling, text: str) -> Any:
-        """Read a value as text, given under one of the names; `InvalidOptionError` where it is none."""
-        value = self._converted(text.strip())
-        if spelling.unit != 1 and value not in (None, UNLIMITED):
-            value *= spelling.unit
+    @property
+    def default_text(self) -> str:
+        """The default as documentation shows it."""
+        return "required" if self.is_required else self.text(self.default)
+
+    def parse(self, text: str, spelling: Spelling | None = None) -> Any:
+        """Read the text that was given under one of the option's names.
+
+        Raises
+        ------
+        InvalidOptionError
+            The option does not take such a value.
+        """
+        if self.parser is not None:
+            return self.parser(self.name, text)
+        given, value = spelling or Spelling(self.name), self._converted(text.strip())
+        if given.unit != 1 and value not in (None, UNLIMITED):
+            value *= given.unit
         if not self.allows(value):
-            raise InvalidOptionError(f"{spelling.name} must be {self._bound_in(spelling.unit)}, got {text!r}")
+            raise InvalidOptionError(self._refusal(given, value, text))
         return value
 
     def allows(self, value: Any) -> bool:
         """Tell whether a value is of the right type and within its bound."""
-        if isinstance(self.default, tuple):
+        if self.kind is tuple:
             return isinstance(value, tuple) and set(value) <= set(self.choices) and len(set(value)) == len(value)
-        if isinstance(self.default, (bool, str)):
-            return type(value) is type(self.default) and (not self.choices or value in self.choices)
-        kinds = (int, float) if isinstance(self.default, float) else (int,)
+        if self.kind in (bool, str):
+            return type(value) is self.kind and (not self.choices or value in self.choices)
+        kinds = (int, float) if self.kind is float else (int,)
         return type(value) in kinds and self.at_least <= value <= self.at_most
 
     def text(self, value: Any) -> str:
-        """Write a value as `parse` reads it."""
+        """Write a value as `parse` reads it; the empty text where there is no value."""
         if isinstance(value, bool):
             return "true" if value else "false"
-        return ",".join(value) if isinstance(value, tuple) else str(value)
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return "" if value is None else str(value)
 
     def _converted(self, text: str) -> Any:
-        if isinstance(self.default, bool):
+        """Return the value that a text stands for, which may be out of its bound; None where it stands for none."""
+        if self.kind is bool:
             return {"true": True, "false": False}.get(text.lower())
-        if isinstance(self.default, tuple):
+        if self.kind is tuple:
             return tuple(item.strip() for item in text.split(",")) if text else ()
-        if isinstance(self.default, str):
+        if self.kind is str:
+            text = text.lower() if self.ignores_case else text
             return self.synonyms.get(text, text)
-        if isinstance(self.default, int):
-            return int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
-        return float(text) if re.fullmatch(r"[+-]?[0-9]{0,19}\.?[0-9]{1,19}(e[+-]?[0-9]{1,3})?", text) else None
+        if self.kind is int:
+            return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+        return float(text) if _NUMBER.fullmatch(text) else None
+
+    def _refusal(self, given: Spelling, value: Any, text: str) -> str:
+        """Return the sentence for a value that the option does not take."""
+        if not self.too_low:
+            return f"{given.name} must be {self._bound_in(given.unit)}, got {shown(text)!r}"
+        if value is None or value > LONG_MAX:
+            return f"{given.name} must be a whole number, got {shown(text)!r}"
+        return self.too_low if value < self.at_least else f"{given.name} must be at most {self.at_most}, got {value}"
 
     def _bound_in(self, unit: int) -> str:
         if unit == 1:
@@ -97,19 +154,114 @@ def option(
     name: str,
     default: Any,
     *,
+    kind: type | None = None,
     at_least: float = 0,
     at_most: float = LONG_MAX,
     choices: tuple[str, ...] = (),
+    ignores_case: bool = False,
     synonyms: Mapping[str, str] = MappingProxyType({}),
+    parser: Callable[[str, str], Any] | None = None,
+    too_low: str = "",
+    takes: str = "",
+    is_required: bool = False,
     also: Iterable[str | Spelling] = (),
     acts: tuple[str, ...] = (APPEND, COMMIT),
     idle: str = "",
     doc: str,
 ) -> Any:
-    """Declare a property: its name, default and bound, the broker's spellings, strongest first, and what it does.
+    """Declare an option as a field of a dataclass.
 
-    ``acts`` says where it does that, and ``idle`` why it does not in the other places.
+    Parameters
+    ----------
+    name : str
+        As users spell it.
+    default : Any
+        The value where the option is not given.
+    kind : type, optional
+        The type of its values: bool, int, float, str or tuple. By default it is the type of ``default``.
+    at_least, at_most : number
+        The bound of a number, both included.
+    choices : tuple of str
+        The words that a str or a tuple may hold; any text, where there are none.
+    ignores_case : bool
+        Whether the words may be given in any case.
+    synonyms : mapping of str to str
+        Other words for those of ``choices``.
+    parser : callable of (name, text), optional
+        Reads the text in place of all of the above, and raises `InvalidOptionError` with a sentence of its own.
+    too_low : str
+        The whole sentence for a number below ``at_least``, where it must be in the words of Spark's Kafka connector.
+    takes : str
+        Which values the option takes, in words; by default they are made of the type and the bound.
+    is_required : bool
+        Whether the option must be given.
+    also : iterable of str or Spelling
+        Other names of the option, the strongest first.
+    acts : tuple of str
+        The places in which the option does what ``doc`` says: `APPEND`, `COMMIT`, `READ`.
+    idle : str
+        Why it does nothing in the other places.
+    doc : str
+        What the option does, for its users.
     """
     spellings = tuple(each if isinstance(each, Spelling) else Spelling(each) for each in also)
-    declared = Property(name, default, doc, at_least, at_most, choices, synonyms, spellings, acts, idle)
-    return field(default=default, metadata={"property": declared})
+    declared = Option(
+        name,
+        default,
+        kind or type(default),
+        doc,
+        at_least,
+        at_most,
+        choices,
+        ignores_case,
+        synonyms,
+        parser,
+        too_low,
+        takes,
+        is_required,
+        spellings,
+        acts,
+        idle,
+    )
+    return field(default=default, metadata={"option": declared})
+
+
+def options_of(declaring: Any) -> dict[str, Option]:
+    """Return the options that a dataclass declares, by the names of its fields and in their order."""
+    return {each.name: each.metadata["option"] for each in fields(declaring) if "option" in each.metadata}
+
+
+def described(declaring: Any) -> list[Described]:
+    """Return the options that a dataclass declares, as documentation shows them."""
+    return [
+        Described(each.name, each.default_text, each.bound, each.doc, each.acts)
+        for each in options_of(declaring).values()
+    ]
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str, *, cutoff: float = 0.5) -> str:
+    """Return a hint for a name that is not known.
+
+    Parameters
+    ----------
+    known : iterable of str, or mapping of str to str
+        The names that there are. Of a mapping the keys are compared, and the values are shown.
+    otherwise : str
+        The hint where none of them is close to the name.
+    cutoff : float
+        How close they must be, from 0 to 1.
+    """
+    close = nearest(name, known, cutoff=cutoff)
+    if not close:
+        return otherwise
+    return f"did you mean {(known[close[0]] if isinstance(known, Mapping) else close[0])!r}?"
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.5) -> list[str]:
+    """Return the known names that are most like a name, the nearest first; ``cutoff`` is how like, from 0 to 1."""
+    return get_close_matches(name, list(known), n=most, cutoff=cutoff)
+
+
+def shown(text: str) -> str:
+    """Return a text as a message shows it: cut where it is long."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}... ({len(text)} characters)"

@@ -10,15 +10,24 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import Field, dataclass, fields
-from difflib import get_close_matches
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
+from sparklog.log.properties import option, shown
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.spark.limits import TASKS_MAX
-from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, is_long, location_or_none, option, positive, shown
+from sparklog.spark.parsing import (
+    NO_PATH,
+    declared_names,
+    integer,
+    is_long,
+    location_or_none,
+    read_declared,
+    refuse_unknown,
+    settle_alias,
+)
 from sparklog.spark.schema import HEADERS, check_columns
 from sparklog.storage.base import locate
 
@@ -183,75 +192,106 @@ _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external
 class SeglogOptions:
     """What a user asked of a read. Made by `parse`."""
 
-    path: str = option("path", "", location_or_none, "A log directory, a topic's path, or a partition's folder.")
-    paths: tuple[str, ...] = option("paths", (), _paths, "Several of them, a JSON list: what load([...]) sets.")
-    assign: Mapping[str, tuple[int, ...]] | None = option(
-        "assign", None, _assignment, f"Partitions to read: {_PARTITIONS_FORM}."
+    path: str = option(
+        "path",
+        "",
+        parser=location_or_none,
+        is_required=True,
+        doc="A log directory, a topic's path, or a partition's folder.",
     )
-    subscribe: tuple[str, ...] = option("subscribe", (), _topics, "Topics to read, with commas between.")
+    paths: tuple[str, ...] = option(
+        "paths", (), parser=_paths, doc="Several paths as a JSON list; `load([...])` sets it, and `path` is not needed."
+    )
+    assign: Mapping[str, tuple[int, ...]] | None = option(
+        "assign", None, parser=_assignment, doc=f"Partitions to read: {_PARTITIONS_FORM}."
+    )
+    subscribe: tuple[str, ...] = option("subscribe", (), parser=_topics, doc="Topics to read, with commas between.")
     subscribe_pattern: re.Pattern[str] | None = option(  # noqa: RUF009 - a field, like the others
-        "subscribePattern", None, _pattern, "Topics to read: those whose whole name this regular expression matches."
+        "subscribePattern",
+        None,
+        parser=_pattern,
+        doc="Topics to read: those whose whole name this regular expression matches.",
     )
     starting_timestamp: int | None = option(
-        "startingTimestamp", None, _time, "Read from the first record at or after this time, ms since the epoch."
+        "startingTimestamp",
+        None,
+        parser=_time,
+        doc="Read from the first record at or after this time, ms since the epoch.",
     )
     starting_times: Mapping[TopicPartition, int] | None = option(
-        "startingOffsetsByTimestamp", None, _times, f"The same a partition: {_TIMES_FORM}."
+        "startingOffsetsByTimestamp", None, parser=_times, doc=f"The same for each partition: {_TIMES_FORM}."
     )
     starting_offsets: str | Mapping[TopicPartition, int] = option(
         "startingOffsets",
         "earliest",
-        _offsets,
-        f"Read from here: earliest, or offsets a partition, -2 for earliest: {_OFFSETS_FORM}.",
+        parser=_offsets,
+        doc=f"Read from here: earliest, or an offset for each partition, -2 for earliest: {_OFFSETS_FORM}.",
     )
     ending_timestamp: int | None = option(
-        "endingTimestamp", None, _time, "Read up to the first record at or after this time, ms since the epoch."
+        "endingTimestamp",
+        None,
+        parser=_time,
+        doc="Read up to the first record at or after this time, ms since the epoch.",
     )
     ending_times: Mapping[TopicPartition, int] | None = option(
-        "endingOffsetsByTimestamp", None, _times, f"The same a partition: {_TIMES_FORM}."
+        "endingOffsetsByTimestamp", None, parser=_times, doc=f"The same for each partition: {_TIMES_FORM}."
     )
     ending_offsets: str | Mapping[TopicPartition, int] = option(
         "endingOffsets",
         "latest",
-        _offsets,
-        f"Read up to here, exclusive: latest, or offsets a partition, -1 for latest: {_OFFSETS_FORM}.",
+        parser=_offsets,
+        doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {_OFFSETS_FORM}.",
     )
     timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
         "error",
-        choice("error", "latest"),
-        "Where no record is as late as the starting time: error, or latest to read nothing of that partition.",
+        choices=("error", "latest"),
+        ignores_case=True,
+        doc="Where no record is as late as the starting time: error, or latest to read nothing of that partition.",
     )
     fail_on_data_loss: bool = option(
-        "failOnDataLoss", True, boolean, "Whether it is an error, or a warning, that offsets asked for are gone."
+        "failOnDataLoss",
+        True,
+        doc="Whether it is an error that offsets which were asked for are gone, or only a warning.",
     )
-    include_headers: bool = option("includeHeaders", False, boolean, "Whether to read the column headers as well.")
+    include_headers: bool = option("includeHeaders", False, doc="Whether to read the column headers as well.")
     min_partitions: int | None = option(
         "minPartitions",
         None,
-        positive("minPartitions must be positive", at_most=TASKS_MAX),
-        "Split large partitions into about this many tasks in all.",
+        kind=int,
+        at_least=1,
+        at_most=TASKS_MAX,
+        too_low="minPartitions must be positive",
+        doc="Split large partitions into about this many tasks in all.",
     )
     max_records_per_partition: int | None = option(
         "maxRecordsPerPartition",
         None,
-        positive("maxrecordsperpartition must be positive"),
-        "Split partitions so that no task reads more offsets than this.",
+        kind=int,
+        at_least=1,
+        too_low="maxrecordsperpartition must be positive",
+        doc="Split partitions so that no task reads more offsets than this.",
     )
     isolation_level: IsolationLevel = option(  # noqa: RUF009 - a field, like the others
         "isolationLevel",
         "read_uncommitted",
-        choice("read_uncommitted", "read_committed"),
-        "read_committed leaves out aborted and open transactions. Also spelled kafka.isolation.level.",
+        choices=("read_uncommitted", "read_committed"),
+        ignores_case=True,
+        doc="read_committed leaves out aborted and open transactions. Also spelled kafka.isolation.level.",
     )
     columns: tuple[str, ...] = option(
-        "columns", (), _columns, "Columns to read, with commas between; a schema given to Spark does the same."
+        "columns",
+        (),
+        parser=_columns,
+        doc="Columns to read, with commas between; a schema given to Spark does the same.",
     )
     decompressed_bytes_max: int = option(
         "max.decompressed.message.bytes",
         DECOMPRESSED_BYTES_MAX,
-        positive("max.decompressed.message.bytes must be positive", at_most=DECOMPRESSED_BYTES_LIMIT),
-        "Refuse a batch that decompresses to more; by default 1 GiB.",
+        at_least=1,
+        at_most=DECOMPRESSED_BYTES_LIMIT,
+        too_low="max.decompressed.message.bytes must be positive",
+        doc="Refuse a batch that decompresses to more bytes than this.",
     )
 
     @classmethod
@@ -272,17 +312,11 @@ class SeglogOptions:
         if "provider" in given:
             given = {name: text for name, text in given.items() if not _is_of_table(name)}
         for alias, name in _ALIASES.items():
-            text = given.get(alias)
-            if text is not None and given.setdefault(name.lower(), text) != text:
-                raise InvalidOptionError(f"{name} is {given[name.lower()]!r} and {alias} is {text!r}: give one of them")
-        declared = _declared()
-        _check_names(given, declared)
-        values = {
-            each.name: each.metadata["parse"](each.metadata["name"], given[lower])
-            for lower, each in declared.items()
-            if lower in given
-        }
-        options = cls(**values)
+            settle_alias(given, alias, name)
+        names = [*declared_names(cls), *_STREAM_ONLY, *_BROKER_ONLY, *_ALIASES]
+        known = {name.lower(): name for name in names}
+        refuse_unknown((name for name in given if not name.startswith(_KAFKA_PREFIX)), known, "", sorted(names))
+        options = cls(**read_declared(cls, given))
         if not options.all_paths:
             raise InvalidOptionError(NO_PATH)
         chosen = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
@@ -354,11 +388,6 @@ def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Itera
         yield "includeHeaders", "the columns are chosen, and headers is not among them"
 
 
-def described() -> list[tuple[str, Any, str]]:
-    """Return name, default and meaning of every option, in the order in which they are declared."""
-    return [(each.metadata["name"], each.default, each.metadata["doc"]) for each in fields(SeglogOptions)]
-
-
 def _bound(
     time: int | None, times: Mapping[TopicPartition, int] | None, offsets: str | Mapping[TopicPartition, int]
 ) -> OffsetSpec:
@@ -367,20 +396,6 @@ def _bound(
     if times is not None:
         return OffsetSpec(None, times, None, "")
     return OffsetSpec(None, None, None, offsets) if isinstance(offsets, str) else OffsetSpec(None, None, offsets, "")
-
-
-def _declared() -> dict[str, Field[Any]]:
-    return {each.metadata["name"].lower(): each for each in fields(SeglogOptions)}
-
-
-def _check_names(given: Mapping[str, str], declared: Mapping[str, Field[Any]]) -> None:
-    known = {lower: each.metadata["name"] for lower, each in declared.items()}
-    known |= {name.lower(): name for name in (*_STREAM_ONLY, *_BROKER_ONLY, *_ALIASES)}
-    for name in given:
-        if name not in known and not name.startswith(_KAFKA_PREFIX):
-            close = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {known[close[0]]!r}?" if close else f"there are {', '.join(sorted(known.values()))}"
-            raise InvalidOptionError(f"no option {name!r}: {hint}")
 
 
 def _is_of_table(name: str) -> bool:

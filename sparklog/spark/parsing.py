@@ -1,17 +1,14 @@
-"""How options are declared, and how the text that Spark hands over is read."""
+"""Reads the text of options as Spark hands it over: names in any case, values as text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError
+from sparklog.log.properties import LONG_MAX, did_you_mean, options_of
 from sparklog.storage.base import locate
-
-LONG_MAX: Final = (1 << 63) - 1
-_SHOWN_MAX: Final = 200
 
 NO_PATH: Final = (
     "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
@@ -21,69 +18,81 @@ NO_PATH: Final = (
 )
 
 
-def option(name: str, default: Any, parse: Callable[[str, str], Any], doc: str) -> Any:
-    """Declare an option: its name, what it is when it is not given, how its text is read, and what it does."""
-    return field(default=default, metadata={"name": name, "parse": parse, "doc": doc})
+def read_declared(declaring: Any, given: Mapping[str, str]) -> dict[str, Any]:
+    """Read the options that a dataclass declares and that are given.
+
+    Parameters
+    ----------
+    declaring : dataclass
+        Its options are declared with `sparklog.log.properties.option`.
+    given : mapping of str to str
+        Names in lower case.
+
+    Returns
+    -------
+    dict of str to Any
+        Values by the names of the dataclass's fields.
+    """
+    declared = options_of(declaring).items()
+    return {
+        field: option.parse(given[option.name.lower()]) for field, option in declared if option.name.lower() in given
+    }
 
 
-def text(_: str, given: str) -> str:
-    return given
+def declared_names(declaring: Any) -> list[str]:
+    """Return the names of the options that a dataclass declares."""
+    return [option.name for option in options_of(declaring).values()]
+
+
+def refuse_unknown(given: Iterable[str], known: Mapping[str, str], where: str, listed: Iterable[str]) -> None:
+    """Refuse a name that no option has.
+
+    Parameters
+    ----------
+    given : iterable of str
+        Names in lower case.
+    known : mapping of str to str
+        Every name in lower case, and as it is spelled.
+    where : str
+        What the options are of, for the message.
+    listed : iterable of str
+        The names to list where none is close to the unknown one.
+    """
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known, f"there are {', '.join(listed)}")
+            raise InvalidOptionError(f"no option {name!r}{where}: {hint}")
+
+
+def settle_alias(given: dict[str, str], alias: str, name: str) -> None:
+    """Put the value of an alias under the option's own name; refuse two values that differ.
+
+    Parameters
+    ----------
+    given : dict of str to str
+        Names in lower case; changed.
+    """
+    value = given.get(alias)
+    if value is not None and given.setdefault(name.lower(), value) != value:
+        raise InvalidOptionError(f"{name} is {given[name.lower()]!r} and {alias} is {value!r}: give one of them")
 
 
 def location(name: str, text: str) -> str:
+    """Read a path."""
     return locate(text, name).path
 
 
 def location_or_none(name: str, text: str) -> str:
-    """Read a path that may be given elsewhere, and then is empty here."""
+    """Read a path that may be given by another option instead, and then is empty here."""
     return location(name, text) if text.strip() else ""
 
 
-def boolean(name: str, text: str) -> bool:
-    return choice("true", "false")(name, text) == "true"
-
-
-def choice(*words: str) -> Callable[[str, str], str]:
-    def parse(name: str, text: str) -> str:
-        if text.strip().lower() not in words:
-            raise InvalidOptionError(f"{name} must be {' or '.join(words)}, got {text!r}")
-        return text.strip().lower()
-
-    return parse
-
-
-def positive(message: str, at_most: int = LONG_MAX) -> Callable[[str, str], int]:
-    def parse(name: str, text: str) -> int:
-        number = integer(text)
-        if number is None:
-            raise InvalidOptionError(f"{name} must be a whole number, got {shown(text)!r}")
-        if number <= 0:
-            raise InvalidOptionError(message)
-        if number > at_most:
-            raise InvalidOptionError(f"{name} must be at most {at_most}, got {number}")
-        return number
-
-    return parse
-
-
 def integer(text: str) -> int | None:
-    """Read a number of 64 bits; None where the text is none."""
+    """Read a whole number of 64 bits; None where the text is not one."""
     number = int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) else None
     return number if number is not None and is_long(number) else None
 
 
 def is_long(number: int) -> bool:
+    """Tell whether a number fits 64 bits."""
     return -LONG_MAX - 1 <= number <= LONG_MAX
-
-
-def shown(text: str) -> str:
-    """Return a text as a message shows it: cut where it is long."""
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}... ({len(text)} characters)"
-
-
-def whole(name: str, given: str) -> int:
-    """Read a number that is not negative."""
-    number = integer(given)
-    if number is None or number < 0:
-        raise InvalidOptionError(f"{name} must be a whole number, 0 or more, got {given!r}")
-    return number

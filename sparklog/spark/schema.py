@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from pyspark.sql.types import (
@@ -22,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from sparklog.errors import InvalidOptionError
+from sparklog.log.properties import did_you_mean
 
 HEADERS: Final = "headers"
 TEXT_COLUMNS: Final = ("key", "value")
@@ -76,8 +76,7 @@ def check_columns(names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if name not in COLUMNS:
             folded = {column.lower(): column for column in COLUMNS}
-            close = get_close_matches(name.lower(), folded, n=1)
-            hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {', '.join(COLUMNS)}"
+            hint = did_you_mean(name.lower(), folded, f"there are {', '.join(COLUMNS)}", cutoff=0.6)
             raise InvalidOptionError(f"no column {name!r}: {hint}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)

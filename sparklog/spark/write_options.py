@@ -9,16 +9,23 @@ import base64
 import binascii
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from typing import Any, Final, Self
+from dataclasses import dataclass, field
+from typing import Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log import config
 from sparklog.log.config import LogConfig
-from sparklog.log.properties import COMMIT
+from sparklog.log.properties import COMMIT, option
 from sparklog.spark.limits import NEW_PARTITIONS_MAX
-from sparklog.spark.parsing import NO_PATH, boolean, location, location_or_none, option, positive, text, whole
+from sparklog.spark.parsing import (
+    NO_PATH,
+    declared_names,
+    location,
+    location_or_none,
+    read_declared,
+    refuse_unknown,
+    settle_alias,
+)
 from sparklog.topic.txn_versions import TxnVersion
 from sparklog.topic.write_target import is_topic_name
 
@@ -67,39 +74,63 @@ def _partitioner(_: str, given: str) -> str:
 class WriteOptions:
     """What a user asked of a write. Made by `parse`."""
 
-    path: str = option("path", "", location_or_none, "A log directory, a topic's path, or a partition's folder.")
-    topic: str | None = option("topic", None, _topic, "The topic of all rows; overrides the column topic.")
+    path: str = option(
+        "path",
+        "",
+        parser=location_or_none,
+        is_required=True,
+        doc="A log directory, a topic's path, or a partition's folder.",
+    )
+    topic: str | None = option("topic", None, parser=_topic, doc="The topic of all rows; overrides the column topic.")
     num_partitions: int | None = option(
         "numPartitions",
         None,
-        positive("numPartitions must be positive", at_most=NEW_PARTITIONS_MAX),
-        "How many partitions a new topic gets; without it a topic that is not there is an error.",
+        kind=int,
+        at_least=1,
+        at_most=NEW_PARTITIONS_MAX,
+        too_low="numPartitions must be positive",
+        doc="How many partitions a new topic gets; without it a topic that is not there is an error.",
     )
     partitioner: str = option(
         "partitioner",
         "default",
-        _partitioner,
-        "Which partition a row goes to that names none: default (the key's hash, as Kafka's producer), roundRobin, or "
+        parser=_partitioner,
+        doc="How a row that names no partition gets one: default (the key's hash, as Kafka's producer), roundRobin, or "
         "package.module:Name.",
     )
     topic_id: str | None = option(
-        "topicId", None, _topic_id, "The topic's id in its cluster, for partition.metadata; 22 characters."
+        "topicId", None, parser=_topic_id, doc="The topic's id in its cluster, for partition.metadata; 22 characters."
     )
     application: str | None = option(
-        "txnAppId", None, text, "With txnVersion: a name for who writes, so that a rerun of a batch writes nothing."
+        "txnAppId",
+        None,
+        parser=lambda _, given: given,
+        doc="With txnVersion: a name for the writer, so that a rerun of a batch writes nothing.",
     )
-    version: int | None = option("txnVersion", None, whole, "The batch's number, growing from batch to batch.")
+    version: int | None = option(
+        "txnVersion",
+        None,
+        kind=int,
+        takes="a whole number, 0 or more",
+        doc="The number of the batch, which grows from batch to batch.",
+    )
     lock_timeout_ms: int = option(
         "lockTimeoutMs",
         600_000,
-        positive("lockTimeoutMs must be positive"),
-        "How long to wait for other writers of the directory. A running broker is not waited for.",
+        at_least=1,
+        too_low="lockTimeoutMs must be positive",
+        doc="How long to wait for other writers of the directory. A running broker is not waited for.",
     )
     report_path: str = option(
-        "reportPath", "", location, "A file to write to what went where: JSON lines, one a partition."
+        "reportPath",
+        "",
+        parser=location,
+        doc="A file for a report of what was written where, a JSON line for each partition.",
     )
     include_headers: bool = option(
-        "includeHeaders", False, boolean, "Accepted as by the connector: a column headers is always written."
+        "includeHeaders",
+        False,
+        doc="Accepted, as by the connector, and without effect: a column headers is always written.",
     )
     config: LogConfig = field(default_factory=LogConfig)
 
@@ -118,15 +149,11 @@ class WriteOptions:
             An option is unknown, malformed or contradicts another, or there is no path.
         """
         given = _without_aliases({name.lower(): value for name, value in given.items()})
-        declared = {each.metadata["name"].lower(): each for each in fields(cls) if "name" in each.metadata}
-        properties = {name: value for name, value in given.items() if name in config.property_names()}
-        _check_names(given, [each.metadata["name"] for each in declared.values()])
-        values = {
-            each.name: each.metadata["parse"](each.metadata["name"], given[lower])
-            for lower, each in declared.items()
-            if lower in given
-        }
-        options = cls(**values, config=LogConfig.from_properties(properties))
+        names, topic_names = declared_names(cls), config.property_names()
+        known = {name.lower(): name for name in names} | {name: name for name in topic_names}
+        refuse_unknown(given, known, " of a write", names)
+        properties = {name: value for name, value in given.items() if name in topic_names}
+        options = cls(**read_declared(cls, given), config=LogConfig.from_properties(properties))
         if not options.path:
             raise InvalidOptionError(NO_PATH)
         if (options.application is None) != (options.version is None):
@@ -143,33 +170,12 @@ class WriteOptions:
         return TxnVersion(self.application, self.version)
 
 
-def described() -> list[tuple[str, Any, str]]:
-    """Return name, default and meaning of every option but the topic properties, in the order of their declaration."""
-    named = [each for each in fields(WriteOptions) if "name" in each.metadata]
-    return [(each.metadata["name"], each.default, each.metadata["doc"]) for each in named]
-
-
 def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
     """Put what is spelled as for the connector under our own names; one warning for what means nothing here."""
-    plain = {name: value for name, value in given.items() if not name.startswith(_KAFKA_PREFIX)}
-    ignored = []
-    for name, value in given.items():
-        if not name.startswith(_KAFKA_PREFIX):
-            continue
-        own = _ALIASES.get(name)
-        if own is None:
-            ignored.append(name)
-        elif plain.setdefault(own, value) != value:
-            raise InvalidOptionError(f"{own} is {plain[own]!r} and {name} is {value!r}: give one of them")
+    settled = dict(given)
+    for alias, name in _ALIASES.items():
+        settle_alias(settled, alias, name)
+    ignored = sorted(name for name in given if name.startswith(_KAFKA_PREFIX) and name not in _ALIASES)
     if ignored:
-        _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(sorted(ignored)))
-    return plain
-
-
-def _check_names(given: Mapping[str, str], declared: list[str]) -> None:
-    known = {name.lower(): name for name in declared} | {name: name for name in config.property_names()}
-    for name in given:
-        if name not in known:
-            close = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {known[close[0]]!r}?" if close else f"there are {', '.join(declared)}"
-            raise InvalidOptionError(f"no option {name!r} of a write: {hint}")
+        _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(ignored))
+    return {name: value for name, value in settled.items() if not name.startswith(_KAFKA_PREFIX)}

@@ -17,7 +17,6 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from enum import Enum, auto
 from typing import Final, NoReturn
 
@@ -26,6 +25,7 @@ from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
 from sparklog.log.journal import commit_version
 from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.properties import nearest
 from sparklog.storage.base import Located, Name, Storage, locate
 
 INTERNAL_PREFIX: Final = "__"
@@ -284,7 +284,7 @@ def _is_open(found: PartitionFolder) -> bool:
 def _nearest(name: str, there: Sequence[str]) -> str:
     if not there:
         return "there is none"
-    close = get_close_matches(name, there, n=3, cutoff=0.6)
+    close = nearest(name, there, most=3, cutoff=0.6)
     if close:
         return f"nearest is {' or '.join(close)}" + (f", of {len(there)}" if len(there) > len(close) else "")
     return f"there is {listed(there)}"

@@ -9,7 +9,6 @@ Source: apache/kafka, KafkaProducer.java (partition), BuiltInPartitioner.java, R
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError
+from sparklog.log.properties import did_you_mean
 from sparklog.record import kernels_hash
 
 Int32s = npt.NDArray[np.int32]
@@ -159,8 +159,7 @@ def make_partitioner(name: str, *, seed: int, batch_bytes: int) -> Partitioner:
 def _imported(name: str) -> PartitionerFactory:
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
-        close = get_close_matches(name, _BUILT_IN, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else "say default, roundRobin, or package.module:Name"
+        hint = did_you_mean(name, list(_BUILT_IN), "say default, roundRobin, or package.module:Name")
         raise InvalidOptionError(f"no partitioner {name!r}: {hint}")
     try:
         module = import_module(module_name)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
+from sparklog.log.properties import did_you_mean
 from sparklog.storage.base import Storage
 from sparklog.topic.discovery import FoundPath, PathKind, interpret
 from sparklog.write.locking import refuse_link
@@ -81,9 +81,8 @@ class WriteTarget:
         return topic not in self.there
 
     def _instead(self, topic: str) -> str:
-        close = get_close_matches(topic, self.there, n=1, cutoff=0.6)
-        meant = f"did you mean {close[0]!r}? " if close else ""
-        return f"{meant}Set numPartitions to make it"
+        hint = did_you_mean(topic, list(self.there), "", cutoff=0.6)
+        return f"{hint} Set numPartitions to make it".lstrip()
 
 
 def is_topic_name(name: str) -> bool:

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sparklog.errors import LockedError
-from sparklog.spark import options, write_options
+from sparklog.log.properties import described
+from sparklog.spark.options import SeglogOptions
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
 from sparklog.storage.writing import LocalWritableStorage
@@ -55,12 +56,12 @@ WRITE_WARNED = {"includeHeaders": "includeHeaders does nothing in a write of Spa
 
 
 def test_every_option_of_a_read_has_a_test_of_its_effect() -> None:
-    assert {name for name, _, _ in options.described()} == set(READ_EFFECTS)
+    assert {each.name for each in described(SeglogOptions)} == set(READ_EFFECTS)
     assert_there(READ_EFFECTS)
 
 
 def test_every_option_of_a_write_has_a_test_of_its_effect_or_is_warned_of() -> None:
-    assert {name for name, _, _ in write_options.described()} == {*WRITE_EFFECTS, *WRITE_WARNED}
+    assert {each.name for each in described(WriteOptions)} == {*WRITE_EFFECTS, *WRITE_WARNED}
     assert_there(WRITE_EFFECTS)
 
 

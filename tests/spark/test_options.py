@@ -11,8 +11,9 @@ import pytest
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.log.properties import described
 from sparklog.record.compression import DECOMPRESSED_BYTES_MAX
-from sparklog.spark.options import SeglogOptions, described, warn_batch
+from sparklog.spark.options import SeglogOptions, warn_batch
 from sparklog.spark.write_options import WriteOptions
 
 A0, A1, B0 = TopicPartition("topicA", 0), TopicPartition("topicA", 1), TopicPartition("topicB", 0)
@@ -46,10 +47,10 @@ def test_defaults_are_the_connectors() -> None:
 
 
 def test_every_option_is_declared_with_a_sentence() -> None:
-    for name, _, doc in described():
-        assert name
-        assert doc.endswith(".")
-    assert len({name.lower() for name, _, _ in described()}) == len(described())
+    for declaring in (SeglogOptions, WriteOptions):
+        options = described(declaring)
+        assert all(each.name and each.doc.endswith(".") for each in options)
+        assert len({each.name.lower() for each in options}) == len(options)
 
 
 def test_names_are_read_in_any_case() -> None:

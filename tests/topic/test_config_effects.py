@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import SeglogError
-from sparklog.log.config import LogConfig, described
-from sparklog.log.properties import APPEND, COMMIT
+from sparklog.log.config import LogConfig
+from sparklog.log.properties import APPEND, COMMIT, described
 from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.writing import LocalWritableFile, LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
@@ -138,7 +138,7 @@ WAYS = {APPEND: (appended, "an append"), COMMIT: (committed, "a write of Spark")
 
 
 @pytest.mark.parametrize("place", WAYS)
-@pytest.mark.parametrize("declared", described(), ids=lambda each: each.name)
+@pytest.mark.parametrize("declared", described(LogConfig), ids=lambda each: each.name)
 def test_property_has_its_effect_or_one_warning_by_its_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, declared: Any, place: str
 ) -> None:
@@ -164,7 +164,7 @@ def test_property_has_its_effect_or_one_warning_by_its_name(
 
 
 def test_settings_are_of_every_property() -> None:
-    assert set(SETTINGS) == {each.name for each in described()}
+    assert set(SETTINGS) == {each.name for each in described(LogConfig)}
 
 
 @pytest.mark.parametrize("place", WAYS)
