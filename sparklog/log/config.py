@@ -25,7 +25,7 @@ import javaproperties
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.log.properties import APPEND, COMMIT, LONG_MAX, READ, UNLIMITED, Spelling, option
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
-from sparklog.storage.base import locate
+from sparklog.storage.registry import locate
 
 _INT_MAX: Final = (1 << 31) - 1
 _MINUTE_MS: Final = 60_000

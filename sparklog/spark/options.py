@@ -20,7 +20,7 @@ from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_
 from sparklog.spark.limits import TASKS_MAX
 from sparklog.spark.parsing import NO_PATH, boolean, choice, integer, is_long, location_or_none, option, positive, shown
 from sparklog.spark.schema import HEADERS, check_columns
-from sparklog.storage.base import locate
+from sparklog.storage.registry import locate
 
 LATEST: Final = -1
 """An offset in JSON that stands for the end of the log."""

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError
-from sparklog.storage.base import locate
+from sparklog.storage.registry import locate
 
 LONG_MAX: Final = (1 << 63) - 1
 _SHOWN_MAX: Final = 200

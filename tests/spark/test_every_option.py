@@ -14,7 +14,7 @@ from sparklog.errors import LockedError
 from sparklog.spark import options, write_options
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.locking import hold
 from tests.spark.conftest import ROOT
 
