@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.writing import LocalWritableStorage, WritableStorage
 from sparklog.topic.commit import Job, abort, commit
 from sparklog.topic.write_target import WriteTarget, find_target
+from sparklog.write.clock import wall_clock_ms
 from sparklog.write.locking import refuse_running_broker
 from sparklog.write.staging import StagedFile, begin, new_job
 
@@ -56,7 +56,7 @@ class SeglogWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwrite: bool) -> None:
         names = check_written(schema)
         self._options, self._is_overwrite = options, is_overwrite
-        self._now_ms = time.time_ns() // 1_000_000
+        self._now_ms = wall_clock_ms()
         self._job_id = new_job(self._now_ms)
         storage = LocalWritableStorage()
         self._target = find_target(
@@ -97,7 +97,7 @@ class SeglogWriter(DataSourceArrowWriter):
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
         storage = LocalWritableStorage()
-        summary = commit(storage, self._job(staged), staged, _now_ms())
+        summary = commit(storage, self._job(staged), staged, wall_clock_ms())
         # The rows are there: were the job to fail now, who repeats it would have them twice.
         try:
             self._tell(storage, summary)
@@ -121,7 +121,7 @@ class SeglogWriter(DataSourceArrowWriter):
         """Remove what the job has staged; what it has committed stays."""
         storage = LocalWritableStorage()
         if storage.is_folder(self._target.directory):
-            abort(storage, self._job([]), _now_ms())
+            abort(storage, self._job([]), wall_clock_ms())
 
     def _job(self, staged: Sequence[StagedFile]) -> Job:
         target, options = self._target, self._options
@@ -170,7 +170,3 @@ def _check_report_path(storage: WritableStorage, path: str, directory: str) -> N
 def _report(summary: Mapping[str, Any]) -> list[str]:
     common = {name: value for name, value in summary.items() if name != "partitions"}
     return [json.dumps({**common, **partition}) for partition in summary["partitions"]]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

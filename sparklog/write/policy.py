@@ -92,10 +92,10 @@ def roll_after_ms(config: LogConfig) -> int:
     return config.segment_ms
 
 
-def roll_jitter_ms(config: LogConfig, draw: int) -> int:
-    """Return how much earlier a segment rolls by time; ``draw`` is a random number, 0 or more."""
+def roll_jitter_ms(config: LogConfig, random_number: int) -> int:
+    """Return how much earlier a segment rolls by time, from a random number that is 0 or more."""
     longest_ms = min(config.segment_jitter_ms, config.segment_ms)
-    return draw % longest_ms if longest_ms else 0
+    return random_number % longest_ms if longest_ms else 0
 
 
 def should_flush(unflushed_records: int, flushed_ms: int, config: LogConfig, now_ms: int) -> bool:
