@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
-from sparklog.record import kernels, kernels_legacy, kernels_v2, v2
+from sparklog.record import checksums, kernels, kernels_legacy, kernels_v2, v2
 from sparklog.record.arrow import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
 from sparklog.record.compression import (
     DECOMPRESSED_BYTES_MAX,
@@ -164,8 +164,7 @@ def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
 
 def _sound(buffer: memoryview, headers: BatchHeaders, run: slice) -> tuple[slice, CorruptBatchError | None]:
     """Return the batches before the first one whose checksum is wrong, and what is to be raised after them."""
-    octets = np.frombuffer(buffer, np.uint8)
-    good, found = kernels.first_wrong_crc(octets, headers.numbers[run], headers.origin)
+    good, found = checksums.first_wrong(np.frombuffer(buffer, np.uint8), headers[run])
     row = run.start + good
     if row == run.stop:
         return run, None
@@ -206,14 +205,15 @@ class _Step:
         What their records are in.
     spans : int64 array, shape (n_batches, 2)
         Where in it the records of each batch begin and end. Those of a message of magic 0 or 1 are the message itself.
-    in_place : bool
-        Whether ``octets`` is the log, in which headers stand before records, and no checksum has been verified.
+    is_checked : bool
+        Whether checksums have been verified. Where they have not, ``octets`` is the log itself, in which headers stand
+        before records, and the kernel verifies them.
     """
 
     first: int
     octets: Octets
     spans: Int64s
-    in_place: bool
+    is_checked: bool
 
 
 def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
@@ -224,12 +224,19 @@ def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: Decode
         if failure is not None:
             raise failure
         return
+    is_v2, failure = batches.column("magic")[0] == 2, None
+    is_checked = is_v2 and not checksums.IN_KERNELS
+    if is_checked:
+        run, failure = _sound(buffer, headers, run)
+        batches = headers[run]
     spans = np.empty((len(batches), 2), dtype=np.int64)
     np.subtract(batches.column("position"), headers.origin, out=spans[:, 0])
     np.add(spans[:, 0], batches.column("batch_bytes"), out=spans[:, 1])
-    if batches.column("magic")[0] == 2:
+    if is_v2:
         spans[:, 0] += v2.HEADER_BYTES
-    yield _Step(run.start, np.frombuffer(buffer, np.uint8), spans, in_place=True)
+    yield _Step(run.start, np.frombuffer(buffer, np.uint8), spans, is_checked=is_checked)
+    if failure is not None:
+        raise failure
 
 
 def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
@@ -311,7 +318,7 @@ def _step(first: int, octets: memoryview, borders: list[int]) -> _Step:
     ends = np.array(borders, dtype=np.int64)
     spans = np.empty((len(borders) - 1, 2), dtype=np.int64)
     spans[:, 0], spans[:, 1] = ends[:-1], ends[1:]
-    return _Step(first, np.frombuffer(octets, np.uint8), spans, in_place=False)
+    return _Step(first, np.frombuffer(octets, np.uint8), spans, is_checked=True)
 
 
 class _Decoding:
@@ -358,7 +365,7 @@ class _Decoding:
                 numbers,
                 step.spans,
                 step.first,
-                step.in_place,
+                not step.is_checked,
                 *self._offsets,
                 columns.wanted,
                 columns.bytes_max,
@@ -383,7 +390,7 @@ class _Decoding:
 
     def _failure(self, step: _Step, status: int) -> CorruptBatchError:
         row = int(self._cursor[kernels.BATCH])
-        if status == kernels.WRONG_CRC and step.in_place:
+        if status == kernels.WRONG_CRC and not step.is_checked:
             _, failure = _sound(step.octets.data, self._headers, slice(row, row + 1))
             if failure is not None:
                 return failure

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
+from sparklog.record import checksums, v2
 from sparklog.record import kernels_encode as kernels
-from sparklog.record import v2
 from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compressor
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import BatchHeaders
@@ -133,7 +133,10 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
         settings.producer_id,
         settings.producer_epoch,
         settings.base_sequence,
+        checksums.IN_KERNELS,
     )
+    if not checksums.IN_KERNELS:
+        checksums.write_missing(data, table[:, kernels.START], table[:, kernels.END])
     return EncodedBatches(data, scan_headers(data))
 
 

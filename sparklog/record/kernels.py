@@ -89,6 +89,9 @@ REASONS: Final = {
 
 OFFSET_MAX: Final = (1 << 63) - 1
 
+BATCH_BYTES_MIN: Final = 26
+"""The least that a batch of any magic has: a message of magic 0 with no key and no value."""
+
 # Columns of the spans: where the records of each batch begin and end in the buffer.
 START, END = range(2)
 
@@ -362,10 +365,11 @@ def crc32c_by_tables(buffer, position, end):
     return _crc_by_tables(_CRC32C, buffer, position, end)
 
 
-# One of the two, of ``buffer[position:end]``, which the caller has checked to be there.
-crc32c = (
-    crc32c_by_instruction if has_crc32c_instruction(NUMBA.CPU_FEATURES, get_host_cpu_features()) else crc32c_by_tables
-)
+HAS_CRC32C_INSTRUCTION: Final = has_crc32c_instruction(NUMBA.CPU_FEATURES, get_host_cpu_features())
+
+# One of the two, of ``buffer[position:end]``, which the caller has checked to be there. Where it is the tables, the
+# library computes the checksums of whole batches instead: see `sparklog.record.checksums`.
+crc32c = crc32c_by_instruction if HAS_CRC32C_INSTRUCTION else crc32c_by_tables
 
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, TABLE, types.int64))
@@ -376,7 +380,7 @@ def first_wrong_crc(buffer, table, origin):
     """
     for r in range(table.shape[0]):
         start = table[r, POSITION] - origin
-        if start < 0 or table[r, BATCH_BYTES] < 26 or table[r, BATCH_BYTES] > buffer.shape[0] - start:
+        if start < 0 or table[r, BATCH_BYTES] < BATCH_BYTES_MIN or table[r, BATCH_BYTES] > buffer.shape[0] - start:
             return r, np.int64(-1)
         end = start + table[r, BATCH_BYTES]
         if table[r, MAGIC] == 2:

@@ -187,8 +187,10 @@ def _put_integer(out, position, number, size):
     return position + size
 
 
-@kernel(types.boolean(BYTES_OUT, TABLE, types.int64, types.int64, types.int64, types.int64, types.int64, types.int64))
-def seal_batches(out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence):
+@kernel(types.boolean(BYTES_OUT, TABLE, *[types.int64] * 6, types.boolean))
+def seal_batches(
+    out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence, with_crc
+):
     """Write the header of every batch, whose records stand behind the room for it.
 
     Parameters
@@ -198,6 +200,8 @@ def seal_batches(out, batches, base_offset, attributes, leader_epoch, producer_i
     batches : int64 array, shape (n_batches, SEAL_FIELDS)
     base_offset, base_sequence : int
         Of row 0; the sequence is -1 where there is no producer.
+    with_crc : bool
+        Whether to write checksums; the caller does it otherwise.
 
     Returns
     -------
@@ -223,5 +227,6 @@ def seal_batches(out, batches, base_offset, attributes, leader_epoch, producer_i
         at = _put_integer(out, at, producer_epoch, 2)
         at = _put_integer(out, at, sequence, 4)
         _put_integer(out, at, count, 4)
-        _put_integer(out, start + 17, crc32c(out, start + _CRC_COVERS_FROM, end), 4)
+        if with_crc:
+            _put_integer(out, start + 17, crc32c(out, start + _CRC_COVERS_FROM, end), 4)
     return True

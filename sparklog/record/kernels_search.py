@@ -1,7 +1,8 @@
 """Compiled code: the search for the next whole batch behind damage.
 
 It is linear in the bytes, whatever they are: runs of zeros are passed over a word at a time, and what looks like a
-header costs no more than the budget that the caller gives for computing checksums.
+header costs no more than the budget that the caller gives for computing checksums. On a machine without the instruction
+for CRC-32C it uses the tables: the budget bounds what they cost, and it runs only behind damage.
 """
 # Kernels are typed by the signatures that numba compiles them for.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
