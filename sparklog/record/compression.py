@@ -1,7 +1,7 @@
-"""The codecs of record batches: id, name, and how each is undone within a limit.
+"""The codecs of record batches: the id and name of each, and the functions that compress and decompress with it.
 
-A codec id is the three lowest bits of a batch's attributes. Libraries do the work; what is here is what Kafka's
-producers make of them, and that no stream may make us allocate more than the limit, whatever it claims:
+A codec id is the three lowest bits of a batch's attributes. Libraries do the work. This module adds the framing of
+Kafka's producers, and sees to it that no stream makes us allocate more than a limit, whatever the stream claims:
 
 - gzip: a gzip stream, members may follow each other.
 - snappy: a stream of blocks, see `sparklog.record.streams`, or one bare raw block, as librdkafka and others write.
@@ -10,6 +10,11 @@ producers make of them, and that no stream may make us allocate more than the li
 
 Where such streams begin and end, what may stand behind them, and which checksums are compared is written in
 `sparklog.record.frames`.
+
+Snappy has two libraries here, of one implementation: python-snappy calls cramjam. python-snappy decompresses a block
+that stands alone, which needs new memory anyway. Blocks whose memory is there already (a batch that fits the memory of
+its step, each block of a stream) go through cramjam, which writes into that memory, where python-snappy would copy
+once more: that costs a tenth to a half of the time for batches up to 256 KiB.
 
 Source: apache/kafka, common/compress; the LZ4 frame format 1.5.1; KAFKA-3160 for the checksum.
 """
@@ -26,6 +31,7 @@ from typing import Final
 import cramjam
 import lz4.block
 import lz4.frame
+import snappy
 import zstandard
 from isal import isal_zlib
 
@@ -164,7 +170,6 @@ def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
         end = filled_bytes + claimed
         if end > len(room):
             return NO_ROOM
-        # python-snappy is this library; its own function copies what it has decompressed once more.
         if cramjam.snappy.decompress_raw_into(block, room[filled_bytes:end]) != claimed:
             raise ValueError("a snappy block ends early")
         filled_bytes = end
@@ -173,11 +178,22 @@ def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
 
 def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     claimed = 0
-    for block in snappy_blocks(data):
+    blocks = snappy_blocks(data)
+    for block in blocks:
         claimed += _claimed(block, claimed, limit_bytes)
+    if len(blocks) == 1:
+        return _snappy_block(blocks[0])
     records = bytearray(claimed)
     _snappy_into(data, memoryview(records), limit_bytes)
     return records
+
+
+def _snappy_block(block: memoryview) -> bytes:
+    """Decompress one raw block, of which `_claimed` has checked how much it may hold."""
+    try:
+        return snappy.uncompress(block)  # type: ignore[no-any-return]
+    except snappy.UncompressError as error:
+        raise ValueError(f"a snappy block is damaged: {error.__cause__}") from error
 
 
 def _claimed(block: memoryview, before_bytes: int, limit_bytes: int) -> int:
