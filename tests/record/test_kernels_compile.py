@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numba import njit, types
-from numba.core import caching, config
+from numba.core import caching
 from numba.core.codegen import get_host_cpu_features
 
 from sparklog.record import kernels_compile
@@ -23,7 +23,7 @@ def doubled(number: Any) -> Any:
 def test_private_interface_of_numba_is_there() -> None:
     assert callable(caching.FunctionCache._load_overload), "numba has changed how it loads code: see kernels_compile"
     assert hasattr(njit(doubled), "_cache"), "numba has changed where a function keeps its cache: see kernels_compile"
-    assert isinstance(config.CACHE_DIR, str)
+    assert isinstance(kernels_compile.NUMBA.CACHE_DIR, str)
     assert isinstance(get_host_cpu_features(), str)
 
 
@@ -31,11 +31,11 @@ def test_compiled_kernel_is_loaded_again_and_not_compiled_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels_compile, "_CACHE_FOLDER", str(tmp_path))
-    before = config.CACHE_DIR
+    before = kernels_compile.NUMBA.CACHE_DIR
     first = kernels_compile._compiled(doubled, [SIGNATURE])
     assert sum(first.stats.cache_misses.values()) == 1
     again = kernels_compile._compiled(doubled, [SIGNATURE])
     assert sum(again.stats.cache_hits.values()) == 1
     assert first(np.int64(21)) == again(np.int64(21)) == 42
     assert list(tmp_path.rglob("*.nbc"))
-    assert before == config.CACHE_DIR
+    assert before == kernels_compile.NUMBA.CACHE_DIR
