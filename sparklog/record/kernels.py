@@ -42,7 +42,7 @@ from sparklog.record.kernels_compile import NUMBA, inlined, kernel, step
 OK: Final = 0
 FULL: Final = 1
 RECORD_TOO_LARGE: Final = 2
-NO_HEADER_ROOM: Final = 20
+HEADERS_DO_NOT_FIT: Final = 20
 TORN_VARINT: Final = 3
 BAD_RECORD_LENGTH: Final = 4
 BAD_FIELD_LENGTH: Final = 5

@@ -97,8 +97,8 @@ def _body_bytes(records, headers, row, base_timestamp, offset_delta):
 
 
 @kernel(types.int64(TABLE, TABLE, types.int64, TABLE_OUT, NUMBERS_OUT))
-def cut_batches(records, headers, room_bytes, cuts, bodies):
-    """Cut records into batches whose records are at most ``room_bytes`` long; one record is never cut.
+def cut_batches(records, headers, records_bytes_max, cuts, bodies):
+    """Cut records into batches whose records are at most ``records_bytes_max`` long; one record is never cut.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def cut_batches(records, headers, room_bytes, cuts, bodies):
             base_timestamp = records[TIMESTAMP, row]
         body = _body_bytes(records, headers, row, base_timestamp, row - first)
         length = body + _varint_bytes(body)
-        if row > first and size + length > room_bytes:
+        if row > first and size + length > records_bytes_max:
             cuts[batches, FIRST_RECORD], cuts[batches, RECORDS_BYTES] = first, size
             batches, first, size, base_timestamp = batches + 1, row, np.int64(0), records[TIMESTAMP, row]
             body = _body_bytes(records, headers, row, base_timestamp, np.int64(0))

@@ -101,12 +101,12 @@ def single_blocks(
         Where the block of each of those begins and ends; of the others, the stream.
     """
     is_single, starts, ends = np.zeros(len(starts), dtype=np.bool_), starts.copy(), ends.copy()
-    for codec_id, (lead, tail_bytes, told_single) in _SINGLE.items():
+    for codec_id, (lead, tail_bytes, is_single_block) in _SINGLE.items():
         rows = np.flatnonzero((codec_ids == codec_id) & (ends - starts > lead.itemsize + tail_bytes))
         if not len(rows):
             continue
         first, last = starts[rows] + lead.itemsize, ends[rows] - tail_bytes
-        found = told_single(octets, _gathered(octets, starts[rows], lead), first, last)
+        found = is_single_block(octets, _gathered(octets, starts[rows], lead), first, last)
         rows = rows[found]
         is_single[rows], starts[rows], ends[rows] = True, first[found], last[found]
     return is_single, starts, ends

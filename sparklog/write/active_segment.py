@@ -92,7 +92,7 @@ def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> Activ
     return ActiveSegmentState(ActiveSegment(base_offset, 0, now_ms, _NONE, 0, 0, roll_jitter_ms), base_offset)
 
 
-def append_run(tail: ActiveSegmentState, run: BatchRun, config: LogConfig) -> tuple[ActiveSegmentState, bytes, bytes]:
+def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> tuple[ActiveSegmentState, bytes, bytes]:
     """Append a run of batches to the active segment.
 
     Returns
@@ -101,37 +101,37 @@ def append_run(tail: ActiveSegmentState, run: BatchRun, config: LogConfig) -> tu
         The end of the log then, and the entries that its offset index and its time index get.
     """
     if not len(run):
-        return tail, b"", b""
-    rows, since = index_entry_rows(run.batch_bytes, tail.bytes_since_entry, config.index_interval_bytes)
+        return state, b"", b""
+    rows, since = index_entry_rows(run.batch_bytes, state.bytes_since_entry, config.index_interval_bytes)
     ends = np.cumsum(run.batch_bytes)
-    latest = np.maximum.accumulate(np.concatenate(([tail.max_timestamp], run.max_timestamps)))
+    latest = np.maximum.accumulate(np.concatenate(([state.max_timestamp], run.max_timestamps)))
     # The row of the first batch that has the latest timestamp so far, -1 where one before the run has it.
     holders = np.maximum.accumulate(np.where(latest[1:] > latest[:-1], np.arange(len(run)), -1))
-    latest_offsets = np.where(holders < 0, tail.max_timestamp_offset, run.last_offsets[holders])
+    latest_offsets = np.where(holders < 0, state.max_timestamp_offset, run.last_offsets[holders])
     # What relative offsets do not reach gets no entry: a broker splits such a segment when it loads it.
-    rows = rows[run.last_offsets[rows] - tail.segment.base_offset <= RELATIVE_OFFSET_MAX]
+    rows = rows[run.last_offsets[rows] - state.segment.base_offset <= RELATIVE_OFFSET_MAX]
     offset_entries = np.empty(len(rows), OFFSET_ENTRY)
-    offset_entries["relative_offset"] = run.last_offsets[rows] - tail.segment.base_offset
-    offset_entries["position"] = tail.segment.size_bytes + ends[rows] - run.batch_bytes[rows]
-    told = np.maximum.accumulate(np.concatenate(([tail.last_time_entry], latest[rows + 1])))
-    timed = rows[told[1:] > told[:-1]]
+    offset_entries["relative_offset"] = run.last_offsets[rows] - state.segment.base_offset
+    offset_entries["position"] = state.segment.size_bytes + ends[rows] - run.batch_bytes[rows]
+    indexed = np.maximum.accumulate(np.concatenate(([state.last_time_entry], latest[rows + 1])))
+    timed = rows[indexed[1:] > indexed[:-1]]
     time_entries = np.empty(len(timed), TIME_ENTRY)
     time_entries["timestamp"] = latest[timed + 1]
-    time_entries["relative_offset"] = latest_offsets[timed] - tail.segment.base_offset
+    time_entries["relative_offset"] = latest_offsets[timed] - state.segment.base_offset
     segment = replace(
-        tail.segment,
-        size_bytes=tail.segment.size_bytes + int(ends[-1]),
-        first_timestamp=tail.segment.first_timestamp if tail.segment.size_bytes else int(run.max_timestamps[0]),
-        offset_index_entries=tail.segment.offset_index_entries + len(rows),
-        time_index_entries=tail.segment.time_index_entries + len(timed),
+        state.segment,
+        size_bytes=state.segment.size_bytes + int(ends[-1]),
+        first_timestamp=state.segment.first_timestamp if state.segment.size_bytes else int(run.max_timestamps[0]),
+        offset_index_entries=state.segment.offset_index_entries + len(rows),
+        time_index_entries=state.segment.time_index_entries + len(timed),
     )
     after = ActiveSegmentState(
-        segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(told[-1])
+        segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(indexed[-1])
     )
     return after, offset_entries.tobytes(), time_entries.tobytes()
 
 
-def seal(tail: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
+def seal(state: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
     """Give the active segment the last time index entry that it gets when it is rolled, closed or recovered.
 
     Returns
@@ -139,21 +139,21 @@ def seal(tail: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
     (ActiveSegmentState, bytes)
         The end of the log then, and the entry; nothing where it has it.
     """
-    is_in_reach = tail.max_timestamp_offset - tail.segment.base_offset <= RELATIVE_OFFSET_MAX
-    if tail.max_timestamp <= tail.last_time_entry or not is_in_reach:
-        return tail, b""
-    entry = (tail.max_timestamp, tail.max_timestamp_offset - tail.segment.base_offset)
-    segment = replace(tail.segment, time_index_entries=tail.segment.time_index_entries + 1)
-    return replace(tail, segment=segment, last_time_entry=tail.max_timestamp), np.array([entry], TIME_ENTRY).tobytes()
+    is_in_reach = state.max_timestamp_offset - state.segment.base_offset <= RELATIVE_OFFSET_MAX
+    if state.max_timestamp <= state.last_time_entry or not is_in_reach:
+        return state, b""
+    entry = (state.max_timestamp, state.max_timestamp_offset - state.segment.base_offset)
+    segment = replace(state.segment, time_index_entries=state.segment.time_index_entries + 1)
+    return replace(state, segment=segment, last_time_entry=state.max_timestamp), np.array([entry], TIME_ENTRY).tobytes()
 
 
-def fits(tail: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
+def fits(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
     """Tell whether all of a run certainly goes to the active segment before it is to be rolled.
 
     It is asked of the run as of one batch, and as if each of its batches got index entries, so that the answer may be
     no where batch by batch it would be yes.
     """
-    segment = tail.segment
+    segment = state.segment
     as_if = replace(
         segment,
         # Of an empty segment, too, the time that its first batch waited counts for the others.
@@ -166,20 +166,20 @@ def fits(tail: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int
     return not should_roll(as_if, whole, config, now_ms)
 
 
-def rows_before_roll(tail: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> int:
+def rows_before_roll(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> int:
     """Return how many batches of a run, from its first on, go to the active segment before it is to be rolled.
 
     It is at least 1 where the active segment is empty and a new one would have the same base offset.
     """
-    if fits(tail, run, config, now_ms):
+    if fits(state, run, config, now_ms):
         return len(run)
-    sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(tail, run[:rows], config, now_ms))
-    tail, _, _ = append_run(tail, run[:sure], config)
+    sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(state, run[:rows], config, now_ms))
+    state, _, _ = append_run(state, run[:sure], config)
     for row in range(sure, len(run)):
         one = run[row : row + 1]
-        is_same = not tail.segment.size_bytes and tail.segment.base_offset == tail.end_offset
+        is_same = not state.segment.size_bytes and state.segment.base_offset == state.end_offset
         batch = NextBatch(one.size_bytes, int(one.last_offsets[0]), int(one.max_timestamps[0]))
-        if not is_same and should_roll(tail.segment, batch, config, now_ms):
+        if not is_same and should_roll(state.segment, batch, config, now_ms):
             return row
-        tail, _, _ = append_run(tail, one, config)
+        state, _, _ = append_run(state, one, config)
     return len(run)
