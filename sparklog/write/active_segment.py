@@ -1,7 +1,7 @@
-"""The end of a log: its active segment, and what its indexes get when batches are appended to it.
+"""Computes how the active segment of a log and its indexes change when batches are appended.
 
-Nothing here does I/O. A writer holds an `ActiveSegmentState`, asks what a run of batches makes of it, and does that to
-the files.
+Nothing here does I/O. A writer holds an `ActiveSegmentState`, computes the state after a run of batches, and changes
+the files accordingly.
 
 Source: apache/kafka 4, LogSegment.java (append, onBecomeInactiveSegment).
 """
@@ -26,7 +26,7 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """Consecutive batches.
+    """Consecutive batches, by the numbers that decide where they go.
 
     Attributes
     ----------
@@ -55,20 +55,20 @@ class BatchRun:
 
 @dataclass(frozen=True, slots=True)
 class ActiveSegmentState:
-    """The end of a log.
+    """The state of the active segment, which is the end of the log.
 
     Attributes
     ----------
     segment : ActiveSegment
-        Where the next batch goes, unless it makes the log roll.
+        The segment that the next batch goes to, unless the batch makes the log roll.
     end_offset : int
-        Log end offset.
+        The log end offset.
     bytes_since_entry : int
-        Bytes in the segment since the batch that got the last offset index entry, that one included.
+        Bytes in the segment from the batch on that got the last entry of the offset index.
     max_timestamp, max_timestamp_offset : int
-        The latest of the segment so far, ms, and the last offset of the first batch that has it; -1 none.
+        The latest timestamp of the segment so far, ms, and the last offset of the first batch with it; -1 none.
     last_time_entry : int
-        The timestamp of the last time index entry; -1 none.
+        The timestamp of the last entry of the time index; -1 none.
     """
 
     segment: ActiveSegment
@@ -88,7 +88,7 @@ class ActiveSegmentState:
 
 
 def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> ActiveSegmentState:
-    """Return the end of a log whose active segment has just been made."""
+    """Return the state of an active segment that has just been made."""
     return ActiveSegmentState(ActiveSegment(base_offset, 0, now_ms, _NONE, 0, 0, roll_jitter_ms), base_offset)
 
 
@@ -98,7 +98,7 @@ def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> t
     Returns
     -------
     (ActiveSegmentState, bytes, bytes)
-        The end of the log then, and the entries that its offset index and its time index get.
+        The state after the run, and the bytes to append to the offset index and to the time index.
     """
     if not len(run):
         return state, b"", b""
@@ -108,7 +108,7 @@ def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> t
     # The row of the first batch that has the latest timestamp so far, -1 where one before the run has it.
     holders = np.maximum.accumulate(np.where(latest[1:] > latest[:-1], np.arange(len(run)), -1))
     latest_offsets = np.where(holders < 0, state.max_timestamp_offset, run.last_offsets[holders])
-    # What relative offsets do not reach gets no entry: a broker splits such a segment when it loads it.
+    # Batches that relative offsets do not reach get no entry: a broker splits such a segment when it loads it.
     rows = rows[run.last_offsets[rows] - state.segment.base_offset <= RELATIVE_OFFSET_MAX]
     offset_entries = np.empty(len(rows), OFFSET_ENTRY)
     offset_entries["relative_offset"] = run.last_offsets[rows] - state.segment.base_offset
@@ -132,12 +132,12 @@ def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> t
 
 
 def seal(state: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
-    """Give the active segment the last time index entry that it gets when it is rolled, closed or recovered.
+    """Add the last time index entry, which a segment gets when it is rolled, closed or recovered.
 
     Returns
     -------
     (ActiveSegmentState, bytes)
-        The end of the log then, and the entry; nothing where it has it.
+        The state after that, and the bytes to append to the time index; empty where the entry is there already.
     """
     is_in_reach = state.max_timestamp_offset - state.segment.base_offset <= RELATIVE_OFFSET_MAX
     if state.max_timestamp <= state.last_time_entry or not is_in_reach:
@@ -148,15 +148,15 @@ def seal(state: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
 
 
 def fits(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
-    """Tell whether all of a run certainly goes to the active segment before it is to be rolled.
+    """Tell whether a whole run certainly fits the active segment before it must be rolled.
 
-    It is asked of the run as of one batch, and as if each of its batches got index entries, so that the answer may be
-    no where batch by batch it would be yes.
+    The run is taken for one batch, and each of its batches is taken to get index entries. So the answer may be no where
+    batch by batch it would be yes.
     """
     segment = state.segment
     as_if = replace(
         segment,
-        # Of an empty segment, too, the time that its first batch waited counts for the others.
+        # In an empty segment the first batch of the run begins the time that the others wait.
         size_bytes=segment.size_bytes or 1,
         first_timestamp=segment.first_timestamp if segment.size_bytes else int(run.max_timestamps[0]),
         offset_index_entries=segment.offset_index_entries + len(run),
@@ -167,9 +167,9 @@ def fits(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: in
 
 
 def rows_before_roll(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> int:
-    """Return how many batches of a run, from its first on, go to the active segment before it is to be rolled.
+    """Return how many batches at the beginning of a run go to the active segment before it must be rolled.
 
-    It is at least 1 where the active segment is empty and a new one would have the same base offset.
+    That is at least 1 where the active segment is empty and a new one would have the same base offset.
     """
     if fits(state, run, config, now_ms):
         return len(run)
