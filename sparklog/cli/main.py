@@ -156,26 +156,26 @@ def dump(
     In JSON, keys and values that are UTF-8 are text; others are base64 under "key_base64", "value_base64".
     """
     # Only here and in `verify` is compiled code loaded.
-    import sparklog.cli.dump as logs
+    from sparklog.cli.dump import extents, refuse_outside
+    from sparklog.inspect.dump import DumpRange, batch_rows, file_rows, log_of_file, log_of_folder, record_rows
 
     if offset is not None and time is not None:
         raise InvalidOptionError("--offset and --time both say where to begin: give one of them")
-    span = logs.Span(offset, end_offset, None if time is None else _milliseconds(time), isolation_level.value)
-    rows_of = logs.batch_rows if batches else logs.record_rows
-    entries = None
+    wanted = DumpRange(offset, end_offset, None if time is None else _milliseconds(time), isolation_level.value)
+    rows_of = batch_rows if batches else record_rows
     if is_file(path):
-        entries = logs.file_rows(path)
-        sources = [logs.log_of_file(path)] if entries is None else []
+        entries = file_rows(path)
+        if entries is not None:
+            _entries(islice(entries, limit), as_json=as_json)
+            return
+        logs = [log_of_file(path)]
     else:
-        sources = [logs.log_of_folder(folder) for folder in find_target(path).folders]
-    if entries is not None:
-        _entries(islice(entries, limit), as_json=as_json)
-        return
-    logs.refuse_outside(sources, span)
-    rows = islice(chain.from_iterable(rows_of(source, span) for source in sources), limit)
+        logs = [log_of_folder(folder.path) for folder in find_target(path).folders]
+    refuse_outside(logs, wanted)
+    rows = islice(chain.from_iterable(rows_of(log, wanted) for log in logs), limit)
     first = list(islice(rows, 1))
     if not first:
-        render.complain("note", f"nothing to show: {logs.held(sources)}")
+        render.complain("note", f"nothing to show: {extents(logs)}")
     elif as_json:
         render.json_lines(chain(first, rows))
     else:

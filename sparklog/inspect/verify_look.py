@@ -15,7 +15,7 @@ from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.inspect.verify_epochs import EpochRun, EpochRuns
 from sparklog.inspect.verify_gaps import Gap, OffsetGaps
 from sparklog.inspect.verify_index import OffsetIndexCheck, ScanResult, TimeIndexCheck, TransactionIndexCheck
-from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Progress, Severity, unreadable, walk_segment
+from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Progress, Severity, scan_segment, unreadable
 from sparklog.log import files
 from sparklog.log.layout import list_segments
 from sparklog.log.segment import Segment
@@ -162,7 +162,7 @@ class _SegmentLook:
         self.runs = epochs.runs
         end_position, is_damaged, is_torn = 0, False, False
         try:
-            for event in walk_segment(segment):
+            for event in scan_segment(segment):
                 if isinstance(event, Progress):
                     if tells_progress:
                         yield event

@@ -7,7 +7,7 @@ index is not blamed for what the log has done.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -16,11 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, SeglogError
-from sparklog.log.damage import data_end, find_whole_batch, has_wrong_size, search_budget_bytes
+from sparklog.log.damage import Damage, DamageKind, DamageScanner
 from sparklog.log.layout import synced_offset
-from sparklog.log.segment import RELATIVE_OFFSET_MAX, WINDOW_BYTES, OffsetPosition, Segment, Window
+from sparklog.log.segment import OffsetPosition, Segment, Window, WindowScan
 from sparklog.record.decode import decode_batches
-from sparklog.record.framing import scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
@@ -99,14 +98,14 @@ def unreadable(error: SeglogError, path: str) -> Finding:
     return Finding(Severity.ERROR, "unreadable", path, error.message)
 
 
-def walk_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progress]:
+def scan_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progress]:
     """Check every batch and every record of a segment.
 
     Yields
     ------
     Finding or CheckedBatches or Progress
-        Stretches in the order of the file; where one does not begin where the last one ended, the bytes between are no
-        batches, which a finding has told.
+        The batches come in the order of the file; where some do not begin where those before them ended, a finding has
+        said what is between them. Their bytes are there until the next ones are asked for.
 
     Raises
     ------
@@ -114,46 +113,49 @@ def walk_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progre
         The file cannot be opened or read.
     """
     with segment.storage.open(segment.path()) as file:
-        yield from _Walk(segment, file).run()
+        yield from _SegmentScan(segment, file).run()
 
 
-class _Walk:
-    """The state of a walk: where it is, and since where the sizes of batches are in doubt.
+class _SegmentScan:
+    """The state of a scan: the boundary that it has come to, and the batches before it whose sizes are in doubt.
 
-    ``_place.offset`` is the one after the last sound batch. ``_doubt`` is where the batches begin that stand before
-    ``_place`` and are all damaged: where no batch follows them, a wrong size may be the cause.
+    ``_boundary.offset`` is the one after the last sound batch. ``_doubtful_position`` is where the batches begin that
+    stand directly before ``_boundary`` and are all damaged: where no batch follows them, a wrong size may be the cause.
     """
 
     def __init__(self, segment: Segment, file: ReadableFile) -> None:
         self._segment = segment
         self._file = file
         self._path = segment.path()
-        self._place = OffsetPosition(0, segment.base_offset)
-        self._doubt: int | None = None
-        self._search_budget = search_budget_bytes(segment.size_bytes)
+        self._boundary = OffsetPosition(0, segment.base_offset)
+        self._doubtful_position: int | None = None
+        self._damage_scanner = DamageScanner(file, is_last=segment.is_last, upper_offset=segment.upper_offset)
 
     def run(self) -> Iterator[Finding | CheckedBatches | Progress]:
-        wanted_bytes, told_to = WINDOW_BYTES, 0
-        while True:
-            buffer = self._file.read(self._place.position, wanted_bytes)
-            headers = scan_headers(buffer, self._place.position)
-            if len(headers):
-                yield from self._batches(Window(buffer, headers))
-            position, size_bytes = self._place.position, self._file.size_bytes()
-            if position > told_to:
-                yield Progress(self._path, position - told_to)
-                told_to = position
-            if headers.fault is None:
-                if position >= size_bytes:
-                    return
-                if len(buffer) == wanted_bytes and position + headers.next_batch_bytes <= size_bytes:
-                    wanted_bytes = max(WINDOW_BYTES, headers.next_batch_bytes)
-                    continue
-            found = yield from self._resume(headers.fault, size_bytes)
-            if found is None:
-                yield Progress(self._path, max(size_bytes - told_to, 0))
+        reported_position, size_bytes = 0, 0
+        next_position: int | None = 0
+        while next_position is not None:
+            self._boundary, self._doubtful_position = OffsetPosition(next_position, self._boundary.offset), None
+            scan = WindowScan(self._file, next_position)
+            for window in scan:
+                yield from self._batches(window)
+                if scan.position > reported_position:
+                    yield Progress(self._path, scan.position - reported_position)
+                    reported_position = scan.position
+            size_bytes = scan.size_bytes
+            if scan.fault is None and scan.position >= size_bytes:
                 return
-            self._place, self._doubt, wanted_bytes = OffsetPosition(found, self._place.offset), None, WINDOW_BYTES
+            damage = self._damage_scanner.judge(
+                scan.position,
+                self._boundary.offset,
+                size_bytes,
+                scan.fault,
+                what=scan.what,
+                doubtful_position=self._doubtful_position,
+            )
+            yield self._tail(damage) if damage.is_log_end else self._damaged(damage)
+            next_position = damage.next_position
+        yield Progress(self._path, max(size_bytes - reported_position, 0))
 
     def _batches(self, window: Window) -> Iterator[Finding | CheckedBatches]:
         """Check the batches of a window, and go past them."""
@@ -171,12 +173,12 @@ class _Walk:
         yield CheckedBatches(window, is_sound)
         in_range = sound.column("last_offset") < self._segment.upper_offset
         offsets = sound.column("last_offset")[in_range]
-        next_offset = int(offsets[-1]) + 1 if len(offsets) else self._place.offset
-        self._place = OffsetPosition(headers.origin + headers.valid_bytes, next_offset)
+        next_offset = int(offsets[-1]) + 1 if len(offsets) else self._boundary.offset
+        self._boundary = OffsetPosition(headers.origin + headers.valid_bytes, next_offset)
         if is_sound[-1]:
-            self._doubt = None
-        elif is_sound.any() or self._doubt is None:
-            self._doubt = int(headers.column("position")[np.flatnonzero(np.append(True, is_sound))[-1]])
+            self._doubtful_position = None
+        elif is_sound.any() or self._doubtful_position is None:
+            self._doubtful_position = int(headers.column("position")[np.flatnonzero(np.append(True, is_sound))[-1]])
 
     def _offsets(self, sound: BatchHeaders) -> Iterator[Finding]:
         """Check that offsets ascend from batch to batch, and are this segment's."""
@@ -187,7 +189,7 @@ class _Walk:
             more = _and_more(int(beyond.sum()), "batches")
             yield self._error("offset-range", message + more, int(batch["position"]), int(batch["base_offset"]))
         held = sound.where(~beyond)
-        previous = np.concatenate([[self._place.offset - 1], held.column("last_offset")[:-1]])
+        previous = np.concatenate([[self._boundary.offset - 1], held.column("last_offset")[:-1]])
         for row in np.flatnonzero(held.column("base_offset") <= previous[: len(held)]).tolist():
             batch = held.table[row]
             message = (
@@ -223,7 +225,7 @@ class _Walk:
         batch may hold offsets above the last one that it says.
         """
         lasts = sound.column("last_offset").copy()
-        in_order = sound.column("base_offset") > np.concatenate([[self._place.offset - 1], lasts[:-1]])
+        in_order = sound.column("base_offset") > np.concatenate([[self._boundary.offset - 1], lasts[:-1]])
         for at in np.flatnonzero((ends > lasts[rows]) & (sound.column("magic")[rows] == 2)).tolist():
             batch = sound.table[rows[at]]
             message = (
@@ -233,53 +235,36 @@ class _Walk:
             place = int(batch["position"]), int(batch["base_offset"])
             yield Finding(Severity.WARNING, "batch-offset", self._path, message, *place)
         lasts[rows] = np.maximum(lasts[rows], ends)
-        previous = np.concatenate([[self._place.offset - 1], lasts[:-1]])
+        previous = np.concatenate([[self._boundary.offset - 1], lasts[:-1]])
         for at in np.flatnonzero(in_order[rows] & (firsts <= previous[rows])).tolist():
             batch, first = sound.table[rows[at]], int(firsts[at])
             message = f"the first record of a batch has offset {first}, which is in the batch before it"
             yield self._error("offset-order", message, int(batch["position"]), first)
 
-    def _resume(self, fault: str | None, size_bytes: int) -> Generator[Finding, None, int | None]:
-        """Say what stands where the next batch must begin, and return where the next whole one does."""
-        position, offset, is_last = self._place.position, self._place.offset, self._segment.is_last
-        rest = f"{size_bytes - position:,} bytes"
-        zeros_from = data_end(self._file, position, size_bytes) if is_last else size_bytes
-        if is_last and zeros_from == position:
-            yield self._tail("zero-tail", f"{rest} of zeros, preallocated: the log ends at offset {offset}")
-            return None
-        begin = position + 1 if self._doubt is None else self._doubt + 1
-        found, is_given_up, self._search_budget = find_whole_batch(
-            self._file,
-            begin,
-            size_bytes,
-            offset,
-            min(self._segment.upper_offset - 1, offset + RELATIVE_OFFSET_MAX),
-            zeros_from,
-            self._search_budget,
-        )
-        if found is None and fault is None and is_last:
-            if not has_wrong_size(self._file, position, zeros_from, size_bytes):
-                message = (
-                    f"the last batch is cut short: {rest} are the torn end of the log, which ends at offset {offset}"
-                )
-                yield self._tail(TORN_TAIL, message)
-                return None
-            fault = "the size of the last batch is wrong: its checksum is that of the bytes to the end of the file"
-        reason = fault or "a batch is cut short"
-        if found is None:
-            given_up = "; the search for one was given up" if is_given_up else ""
-            message = f"{reason}, and no whole batch follows: {rest} are lost{given_up}"
-        elif found < position and self._doubt is not None:
-            position = self._doubt
-            message = f"its size cannot be right: a whole batch begins inside it, at position {found}"
+    def _damaged(self, damage: Damage) -> Finding:
+        """Make the finding of bytes that are no sound batch."""
+        code = "corrupt-batch" if damage.what is DamageKind.WRONG_CHECKSUM else "not-a-batch"
+        following = damage.next_position
+        if following is None:
+            given_up = "; the search for one was given up" if damage.is_search_given_up else ""
+            message = f"{damage.reason}, and no whole batch follows: {damage.length_bytes:,} bytes are lost{given_up}"
+        elif damage.position == self._doubtful_position:
+            message = f"{damage.reason}, at position {following}"
         else:
-            message = f"{reason}; the next whole batch begins at position {found}, {found - position:,} bytes on"
-        yield self._error("not-a-batch", message, position, offset)
-        return found
+            message = (
+                f"{damage.reason}; the next whole batch begins at position {following}, "
+                f"{damage.length_bytes:,} bytes on"
+            )
+        return self._error(code, message, damage.position, damage.expected_offset)
 
-    def _tail(self, code: str, message: str) -> Finding:
-        """Tell of a log that does not end with a whole batch: a crash leaves that, and nothing else does."""
-        position, offset = self._place.position, self._place.offset
+    def _tail(self, damage: Damage) -> Finding:
+        """Make the finding of a log that does not end with a whole batch: a note, unless no crash can have left it."""
+        position, offset, rest = damage.position, damage.expected_offset, f"{damage.length_bytes:,} bytes"
+        if damage.what is DamageKind.ZEROS:
+            code, message = "zero-tail", f"{rest} of zeros, preallocated: the log ends at offset {offset}"
+        else:
+            code = TORN_TAIL
+            message = f"the last batch is cut short: {rest} are the torn end of the log, which ends at offset {offset}"
         if offset >= synced_offset(self._segment.storage, self._segment.folder):
             return Finding(Severity.NOTE, code, self._path, message, position, offset)
         synced = "all of it was on the disk when its writer last said so, by a clean shutdown or the recovery point"

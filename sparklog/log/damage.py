@@ -1,46 +1,267 @@
-"""What stands in a file where no sound batch does: zeros, torn batches, whole batches behind damage.
+"""Judges what stands in a segment's file where a sound batch must begin, and finds where sound data goes on.
 
-Everything here is linear in the bytes and takes memory for one window of them, whatever the bytes say. Results are
-values; who asks decides whether they are an error.
+This is the one place that tells the torn end of a log from damage. Readers, recovery and ``verify`` ask `DamageScanner`
+about bytes that are no sound batch; they turn the `Damage` that it returns into an error, a cut or a finding.
+
+Everything here is linear in the bytes and takes memory for one window of them, whatever the bytes say.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
 import numpy as np
 
 from sparklog.errors import CorruptBatchError
-from sparklog.record.framing import CHECKSUM_PREFIX_BYTES, HEADER_BYTES_MAX, RunningChecksum, checksum_fault
+from sparklog.log.files import OFFSET_MAX
+from sparklog.record.framing import (
+    CHECKSUM_PREFIX_BYTES,
+    HEADER_BYTES_MAX,
+    RunningChecksum,
+    checksum_fault,
+    first_header,
+)
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
 LARGE_BATCH_BYTES: Final = 1 << 24
 """A batch that says it is longer than this is checked before memory is taken for it."""
 
+WRONG_CHECKSUM_REASON: Final = "the checksum does not match the bytes"
+
+_OFFSET_MIN: Final = -1 << 63
 _WINDOW_BYTES: Final = 1 << 22
 # What the processor's cache still holds when it is compared.
 _ZEROS: Final = bytes(1 << 18)
 _SEARCH_COST_MAX: Final = 4
 _ZEROS_OF_RECORDS_MAX: Final = 64
+_CUT_SHORT: Final = "a batch is cut short"
 
 
-class WholeBatch(NamedTuple):
-    """How a search for a whole batch ended.
+class DamageKind(StrEnum):
+    """What can stand where a sound batch must begin."""
+
+    ZEROS = "zeros"
+    TORN_BATCH = "torn batch"
+    WRONG_SIZE = "wrong size"
+    NOT_A_BATCH = "not a batch"
+    WRONG_CHECKSUM = "wrong checksum"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What stands in a segment's file where a sound batch must begin.
 
     Attributes
     ----------
-    position : int or None
-        Where an intact batch begins; None where there is none.
-    is_given_up : bool
-        Whether the bytes hold so much that looks like headers that the search was not carried to its end.
-    budget_bytes : int
-        What is left of the budget.
+    what : DamageKind
+        `TORN_BATCH` is a batch that is cut short, at the end of the file or by what follows it.
+    reason : str
+        What is wrong there, in a few words.
+    position : int
+        Where it begins, bytes.
+    length_bytes : int
+        The length of what is no sound batch: up to the next sound one, or to the end of the file.
+    expected_offset : int
+        The offset that the batch there must have or be above.
+    next_position : int or None
+        Where the next sound batch of this log begins; None where there is none, or where none was looked for.
+    zeros_from : int
+        Where the zeros begin that end the last segment's file; in other segments, the end of the file.
+    may_be_torn : bool
+        Whether a crash may have left these bytes: they end the last segment, and nothing whole follows them.
+    is_search_given_up : bool
+        Whether so much looked like batches that the search for the next one was not carried to its end.
     """
 
-    position: int | None
-    is_given_up: bool
-    budget_bytes: int
+    what: DamageKind
+    reason: str
+    position: int
+    length_bytes: int
+    expected_offset: int
+    next_position: int | None = None
+    zeros_from: int = 0
+    may_be_torn: bool = False
+    is_search_given_up: bool = False
+
+    @property
+    def is_log_end(self) -> bool:
+        """Whether a sound log ends here, with what a crash or a broker that preallocates files leaves behind it.
+
+        A batch whose checksum is wrong is none of that to a reader, since all of its bytes are there.
+        """
+        return self.may_be_torn and self.what is not DamageKind.WRONG_CHECKSUM
+
+
+class DamageScanner:
+    """Judges the damaged places of one segment's file.
+
+    Bytes that are made to look like headers must not make the search for whole batches quadratic. So all searches of a
+    scanner share one budget: the number of bytes that checksums may be computed of.
+
+    Parameters
+    ----------
+    file : ReadableFile
+        The segment's ``.log`` file.
+    is_last : bool
+        Whether it is the last segment, the only one that may be torn or end with zeros.
+    upper_offset : int
+        The exclusive upper bound of the offsets of a segment that is not the last.
+    """
+
+    def __init__(self, file: ReadableFile, *, is_last: bool, upper_offset: int = OFFSET_MAX) -> None:
+        self._file = file
+        self._is_last = is_last
+        self._upper_offset = OFFSET_MAX if is_last else upper_offset
+        self._budget_bytes: int | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether a search was not carried to its end, since the budget was used up."""
+        return self._budget_bytes is not None and self._budget_bytes < 0
+
+    def judge(
+        self,
+        position: int,
+        expected_offset: int,
+        end_position: int,
+        fault: str | None,
+        *,
+        what: DamageKind = DamageKind.NOT_A_BATCH,
+        doubtful_position: int | None = None,
+        wants_next: bool = True,
+    ) -> Damage:
+        """Judge what stands at a position where no sound batch does.
+
+        Parameters
+        ----------
+        position : int
+            Where a batch must begin.
+        expected_offset : int
+            The offset that it must have or be above.
+        end_position : int
+            The size of the file, taken before the bytes at the position were read.
+        fault : str or None
+            Why the bytes are no sound batch; None where they may be the beginning of one that is longer than the file.
+        what : DamageKind
+            What they are where there is a fault.
+        doubtful_position : int, optional
+            Where the batches begin that stand directly before the position and are all damaged: the size of one of them
+            may be wrong, and the next sound batch begin inside it.
+        wants_next : bool
+            Whether to look for the next sound batch even where the judgement does not depend on it.
+        """
+        zeros_from = data_end(self._file, position, end_position) if self._is_last else end_position
+        if self._is_last and zeros_from == position:
+            reason, length_bytes = "only zeros stand behind the last batch", end_position - position
+            return Damage(DamageKind.ZEROS, reason, position, length_bytes, expected_offset, None, zeros_from, True)
+        what, reason = (DamageKind.TORN_BATCH, _CUT_SHORT) if fault is None else (what, fault)
+        next_position, may_be_torn = None, False
+        if wants_next or (self._is_last and fault is None):
+            begin = position if doubtful_position is None else doubtful_position
+            next_position = self._next_batch(begin, position, expected_offset, end_position, zeros_from)
+            may_be_torn = self._is_last and next_position is None and what is not DamageKind.NOT_A_BATCH
+        if may_be_torn and has_wrong_size(self._file, position, zeros_from, end_position):
+            what, may_be_torn = DamageKind.WRONG_SIZE, False
+            reason = "the size of the last batch is wrong: its checksum is that of the bytes to the end of the file"
+        elif next_position is not None and next_position < position and doubtful_position is not None:
+            what, position = DamageKind.WRONG_SIZE, doubtful_position
+            reason = "its size cannot be right: a whole batch begins inside it"
+        elif wants_next and not self._is_last and is_zero(self._file, position, next_position or end_position):
+            what = DamageKind.ZEROS
+        return Damage(
+            what,
+            reason,
+            position,
+            (end_position if next_position is None else next_position) - position,
+            expected_offset,
+            next_position,
+            zeros_from,
+            may_be_torn and not self.is_given_up,
+            self.is_given_up,
+        )
+
+    def _next_batch(
+        self, begin: int, position: int, expected_offset: int, end_position: int, zeros_from: int
+    ) -> int | None:
+        """Return the position of the next intact batch that is one of this log; None where there is none."""
+        for found in self.whole_batches(begin + 1, end_position, zeros_from):
+            if found != position and self._is_of_log(found, expected_offset, zeros_from):
+                return found
+        return None
+
+    def _is_of_log(self, position: int, expected_offset: int, zeros_from: int) -> bool:
+        """Tell whether an intact batch is one of this log, and not one of another log in a record's value.
+
+        Its offset is above those before it. Or, since no checksum covers that offset, nor those of the batches before
+        it: another intact batch follows it, or the end of the data, where a torn record would go on.
+        """
+        header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
+        if not len(header):
+            return True
+        if expected_offset <= header.column("base_offset")[0] and header.column("last_offset")[0] < self._upper_offset:
+            return True
+        end_position = position + header.valid_bytes
+        if end_position >= zeros_from:
+            return True
+        follower = first_header(self._file.read(end_position, HEADER_BYTES_MAX), end_position)
+        return self._affords(follower.valid_bytes) and whole_batch_at(self._file, end_position) is not None
+
+    def whole_batches(self, position: int, end_position: int, zeros_from: int | None = None) -> Iterator[int]:
+        """Find the intact batches at or behind a position, at any byte and of any offset.
+
+        Parameters
+        ----------
+        zeros_from : int, optional
+            Where the zeros begin that end the file, from `data_end`: a batch may end among them, and none begins there.
+
+        Yields
+        ------
+        int
+            Where one begins. At the end, ``is_given_up`` says whether the budget was used up.
+        """
+        # Compiled code, which nobody waits for who meets no damage.
+        from sparklog.record.kernels_search import ASK, FOUND, search
+
+        if self._budget_bytes is None:
+            self._budget_bytes = _SEARCH_COST_MAX * max(end_position - position, 0) + _WINDOW_BYTES
+        stop = end_position if zeros_from is None else min(zeros_from + HEADER_BYTES_MAX, end_position)
+        window = bytearray(min(_WINDOW_BYTES, max(stop - position, 0)))
+        while position < stop:
+            count = self._file.read_into(position, memoryview(window)[: stop - position])
+            octets, start, status = np.frombuffer(window, np.uint8)[:count], 0, FOUND
+            while status in (ASK, FOUND):
+                status, start, self._budget_bytes = search(
+                    octets, start, end_position - position, _OFFSET_MIN, OFFSET_MAX, self._budget_bytes
+                )
+                if status == FOUND:
+                    yield position + start
+                elif status == ASK:
+                    batch_bytes = int.from_bytes(window[start + 8 : start + 12], "big") + 12
+                    if self._affords(batch_bytes) and is_intact_at(self._file, position + start, batch_bytes):
+                        yield position + start
+                if self.is_given_up:
+                    return
+                start += status in (ASK, FOUND)
+            if position + count >= stop or not start:
+                break
+            position += start
+
+    def _affords(self, checked_bytes: int) -> bool:
+        """Take the bytes of one checksum out of the budget; tell whether it had as many."""
+        self._budget_bytes = (self._budget_bytes or 0) - checked_bytes
+        return self._budget_bytes >= 0
+
+
+def whole_batch_at(file: ReadableFile, position: int) -> BatchHeaders | None:
+    """Return the header of the batch that begins at a position, if the file has an intact one there."""
+    header = first_header(file.read(position, HEADER_BYTES_MAX), position)
+    if not len(header) or position + header.valid_bytes > file.size_bytes():
+        return None
+    return header if is_intact_at(file, position, header.valid_bytes) else None
 
 
 def is_zero(file: ReadableFile, position: int, end_position: int) -> bool:
@@ -109,74 +330,13 @@ def has_wrong_size(file: ReadableFile, position: int, zeros_from: int, end_posit
 
 
 def _take_in(checksum: RunningChecksum, file: ReadableFile, position: int, end_position: int) -> None:
-    room = bytearray(min(_WINDOW_BYTES, max(end_position - position, 0)))
+    buffer = bytearray(min(_WINDOW_BYTES, max(end_position - position, 0)))
     while position < end_position:
-        piece = memoryview(room)[: file.read_into(position, memoryview(room)[: end_position - position])]
+        piece = memoryview(buffer)[: file.read_into(position, memoryview(buffer)[: end_position - position])]
         if not len(piece):
             return
         checksum.add(piece)
         position += len(piece)
-
-
-def search_budget_bytes(length_bytes: int) -> int:
-    """Return of how many bytes checksums may be computed in a search over so many bytes.
-
-    Bytes that are made to look like headers must not make it quadratic.
-    """
-    return _SEARCH_COST_MAX * max(length_bytes, 0) + _WINDOW_BYTES
-
-
-def find_whole_batch(
-    file: ReadableFile,
-    position: int,
-    end_position: int,
-    lowest_offset: int,
-    highest_offset: int,
-    zeros_from: int | None = None,
-    budget_bytes: int | None = None,
-) -> WholeBatch:
-    """Find the next intact batch at or behind a position, at any byte.
-
-    Parameters
-    ----------
-    zeros_from : int, optional
-        Where the zeros begin that end the file, from `data_end`: a batch may end among them, and none begins there.
-    lowest_offset, highest_offset : int
-        What its offset must be between, both included.
-    budget_bytes : int, optional
-        Of how many bytes checksums may be computed: what is left of it is to be handed to the next search of the same
-        file. By default `search_budget_bytes` of what there is to search.
-    """
-    # Compiled code, which nobody waits for who meets no damage.
-    from sparklog.record.kernels_search import ASK, FOUND, GIVEN_UP, search
-
-    if budget_bytes is None:
-        budget_bytes = search_budget_bytes(end_position - position)
-    stop = end_position if zeros_from is None else min(zeros_from + HEADER_BYTES_MAX, end_position)
-    room = bytearray(min(_WINDOW_BYTES, max(stop - position, 0)))
-    while position < stop:
-        count = file.read_into(position, memoryview(room)[: stop - position])
-        octets, start = np.frombuffer(room, np.uint8)[:count], 0
-        while True:
-            status, start, budget_bytes = search(
-                octets, start, end_position - position, lowest_offset, highest_offset, budget_bytes
-            )
-            if status == FOUND:
-                return WholeBatch(position + start, False, budget_bytes)
-            if status == ASK:
-                batch_bytes = int.from_bytes(room[start + 8 : start + 12], "big") + 12
-                budget_bytes -= batch_bytes
-                if budget_bytes >= 0 and is_intact_at(file, position + start, batch_bytes):
-                    return WholeBatch(position + start, False, budget_bytes)
-                start += 1
-            if status == GIVEN_UP or budget_bytes < 0:
-                return WholeBatch(None, True, budget_bytes)
-            if status != ASK:
-                break
-        if position + count >= stop or not start:
-            break
-        position += start
-    return WholeBatch(None, False, budget_bytes)
 
 
 def refuse_damaged(file: ReadableFile, headers: BatchHeaders, path: str, hint: str) -> None:
@@ -184,7 +344,7 @@ def refuse_damaged(file: ReadableFile, headers: BatchHeaders, path: str, hint: s
     for batch in headers.table:
         position, batch_bytes = int(batch["position"]), int(batch["batch_bytes"])
         if batch_bytes > LARGE_BATCH_BYTES:
-            fault = None if is_intact_at(file, position, batch_bytes) else "the checksum does not match the bytes"
+            fault = None if is_intact_at(file, position, batch_bytes) else WRONG_CHECKSUM_REASON
         else:
             fault = checksum_fault(file.read(position, batch_bytes))
         if fault is not None:

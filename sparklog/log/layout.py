@@ -19,7 +19,8 @@ from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import OffsetFile, TopicPartition
 from sparklog.log.journal import LogExtent, bound_of, commit_version
 from sparklog.log.segment import OffsetPosition, Segment
-from sparklog.storage.base import Entry, Storage, locate
+from sparklog.storage.base import Entry, Storage
+from sparklog.storage.registry import locate
 
 _log = logging.getLogger("sparklog")
 
@@ -187,34 +188,35 @@ def synced_offset(storage: Storage, folder: str) -> int:
     directory = folder.rstrip("/").rpartition("/")[0]
     if storage.read_small(f"{directory}/{files.CLEAN_SHUTDOWN}") is not None:
         return files.OFFSET_MAX
-    return recovery_point(storage, folder)
+    return recovery_point(storage, folder) or 0
 
 
-def recovery_point(storage: Storage, folder: str) -> int:
-    """Return the recovery point that the log directory's checkpoint has for a log; 0 where it has none."""
+def recovery_point(storage: Storage, folder: str) -> int | None:
+    """Return the recovery point that the log directory's checkpoint has for a log; None where it has none."""
     directory, _, name = folder.rstrip("/").rpartition("/")
     path = f"{directory}/{files.RECOVERY_POINT_CHECKPOINT}"
     topic_partition = files.parse_partition_folder(name)
     data = storage.read_small(path)
     if topic_partition is None or data is None:
-        return 0
+        return None
     try:
-        return _offsets_of(data, path).get(topic_partition, 0)
+        return _offsets_of(data, path).get(topic_partition)
     except CorruptCheckpointError as error:
         _warn_once(f"{error}; every log of this directory is taken to have no recovery point")
-        return 0
+        return None
 
 
 def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: OffsetPosition) -> None:
     """Say that a log ends in the midst of a batch although it was written whole: no crash does that."""
     lost_bytes = last.size_bytes - end.position
-    flushed_offset = recovery_point(layout.storage, layout.path)
-    if not lost_bytes and end.offset < flushed_offset:
-        _warn_once(
-            f"{last.path()} ends at position {end.position}, offset {end.offset}, and everything before offset "
-            f"{flushed_offset} was on the disk, says the recovery point: records are lost"
-        )
-    if lost_bytes > 0 and end.offset < synced_offset(layout.storage, layout.path):
+    if not lost_bytes:
+        flushed_offset = recovery_point(layout.storage, layout.path) or 0
+        if end.offset < flushed_offset:
+            _warn_once(
+                f"{last.path()} ends at position {end.position}, offset {end.offset}, and everything before offset "
+                f"{flushed_offset} was on the disk, says the recovery point: records are lost"
+            )
+    elif lost_bytes > 0 and end.offset < synced_offset(layout.storage, layout.path):
         _warn_once(
             f"{last.path()} ends with {lost_bytes} bytes at position {end.position}, offset {end.offset}, that are no "
             f"whole batch, although all of it was on the disk when its writer last said so: it is damaged, and records "

@@ -22,11 +22,13 @@ from sparklog.errors import CorruptBatchError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.damage import (
     LARGE_BATCH_BYTES,
-    data_end,
-    find_whole_batch,
-    has_wrong_size,
+    WRONG_CHECKSUM_REASON,
+    Damage,
+    DamageKind,
+    DamageScanner,
     is_intact_at,
     refuse_damaged,
+    whole_batch_at,
 )
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, floor_offset, floor_time, read_entries
 from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
@@ -36,8 +38,7 @@ from sparklog.storage.base import ReadableFile, Storage
 WINDOW_BYTES: Final = 1 << 22
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
-_OFFSET_MIN: Final = -1 << 63
-_HOPS_MAX: Final = 256
+_SINGLE_HEADERS_MAX: Final = 256
 _HINT: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
 _log = logging.getLogger("sparklog")
@@ -62,6 +63,8 @@ class Segment:
         The one that may be written to, and so the one whose tail may be torn.
     swap : str
         What comes behind the names of its files: nothing, or ``.swap`` where a cleaner died before it was done.
+    log_path : str or None
+        The ``.log`` file, where it is one whose name does not follow from the base offset.
     """
 
     storage: Storage
@@ -71,8 +74,11 @@ class Segment:
     size_bytes: int
     is_last: bool
     swap: str = ""
+    log_path: str | None = None
 
     def path(self, suffix: str = files.LOG) -> str:
+        if self.log_path is not None and suffix == files.LOG:
+            return self.log_path
         return f"{self.folder}/{files.offset_file_name(self.base_offset, suffix)}{self.swap}"
 
     def open(self) -> OpenSegment:
@@ -114,6 +120,65 @@ class OffsetPosition:
     offset: int
 
 
+class WindowScan:
+    """Gives the whole batches of a ``.log`` file in order, some at a time, until something else stands there.
+
+    A batch that is longer than a window has one of its own. Nothing is checked but sizes and headers, and the checksum
+    of a batch that is so long that memory must not be taken for it because of its size alone.
+
+    Parameters
+    ----------
+    file : ReadableFile
+    position : int
+        Where the first batch begins.
+    end_position : int, optional
+        A batch boundary behind which nothing is looked at.
+
+    Attributes
+    ----------
+    position : int
+        Where the batches end that were given so far.
+    size_bytes : int
+        The size of the file, or ``end_position``, taken before the last bytes were read.
+    fault : str or None
+        Once the scan has ended: why what stands at ``position`` is no batch; None where the file ends there, or where
+        it may be the beginning of a longer batch.
+    what : DamageKind
+        What it is where there is a fault.
+    """
+
+    def __init__(self, file: ReadableFile, position: int, end_position: int | None = None) -> None:
+        self._file = file
+        self._end_position = end_position
+        self.position = position
+        self.size_bytes = 0
+        self.fault: str | None = None
+        self.what = DamageKind.NOT_A_BATCH
+
+    def __iter__(self) -> Iterator[Window]:
+        wanted_bytes, memory = WINDOW_BYTES, memoryview(bytearray())
+        while True:
+            # Taken before the bytes: what a broker appends meanwhile is no part of a tail that is judged afterwards.
+            size_bytes = self._file.size_bytes()
+            self.size_bytes = size_bytes if self._end_position is None else min(size_bytes, self._end_position)
+            asked_bytes = min(wanted_bytes, max(self.size_bytes - self.position, 0))
+            if asked_bytes > len(memory):
+                memory = memoryview(bytearray(asked_bytes))
+            # Into the same memory each time: new pages would cost a good part of what reading does.
+            buffer = memory[: self._file.read_into(self.position, memory[:asked_bytes])]
+            headers = scan_headers(buffer, self.position)
+            if len(headers):
+                self.position += headers.valid_bytes
+                yield Window(buffer, headers)
+            next_batch_bytes, self.fault = headers.next_batch_bytes, headers.fault
+            if self.fault or len(buffer) < wanted_bytes or self.position + next_batch_bytes > self.size_bytes:
+                return
+            wanted_bytes = max(WINDOW_BYTES, next_batch_bytes)
+            if wanted_bytes > LARGE_BATCH_BYTES and not is_intact_at(self._file, self.position, next_batch_bytes):
+                self.fault, self.what = WRONG_CHECKSUM_REASON, DamageKind.WRONG_CHECKSUM
+                return
+
+
 class OpenSegment:
     """A segment whose ``.log`` file is open; closes it with ``with``."""
 
@@ -121,7 +186,7 @@ class OpenSegment:
         self.segment = segment
         self._file = file
         self.zeros_from: int | None = None
-        """Where the zeros begin that end the file, once a walk has looked at what stands behind the last batch."""
+        """Where the zeros begin that end the file, once a scan has come to what stands behind the last batch."""
 
     def __enter__(self) -> OpenSegment:
         return self
@@ -144,28 +209,11 @@ class OpenSegment:
         CorruptBatchError
             What stands where a batch must begin is not one, and is not such a tail; or offsets do not ascend.
         """
-        place, wanted_bytes, room = start, WINDOW_BYTES, memoryview(bytearray())
-        while True:
-            # Taken before the bytes: what a broker appends meanwhile is not part of a tail that is judged below.
-            size_bytes = self._file.size_bytes()
-            size_bytes = size_bytes if end_position is None else min(size_bytes, end_position)
-            asked_bytes = min(wanted_bytes, max(size_bytes - place.position, 0))
-            if asked_bytes > len(room):
-                room = memoryview(bytearray(asked_bytes))
-            # Into the same memory each time: new pages would cost a good part of what reading does.
-            buffer = room[: self._file.read_into(place.position, room[:asked_bytes])]
-            headers = scan_headers(buffer, place.position)
-            if len(headers):
-                place = OffsetPosition(place.position + headers.valid_bytes, self._checked(headers, place.offset))
-                yield Window(buffer, headers)
-            if headers.fault or len(buffer) < wanted_bytes:
-                break
-            if place.position + headers.next_batch_bytes > size_bytes:
-                break
-            wanted_bytes = max(WINDOW_BYTES, headers.next_batch_bytes)
-            if wanted_bytes > LARGE_BATCH_BYTES:
-                self._refuse_damaged_at(place)
-        self._judge_tail(place, headers, size_bytes)
+        boundary, scan = start, WindowScan(self._file, start.position, end_position)
+        for window in scan:
+            boundary = OffsetPosition(scan.position, self._checked(window.headers, boundary.offset))
+            yield window
+        self._refuse_damage(boundary, scan.size_bytes, scan.fault, scan.what)
 
     def hop(self, start: OffsetPosition) -> Iterator[BatchHeaders]:
         """Walk the headers from a boundary to the end of the segment, reading nothing between them.
@@ -174,10 +222,10 @@ class OpenSegment:
         it turns in the end.
         """
         place, size_bytes = start, self._file.size_bytes()
-        for _ in range(_HOPS_MAX):
+        for _ in range(_SINGLE_HEADERS_MAX):
             header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
             if not len(header) or place.position + header.valid_bytes > size_bytes:
-                self._judge_tail(place, header, size_bytes)
+                self._refuse_damage(place, size_bytes, header.fault)
                 return
             place = OffsetPosition(place.position + header.valid_bytes, self._checked(header, place.offset))
             yield header
@@ -245,7 +293,7 @@ class OpenSegment:
         if len(header) and place.position + header.valid_bytes <= size_bytes:
             self._checked(header, place.offset)
         elif is_past_end:
-            self._judge_tail(place, header, size_bytes)
+            self._refuse_damage(place, size_bytes, header.fault)
 
     def first_batch_from(self, offset: int) -> BatchHeaders | None:
         """Find the batch that holds an offset, or else the next one."""
@@ -347,19 +395,7 @@ class OpenSegment:
 
     def header_at(self, position: int) -> BatchHeaders | None:
         """Return the header of the batch at a position that an index gives, if an intact batch stands there."""
-        if position < 0:
-            return None
-        header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
-        if not len(header) or position + header.valid_bytes > self._file.size_bytes():
-            return None
-        return header if is_intact_at(self._file, position, header.valid_bytes) else None
-
-    def _refuse_damaged_at(self, place: OffsetPosition) -> None:
-        """Check the batch at a place before memory is taken for it, whatever its size says."""
-        header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
-        if len(header):
-            self._checked(header, place.offset)
-        self._refuse_damaged(header)
+        return whole_batch_at(self._file, position) if position >= 0 else None
 
     def _refuse_damaged(self, headers: BatchHeaders) -> None:
         refuse_damaged(self._file, headers, self.segment.path(), _HINT)
@@ -408,59 +444,35 @@ class OpenSegment:
         if last_offset is not None and last_offset > 0:
             first["base_offset"] = first["last_offset"] = last_offset
 
-    def _judge_tail(self, place: OffsetPosition, headers: BatchHeaders, size_bytes: int) -> None:
-        """Raise unless what begins at ``place``, which is no whole batch, may be the torn end of the log."""
-        if place.position >= size_bytes:
-            return
-        reason = headers.fault or "the last batch is cut short"
-        if self.segment.is_last:
-            self.zeros_from = data_end(self._file, place.position, size_bytes)
-            if self.zeros_from == place.position:
-                return
-            if headers.fault is None:
-                found = self.find_whole_batch(place, self.zeros_from)
-                if found is None and not has_wrong_size(self._file, place.position, self.zeros_from, size_bytes):
-                    return
-                reason = (
-                    "the size of the last batch is wrong: its checksum is that of the bytes to the end of the file"
-                    if found is None
-                    else f"{reason}, and another batch follows it at position {found}"
-                )
-        raise CorruptBatchError(
-            reason, path=self.segment.path(), position=place.position, offset=place.offset, hint=_HINT
+    def judge_checksum(self, start: OffsetPosition, reason: str) -> Damage:
+        """Judge a batch whose checksum is wrong, and find where sound data goes on behind it."""
+        return self._scanner().judge(
+            start.position, start.offset, self._file.size_bytes(), reason, what=DamageKind.WRONG_CHECKSUM
         )
 
-    def find_whole_batch(self, place: OffsetPosition, zeros_from: int) -> int | None:
-        """Find an intact batch of this log behind a torn or damaged one, and before the zeros that end the file.
+    def _refuse_damage(
+        self, start: OffsetPosition, size_bytes: int, fault: str | None, what: DamageKind = DamageKind.NOT_A_BATCH
+    ) -> None:
+        """Raise unless what begins at a boundary, which is no whole batch, may be the torn end of the log."""
+        if start.position >= size_bytes:
+            return
+        # Where sound data goes on behind a batch that cannot be a torn one is of no use to a reader, which stops here.
+        damage = self._scanner().judge(start.position, start.offset, size_bytes, fault, what=what, wants_next=False)
+        if self.segment.is_last:
+            self.zeros_from = damage.zeros_from
+        if damage.is_log_end:
+            return
+        reason = damage.reason
+        if damage.next_position is not None:
+            reason = f"{reason}, and another batch follows it at position {damage.next_position}"
+        elif damage.is_search_given_up:
+            reason = f"{reason}, and so much behind it looks like batches that not all of it was searched for one"
+        raise CorruptBatchError(
+            reason, path=self.segment.path(), position=start.position, offset=start.offset, hint=_HINT
+        )
 
-        Returns
-        -------
-        int or None
-            Its position; the place itself where so much looks like batches that the search was given up, since no
-            torn batch does.
-        """
-        size_bytes, position, budget_bytes = self._file.size_bytes(), place.position + 1, None
-        while True:
-            found = find_whole_batch(
-                self._file, position, size_bytes, _OFFSET_MIN, files.OFFSET_MAX, zeros_from, budget_bytes
-            )
-            if found.is_given_up:
-                return place.position
-            if found.position is None or self._follows(found.position, place, zeros_from):
-                return found.position
-            position, budget_bytes = found.position + 1, found.budget_bytes
-
-    def _follows(self, position: int, place: OffsetPosition, zeros_from: int) -> bool:
-        """Tell whether an intact batch is one of this log, and not one of another log in a record's value.
-
-        Its offset is above those before. Or, since no checksum covers that offset, nor that of the batch before
-        ``place``: another intact batch follows it, or the end of the data, where a torn record would go on.
-        """
-        header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
-        if not len(header) or int(header.column("base_offset")[0]) >= place.offset:
-            return True
-        end_position = position + header.valid_bytes
-        return end_position >= zeros_from or self.header_at(end_position) is not None
+    def _scanner(self) -> DamageScanner:
+        return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.upper_offset)
 
 
 def _first(walk: Iterator[BatchHeaders], chosen: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> BatchHeaders | None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
-from sparklog.storage.writing import WritableStorage
+from sparklog.storage.base import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Final, Self
 
 import pyarrow as pa
@@ -36,15 +35,12 @@ from sparklog.log.folders import refuse_to_write
 from sparklog.log.producer_state import ProducerBatch, Producers, producer_batches
 from sparklog.log.properties import APPEND
 from sparklog.record.encode import EncodedBatches
-from sparklog.storage.base import locate
-from sparklog.storage.writing import (
-    LocalWritableStorage,
-    WritableFile,
-    WritableStorage,
-    process_id,
-    write_atomically,
-)
+from sparklog.storage.base import WritableFile, WritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.storage.process import process_id
+from sparklog.storage.registry import PathText, locate
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll, seal
+from sparklog.write.atomic import write_atomically
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.commit_plan import metadata_to_write
 from sparklog.write.flushing import FlushTimer
@@ -124,7 +120,7 @@ class PartitionLog:
     @classmethod
     def open(
         cls,
-        path: str | PurePath,
+        path: PathText,
         config: LogConfig | None = None,
         *,
         topic_id: str | None = None,

@@ -31,9 +31,8 @@ from sparklog.log.checkpoints import (
     parse_offset_checkpoint,
 )
 from sparklog.log.config import LogConfig
-from sparklog.log.damage import data_end
 from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name, parse_offset_file
-from sparklog.log.layout import PartitionLayout, list_segments, read_layout, synced_offset
+from sparklog.log.layout import PartitionLayout, list_segments, read_layout, recovery_point, synced_offset
 from sparklog.log.producer_state import (
     Producers,
     parse_snapshot,
@@ -42,8 +41,9 @@ from sparklog.log.producer_state import (
 )
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
-from sparklog.storage.writing import WritableStorage, write_atomically
+from sparklog.storage.base import WritableStorage
 from sparklog.write.active_segment import ActiveSegmentState
+from sparklog.write.atomic import write_atomically
 from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
 from sparklog.write.recovery_indexes import active_tail, mend_older_indexes
 
@@ -206,7 +206,7 @@ def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
     name, position = layout.segments[-1].path().rpartition("/")[2], layout.end.position
     with actions.storage.open(f"{actions.folder}/{name}") as log:
         size_bytes = log.size_bytes()
-        end = data_end(log, position, size_bytes if layout.zeros_from is None else layout.zeros_from)
+    end = size_bytes if layout.zeros_from is None else layout.zeros_from
     where = f"the end of its last whole batch, before offset {layout.end_offset}"
     if end == position:
         actions.cut(name, position, f"{where}; the {size_bytes - position} bytes behind it were zeros")
@@ -269,10 +269,10 @@ def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorou
             end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
             if end is None:
                 continue
-            zeros_from = segment.size_bytes if layout.zeros_from is None else layout.zeros_from
-            may_be_end = segment.is_last and end.is_unwritten and _may_be_torn(actions, end.place.offset)
-            if may_be_end and log.find_whole_batch(end.place, zeros_from) is None:
-                return replace(layout, end=end.place, zeros_from=zeros_from)
+            if segment.is_last and end.is_unwritten and _may_be_torn(actions, end.place.offset):
+                damage = log.judge_checksum(end.place, end.error.reason)
+                if damage.may_be_torn:
+                    return replace(layout, end=end.place, zeros_from=damage.zeros_from)
             raise end.error
     return layout
 
@@ -334,13 +334,7 @@ def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
 
 def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:
     """Return the segments from the one on up to whose beginning a broker knew all to be on the disk."""
-    path = f"{actions.folder.rpartition('/')[0]}/{files.RECOVERY_POINT_CHECKPOINT}"
-    try:
-        points = parse_offset_checkpoint(actions.storage.read_small(path) or b"", path)
-    except CorruptCheckpointError:
-        points = {}
-    topic_partition = layout.topic_partition
-    known = points.get(topic_partition) if topic_partition is not None else None
+    known = recovery_point(actions.storage, actions.folder)
     first = len(layout.segments) - 1 if known is None else layout.segment_of(known)
     return layout.segments[first:]
 

@@ -14,8 +14,9 @@ import pytest
 from sparklog.errors import PathNotFoundError, StorageError
 from sparklog.inspect import verify, verify_look
 from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partition
-from sparklog.storage.base import Entry, LocalFile, Located
-from sparklog.storage.local import LocalStorage
+from sparklog.storage.base import Entry
+from sparklog.storage.local import LocalFile, LocalStorage
+from sparklog.storage.registry import Location
 from tests import build
 from tests.build import ProducerEntry, Record, control_batch, v2_batch, write_partition
 from tests.golden import EXAMPLES, GoldenSet, golden_sets
@@ -151,6 +152,19 @@ def test_log_cut_short_in_the_last_segment_is_a_torn_tail(log: Path) -> None:
         found = [each for each in findings(log) if each.path == str(last)]
         assert [(each.severity, each.code, each.offset) for each in found] == [(Severity.NOTE, "torn-tail", 236)]
         assert all(severity == "warning" for severity, _, _ in problems(log))
+
+
+@pytest.mark.parametrize("base_offset", [-(1 << 62), 5, 1 << 62])
+def test_torn_batch_with_a_whole_one_of_any_offset_at_the_end_is_no_torn_tail(log: Path, base_offset: int) -> None:
+    """No checksum covers a size and an offset: both were flipped, and the log does not end before them."""
+    last = files(log, ".log")[2]
+    position = last.stat().st_size
+    torn = batch(60)
+    torn = torn[:8] + (1 << 20).to_bytes(4, "big") + torn[12:]
+    last.write_bytes(last.read_bytes() + torn + v2_batch([Record(0, START_MS)], base_offset=base_offset))
+    found = [each for each in findings(log) if each.position == position]
+    assert [(each.severity, each.code, each.offset) for each in found] == [(Severity.ERROR, "not-a-batch", 240)]
+    assert f"next whole batch begins at position {position + len(torn)}" in found[0].message
 
 
 def test_log_cut_short_in_an_earlier_segment_is_an_error(log: Path) -> None:
@@ -577,7 +591,7 @@ def found_meanwhile(
 ) -> list[Finding]:
     """Verify a folder that is changed when a file of it is opened for the first time."""
     meddling = Meddling(opened, change)
-    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
     found = findings(folder)
     assert meddling._is_done
     return found
@@ -658,7 +672,7 @@ def test_segments_that_are_always_replaced_are_given_up(log: Path, monkeypatch: 
         return LocalFile(path)
 
     monkeypatch.setattr(meddling, "open", grow)
-    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
     assert problems(log) == [("warning", "unreadable", log.name)]
 
 
@@ -795,7 +809,7 @@ def test_checkpoint_of_a_topic_made_anew_meanwhile_is_read_again(
         path.write_text(build.offset_checkpoint({("events", 0): 1}))
 
     meddling = Meddling(directory / "events-0" / f"{FIRST}.log", anew)
-    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
     assert found_in(directory) == []
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError
 from sparklog.log import damage
-from sparklog.log.damage import data_end, find_whole_batch, has_wrong_size, is_intact_at, is_zero
+from sparklog.log.damage import DamageKind, DamageScanner, data_end, has_wrong_size, is_intact_at, is_zero
 from sparklog.log.reader import open_log
 from sparklog.record.framing import is_intact
 from sparklog.storage.local import LocalFile
@@ -24,6 +24,11 @@ def file_of(folder: Path, data: bytes | bytearray) -> LocalFile:
     path = folder / "f"
     path.write_bytes(data)
     return LocalFile(str(path))
+
+
+def first_whole_batch(file: LocalFile, position: int, zeros_from: int | None = None) -> int | None:
+    found = DamageScanner(file, is_last=True).whole_batches(position, file.size_bytes(), zeros_from)
+    return next(found, None)
 
 
 @pytest.fixture
@@ -67,10 +72,8 @@ def test_whole_batch_is_found_at_every_distance(tmp_path: Path, kind: str, lead:
     before = {"zeros": bytes(300), "noise": noise, "headers": torn}[lead]
     for distance in range(140):
         with file_of(tmp_path, before[:distance] + whole + noise) as file:
-            found = find_whole_batch(file, 0, file.size_bytes(), 70, 1000)
-            assert found.position == distance
-            assert find_whole_batch(file, distance + 1, file.size_bytes(), 70, 1000).position is None
-            assert find_whole_batch(file, 0, file.size_bytes(), 100, 1000).position is None
+            assert first_whole_batch(file, 0) == distance
+            assert first_whole_batch(file, distance + 1) is None
             assert is_intact_at(file, distance, len(whole))
 
 
@@ -81,15 +84,13 @@ def test_search_agrees_with_looking_at_every_byte(
 ) -> None:
     data = junk[:at] + b"".join(SOME.values()) + junk[at:]
     with file_of(tmp_path_factory.mktemp("f"), data) as file:
-        expected = next(
+        expected = [
             start
             for start in range(len(data))
             for size in [int.from_bytes(data[start + 8 : start + 12], "big", signed=True) + 12]
-            if 26 <= size <= len(data) - start
-            and 70 <= int.from_bytes(data[start : start + 8], "big", signed=True) <= 99
-            and is_intact(memoryview(data)[start : start + size])
-        )
-        assert find_whole_batch(file, 0, len(data), 70, 99).position == expected
+            if 26 <= size <= len(data) - start and is_intact(memoryview(data)[start : start + size])
+        ]
+        assert list(DamageScanner(file, is_last=True).whole_batches(0, len(data))) == expected
 
 
 def test_bytes_made_to_look_like_headers_are_given_up(tmp_path: Path) -> None:
@@ -101,7 +102,9 @@ def test_bytes_made_to_look_like_headers_are_given_up(tmp_path: Path) -> None:
         header[8:12] = (size - len(data) - 12).to_bytes(4, "big")
         data += header
     with CountingFile(str(_written(tmp_path, bytes(data))), storage := CountingStorage()) as file:
-        assert find_whole_batch(file, 0, size, 0, 99)[:2] == (None, True)
+        scanner = DamageScanner(file, is_last=True)
+        assert list(scanner.whole_batches(0, size)) == []
+        assert scanner.is_given_up
     assert storage.read_bytes[""] < 8 * size + (8 << 20)
 
 
@@ -114,8 +117,7 @@ def test_numbers_in_a_value_are_not_taken_for_so_many_headers_that_the_search_en
     numbers = b"".join(rng.choice((rng.randrange(300), 0)).to_bytes(4, order) for _ in range(1 << 16))
     whole = SOME["v0"]
     with file_of(tmp_path, bytes(shift) + numbers + whole) as file:
-        found = find_whole_batch(file, 0, file.size_bytes(), -1 << 63, (1 << 63) - 1)
-        assert (found.position, found.is_given_up) == (shift + len(numbers), False)
+        assert first_whole_batch(file, 0) == shift + len(numbers)
 
 
 def _written(folder: Path, data: bytes) -> Path:
@@ -140,7 +142,7 @@ def test_batch_that_ends_with_zeros_of_its_own_is_found_and_measured(tmp_path: P
     whole = v2_batch([Record(0, value=bytes(5000))], base_offset=70)
     with file_of(tmp_path, b"x" * 10 + whole + bytes(padding)) as file:
         size = file.size_bytes()
-        assert find_whole_batch(file, 0, size, 70, 99, data_end(file, 0, size)).position == 10
+        assert first_whole_batch(file, 0, data_end(file, 0, size)) == 10
     damaged = whole[:8] + (len(whole) + 9000).to_bytes(4, "big") + whole[12:]
     with file_of(tmp_path, damaged) as file:
         assert has_wrong_size(file, 0, data_end(file, 0, len(damaged)), len(damaged))
@@ -167,3 +169,82 @@ def test_batch_that_claims_a_gibibyte_takes_no_such_memory(tmp_path: Path, monke
     with pytest.raises(CorruptBatchError, match="position 241, offset 10"):
         open_log(str(folder)).read()
     assert largest[0] <= 1 << 24
+
+
+WHOLE = batch(10, 2)
+TORN = WHOLE[:8] + (1 << 20).to_bytes(4, "big") + WHOLE[12:]
+
+
+@pytest.mark.parametrize(
+    ("data", "fault", "what", "next_position", "is_log_end"),
+    [
+        pytest.param(bytes(50), None, DamageKind.ZEROS, None, True, id="zeros"),
+        pytest.param(WHOLE[:-1], None, DamageKind.TORN_BATCH, None, True, id="torn"),
+        pytest.param(WHOLE[:90] + bytes(50), None, DamageKind.TORN_BATCH, None, True, id="torn, preallocated"),
+        pytest.param(TORN, None, DamageKind.WRONG_SIZE, None, False, id="size"),
+        pytest.param(TORN + batch(12), None, DamageKind.TORN_BATCH, len(TORN), False, id="batch behind"),
+        pytest.param(TORN + batch(0), None, DamageKind.TORN_BATCH, len(TORN), False, id="low offset at the end"),
+        pytest.param(TORN + batch(0) + b"x", None, DamageKind.TORN_BATCH, None, True, id="low offset in a record"),
+        pytest.param(TORN + batch(0) * 2 + b"x", None, DamageKind.TORN_BATCH, len(TORN), False, id="two of them"),
+        pytest.param(b"\xff" * 70, "bad", DamageKind.NOT_A_BATCH, None, False, id="noise"),
+        pytest.param(b"\xff" * 70 + batch(12), "bad", DamageKind.NOT_A_BATCH, 70, False, id="noise before a batch"),
+    ],
+)
+def test_what_stands_at_the_end_of_the_last_segment_is_judged(
+    tmp_path: Path, data: bytes, fault: str | None, what: DamageKind, next_position: int | None, is_log_end: bool
+) -> None:
+    start = len(batch(0))
+    with file_of(tmp_path, batch(0) + data) as file:
+        size_bytes = file.size_bytes()
+        found = DamageScanner(file, is_last=True).judge(start, 10, size_bytes, fault)
+    assert (found.what, found.is_log_end) == (what, is_log_end)
+    assert found.next_position == (None if next_position is None else start + next_position)
+    assert (found.position, found.expected_offset) == (start, 10)
+    assert found.length_bytes == (size_bytes if found.next_position is None else found.next_position) - start
+
+
+def test_sealed_segment_has_no_torn_end_and_no_batch_of_the_next_one(tmp_path: Path) -> None:
+    cut = {"torn": WHOLE[:-1], "zeros": bytes(100), "zeros before a batch": bytes(100) + batch(12)}
+    judged = {}
+    for name, data in cut.items():
+        with file_of(tmp_path, data) as file:
+            scanner = DamageScanner(file, is_last=False, upper_offset=30)
+            judged[name] = scanner.judge(0, 10, len(data), None if name == "torn" else "batch size 0")
+    assert {name: (found.what, found.next_position) for name, found in judged.items()} == {
+        "torn": (DamageKind.TORN_BATCH, None),
+        "zeros": (DamageKind.ZEROS, None),
+        "zeros before a batch": (DamageKind.ZEROS, 100),
+    }
+    assert not any(found.is_log_end for found in judged.values())
+    # A value may hold a batch of another log: one of offsets that the next segment has is not of this segment.
+    with file_of(tmp_path, data := b"\xff" * 70 + batch(30) + b"\xff" + batch(20) + b"\xff") as file:
+        found = DamageScanner(file, is_last=False, upper_offset=30).judge(0, 10, len(data), "bad")
+        assert found.next_position == 71 + len(batch(30))
+
+
+def test_batch_inside_a_damaged_one_shows_that_its_size_is_wrong(tmp_path: Path) -> None:
+    """The damaged one says that it ends in the midst of the next one, where nothing can be told any more."""
+    data = WHOLE + batch(12) + batch(22)
+    with file_of(tmp_path, data) as file:
+        position = len(WHOLE) + 30
+        found = DamageScanner(file, is_last=True).judge(position, 10, len(data), "bad", doubtful_position=0)
+    assert (found.what, found.position, found.next_position) == (DamageKind.WRONG_SIZE, 0, len(WHOLE))
+
+
+@pytest.mark.parametrize(("end", "may_be_torn"), [(b"", True), (bytes(40), True), (batch(12), False)])
+def test_wrong_checksum_may_be_of_a_torn_write_where_nothing_follows(
+    tmp_path: Path, end: bytes, may_be_torn: bool
+) -> None:
+    data = WHOLE[:-1] + bytes([WHOLE[-1] ^ 1]) + end
+    with file_of(tmp_path, data) as file:
+        found = DamageScanner(file, is_last=True).judge(0, 10, len(data), "bad", what=DamageKind.WRONG_CHECKSUM)
+    assert (found.what, found.may_be_torn, found.is_log_end) == (DamageKind.WRONG_CHECKSUM, may_be_torn, False)
+
+
+def test_many_batches_in_a_torn_value_are_searched_in_linear_time(tmp_path: Path) -> None:
+    """Each is of another log, and followed by what says that it is a batch to the end of the file."""
+    inner = batch(3, 1) + batch(3, 1)[:8] + (1 << 20).to_bytes(4, "big") + batch(3, 1)[12:61]
+    data = TORN[:80] + inner * 5000
+    with CountingFile(str(_written(tmp_path, data)), storage := CountingStorage()) as file:
+        assert DamageScanner(file, is_last=True).judge(0, 10, len(data), None).next_position is None
+    assert storage.read_bytes[""] < 20 * len(data)

@@ -1,0 +1,366 @@
+"""The rows of what is in a log or in one file of it: records, batches, or entries of an index, snapshot or checkpoint.
+
+A row is a dict whose names are those of the JSON that ``sparklog dump`` prints; keys and values stay bytes. A field
+that the format does not have is -1, as in Kafka; one that a header does not say, or that no marker has, is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from sparklog.errors import CorruptLogError, InvalidOptionError
+from sparklog.inspect.describe import describe_partition
+from sparklog.log import files
+from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
+from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read_entries
+from sparklog.log.layout import PartitionLayout, list_segments, read_layout
+from sparklog.log.producer_state import parse_snapshot
+from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
+from sparklog.log.segment import RELATIVE_OFFSET_MAX, OffsetPosition, Segment, Window
+from sparklog.record import v2
+from sparklog.record.compression import codec_name
+from sparklog.record.decode import decode_batches
+from sparklog.record.framing import is_intact
+from sparklog.storage.base import Storage
+from sparklog.storage.registry import locate
+
+RowDict = dict[str, Any]
+
+TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+CONTROL_TYPES: Final = {
+    v2.ABORT: "ABORT",
+    v2.COMMIT: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+_PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)
+_METADATA_SNAPSHOT: Final = ".checkpoint"
+_RECORD_COLUMNS: Final = (
+    "offset",
+    "timestamp",
+    "timestampType",
+    "key",
+    "value",
+    "headers",
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "is_transactional",
+    "compression",
+    "magic",
+    "base_offset",
+    FILE_COLUMN,
+    "position",
+)
+
+
+@dataclass(frozen=True)
+class DumpRange:
+    """The records or batches that are wanted: from an offset or a time on, up to an offset.
+
+    Attributes
+    ----------
+    start_offset, end_offset, start_time : int or None
+        The end offset is exclusive, and the time is in ms; not both of the starts are given.
+    """
+
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_time: int | None = None
+    isolation_level: IsolationLevel = "read_uncommitted"
+
+    def bounds(self, log: LogReader, layout: PartitionLayout) -> tuple[int, int]:
+        """Return the first offset and the one after the last, as far as the log has them."""
+        start = log.start_offset if self.start_offset is None else self.start_offset
+        if self.start_time is not None:
+            found = log.offset_for_time(self.start_time)
+            start = layout.end_offset if found is None else found
+        start = min(max(start, log.start_offset), layout.end_offset)
+        end = layout.end_offset if self.end_offset is None else self.end_offset
+        return start, min(max(end, start), layout.end_offset)
+
+
+@dataclass(frozen=True)
+class DumpedLog:
+    """A log to dump, and the topic and partition that its rows name.
+
+    Attributes
+    ----------
+    topic : str
+        The name of the folder where it is not that of a partition.
+    partition : int or None
+        None where the folder's name has none.
+    is_file : bool
+        Whether it is one file of batches, and not all of a partition's folder.
+    """
+
+    layout: PartitionLayout
+    topic: str
+    partition: int | None
+    is_file: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+
+    def reaches(self, wanted: DumpRange) -> bool:
+        """Tell whether the log has an offset or a time at which, or behind which, the wanted rows begin."""
+        if wanted.start_time is None:
+            return wanted.start_offset is None or wanted.start_offset <= self.layout.end_offset
+        with LogReader(self.layout) as log:
+            try:
+                return log.offset_for_time(wanted.start_time) is not None
+            except CorruptLogError:
+                # The rows end with the error of that damage.
+                return True
+
+    def max_timestamp(self) -> int | None:
+        """Return the largest timestamp (ms) that `describe_partition` knows of; None of a single file."""
+        return None if self.is_file else describe_partition(self.layout.path).seen.max_timestamp
+
+
+def log_of_folder(path: str) -> DumpedLog:
+    """Take the log in a folder; where its end is damaged, all of it that comes before the damage."""
+    try:
+        layout = read_layout(path)
+    except CorruptLogError:
+        storage = locate(path).storage
+        layout = _unbounded(storage, path, list_segments(storage, path))
+    return DumpedLog(layout, *_named(path))
+
+
+def log_of_file(path: str) -> DumpedLog:
+    """Take one file of batches: a segment's, or a snapshot of the cluster's metadata."""
+    located = locate(path)
+    folder, _, name = located.path.rpartition("/")
+    found = files.parse_offset_file(name)
+    base_offset = found.offset if found else 0
+    with located.storage.open(located.path) as file:
+        size_bytes = file.size_bytes()
+    segment = Segment(
+        storage=located.storage,
+        folder=folder,
+        base_offset=base_offset,
+        upper_offset=min(base_offset + RELATIVE_OFFSET_MAX + 1, files.OFFSET_MAX),
+        size_bytes=size_bytes,
+        is_last=True,
+        log_path=located.path,
+    )
+    return DumpedLog(_unbounded(located.storage, folder, (segment,)), *_named(folder), is_file=True)
+
+
+def _named(folder: str) -> tuple[str, int | None]:
+    """Return the topic and the partition of a folder; of one that Kafka has set aside its name, and no partition."""
+    name = folder.rstrip("/").rpartition("/")[2]
+    found = files.parse_partition_folder(name)
+    return (found.topic, found.partition) if found else (name, None)
+
+
+def _unbounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> PartitionLayout:
+    """Make the layout of segments whose end no one has looked for, or whose end is damaged."""
+    last = segments[-1]
+    try:
+        with last.open() as log:
+            end = log.end()
+    except CorruptLogError:
+        end = OffsetPosition(last.size_bytes, last.upper_offset)
+    return PartitionLayout(storage, folder, None, segments, segments[0].base_offset, end)
+
+
+def record_rows(dumped: DumpedLog, wanted: DumpRange) -> Iterator[RowDict]:
+    """Give the records that a consumer would be given, one row each."""
+    with LogReader(dumped.layout) as log:
+        for batch in _record_batches(log, *wanted.bounds(log, dumped.layout), wanted.isolation_level):
+            at = batch.schema.get_field_index("timestamp")
+            plain = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
+            for row in plain.to_pylist():
+                yield {
+                    "topic": dumped.topic,
+                    "partition": dumped.partition,
+                    "offset": row["offset"],
+                    "timestamp": row["timestamp"],
+                    "timestamp_type": TIMESTAMP_TYPES[row["timestampType"]],
+                    "key": row["key"],
+                    "value": row["value"],
+                    "headers": row["headers"] or [],
+                    "leader_epoch": row["leader_epoch"],
+                    "producer_id": row["producer_id"],
+                    "producer_epoch": row["producer_epoch"],
+                    "sequence": row["sequence"],
+                    "is_transactional": row["is_transactional"],
+                    "codec": row["compression"],
+                    "magic": row["magic"],
+                    "base_offset": row["base_offset"],
+                    "file": row[FILE_COLUMN],
+                    "position": row["position"],
+                }
+
+
+def _record_batches(log: LogReader, start: int, end: int, level: IsolationLevel) -> Iterator[pa.RecordBatch]:
+    """Read records up to the end, or to the very batch that is damaged."""
+    try:
+        for batch in log.batches(start, end, _RECORD_COLUMNS, level):
+            yield batch
+            start = batch.column("offset")[-1].as_py() + 1
+    except CorruptLogError as error:
+        # Records that were decoded together with damage are not given: decode those before it once more.
+        if error.offset is not None and start < error.offset:
+            with suppress(CorruptLogError):
+                yield from log.batches(start, error.offset, _RECORD_COLUMNS, level)
+        raise
+
+
+def batch_rows(dumped: DumpedLog, wanted: DumpRange) -> Iterator[RowDict]:
+    """Give every batch that has wanted offsets, control batches too, one row each; checksums are checked."""
+    layout = dumped.layout
+    start, end = wanted.bounds(LogReader(layout), layout)
+    if start >= end:
+        return
+    for segment in layout.segments[layout.segment_of(start) :]:
+        file_name = segment.path().rpartition("/")[2]
+        with segment.open() as log:
+            for window in log.windows(log.seek(start)):
+                last_offsets = window.headers.column("last_offset")
+                for row in np.flatnonzero(last_offsets >= start).tolist():
+                    batch = _batch_row(window, row)
+                    if (last_offsets[row] if batch["base_offset"] is None else batch["base_offset"]) >= end:
+                        return
+                    yield {"topic": dumped.topic, "partition": dumped.partition, "file": file_name} | batch
+
+
+def _batch_row(window: Window, row: int) -> RowDict:
+    headers = window.headers[row : row + 1]
+    batch = dict(zip(headers.table.dtype.names or (), headers.table[0].tolist(), strict=True))
+    base_offset, record_count = batch["base_offset"], batch["record_count"]
+    if record_count < 0:
+        base_offset, record_count = _first_and_count(window, row)
+    base_sequence, delta = batch["base_sequence"], batch["last_offset"] - batch["base_offset"]
+    horizon = batch["base_timestamp"] if batch["magic"] == 2 and batch["attributes"] & v2.DELETE_HORIZON else None
+    control_type, coordinator_epoch = _control(window.batch(row)) if headers.is_control[0] else (None, None)
+    return {
+        "position": batch["position"],
+        "base_offset": base_offset,
+        "last_offset": batch["last_offset"],
+        "record_count": record_count,
+        "size_bytes": batch["batch_bytes"],
+        "magic": batch["magic"],
+        "codec": codec_name(int(headers.codec_ids[0])),
+        "crc": batch["crc"],
+        "is_valid": is_intact(window.batch(row)),
+        "timestamp_type": TIMESTAMP_TYPES[int(headers.timestamp_types[0])],
+        "max_timestamp": batch["max_timestamp"],
+        "leader_epoch": batch["leader_epoch"],
+        "producer_id": batch["producer_id"],
+        "producer_epoch": batch["producer_epoch"],
+        "base_sequence": base_sequence,
+        "last_sequence": -1 if base_sequence < 0 else (base_sequence + delta) & v2.SEQUENCE_MAX,
+        "is_transactional": bool(headers.is_transactional[0]),
+        "is_control": bool(headers.is_control[0]),
+        "control_type": control_type,
+        "coordinator_epoch": coordinator_epoch,
+        "delete_horizon_ms": horizon,
+    }
+
+
+def _first_and_count(window: Window, row: int) -> tuple[int | None, int | None]:
+    """Return the offset of the first message in a compressed wrapper and how many there are; its header says neither.
+
+    They are None where the wrapper is damaged.
+    """
+    try:
+        batches = list(decode_batches(window.buffer, window.headers[row : row + 1], columns=("offset",)))
+    except CorruptLogError:
+        return None, None
+    count = sum(batch.num_rows for batch in batches)
+    return (batches[0].column("offset")[0].as_py() if count else None), count
+
+
+def _control(batch: memoryview) -> tuple[str | None, int | None]:
+    """Return the kind of a control batch, and for the end of a transaction the coordinator's epoch."""
+    kind, marker = v2.control_type(batch), v2.end_marker(batch)
+    name = None if kind is None else CONTROL_TYPES.get(kind, f"UNKNOWN_{kind}")
+    return name, None if marker is None else marker.coordinator_epoch
+
+
+def _index_rows(path: str, layout: np.dtype[Any], base_offset: int) -> Iterator[RowDict]:
+    with locate(path).storage.open(path) as index:
+        entries = read_entries(index, layout)
+    names = layout.names or ()
+    for entry in entries:
+        row = dict(zip(names, entry.tolist(), strict=True))
+        if "relative_offset" in row:
+            row = {"offset": base_offset + row.pop("relative_offset")} | row
+        yield row
+
+
+def _snapshot_rows(data: bytes, path: str) -> Iterator[RowDict]:
+    entries = parse_snapshot(data, path)
+    for entry in entries:
+        row = dict(zip(entries.dtype.names or (), entry.tolist(), strict=True))
+        yield row | {"current_txn_first_offset": row.pop("first_offset")}
+
+
+def _leader_epoch_rows(data: bytes, path: str) -> Iterator[RowDict]:
+    for epoch, start_offset in parse_leader_epochs(data, path):
+        yield {"epoch": epoch, "start_offset": start_offset}
+
+
+def _offset_rows(data: bytes, path: str) -> Iterator[RowDict]:
+    for (topic, partition), offset in parse_offset_checkpoint(data, path).items():
+        yield {"topic": topic, "partition": partition, "offset": offset}
+
+
+def _topic_id_rows(data: bytes, path: str) -> Iterator[RowDict]:
+    yield {"topic_id": parse_topic_id(data, path)}
+
+
+_INDEXES: Final = {
+    files.OFFSET_INDEX: OFFSET_ENTRY,
+    files.TIME_INDEX: TIME_ENTRY,
+    files.TRANSACTION_INDEX: TRANSACTION_ENTRY,
+}
+_SMALL_FILES: Final[dict[str, Callable[[bytes, str], Iterator[RowDict]]]] = {
+    files.LEADER_EPOCH_CHECKPOINT: _leader_epoch_rows,
+    files.PARTITION_METADATA: _topic_id_rows,
+    files.LOG_START_CHECKPOINT: _offset_rows,
+    files.RECOVERY_POINT_CHECKPOINT: _offset_rows,
+    files.HIGH_WATERMARK_CHECKPOINT: _offset_rows,
+    files.CLEANER_CHECKPOINT: _offset_rows,
+}
+
+
+def file_rows(path: str) -> Iterator[RowDict] | None:
+    """Give the entries of a file that is no log, or None where it is one.
+
+    Raises
+    ------
+    InvalidOptionError
+        Its name is not that of a file that Kafka writes.
+    """
+    located = locate(path)
+    name = located.path.rpartition("/")[2]
+    for suffix in _PASSING_SUFFIXES:
+        name = name.removesuffix(suffix)
+    suffix = name[name.rfind(".") :] if "." in name else ""
+    small = _SMALL_FILES.get(name, _snapshot_rows if suffix == files.SNAPSHOT else None)
+    if small is not None:
+        return small(located.storage.read_small(located.path) or b"", located.path)
+    if suffix in _INDEXES:
+        found = files.parse_offset_file(name)
+        if found is None:
+            raise InvalidOptionError(f"the name of an index is the base offset of its segment, and {path} has none")
+        return _index_rows(located.path, _INDEXES[suffix], found.offset)
+    if suffix in (files.LOG, _METADATA_SNAPSHOT):
+        return None
+    known = ", ".join([files.LOG, *_INDEXES, files.SNAPSHOT, *_SMALL_FILES])
+    raise InvalidOptionError(f"cannot dump {path}: what can be dumped is {known}")
