@@ -114,7 +114,7 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
 
 
 def _ended(table: np.ndarray[Any, Any], view: memoryview, origin: int, walked: int) -> BatchHeaders:
-    """Tell what stands after the last batch of a table."""
+    """Make the headers, with what follows the last batch of the table."""
     if walked + OVERHEAD_BYTES > len(view):
         return BatchHeaders(table, origin, walked)
     fault = _size_fault(view, walked)

@@ -1,4 +1,4 @@
-"""Compiled code: what the loops over bytes have in common, the walk from batch to batch, and checksums.
+"""Compiled code: the steps that the loops over bytes share, the scan from batch to batch, and checksums.
 
 Every kernel is handed the regions it may look at, checks each length against the end of its region before using it, and
 returns a status code with the place where it stopped. The records of v2 batches are walked in `kernels_v2`, messages of
@@ -118,7 +118,7 @@ KEYS, VALUES, HEADERS = 1, 2, 4
 
 
 class Strings(NamedTuple):
-    """An Arrow column of byte strings in the making: ``offsets`` has one more than ``valid``, one byte a string."""
+    """An Arrow column of byte strings that is being filled; ``valid`` has a byte for each string."""
 
     offsets: Any
     data: Any
@@ -126,10 +126,10 @@ class Strings(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Columns of records in the making, all with room for as many rows as ``offsets``.
+    """Columns of records that are being filled, all for as many rows as ``offsets``.
 
     ``batches`` is the row of each record's batch in the table of headers; ``lists`` are the Arrow offsets of the lists
-    of headers. The data of each `Strings` has room for the bytes of whole records, so that no single copy need ask.
+    of headers. The data of each `Strings` can take the bytes of whole records, so that no single copy has to check.
     """
 
     offsets: Any
@@ -239,13 +239,13 @@ def big_endian_32(buffer, position):
 
 @inlined
 def wrapped_sum(a, b):
-    """Add two int64 as Java does; a plain sum that does not fit is one that the compiler may take never to happen."""
+    """Add two int64 as Java does; the compiler may assume that a plain sum never overflows."""
     return np.int64(np.uint64(a) + np.uint64(b))
 
 
 @inlined
 def put(strings, row, buffer, position, length):
-    """Append ``buffer[position:position + length]``, -1 being null, as string ``row``; there is room for it."""
+    """Append ``buffer[position:position + length]`` as string ``row``; -1 is null. The caller checks that it fits."""
     start = np.int64(strings.offsets[row])
     strings.valid[row] = length >= 0
     length = max(length, 0)

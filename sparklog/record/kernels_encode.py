@@ -51,7 +51,7 @@ def _varint_bytes(number):
 
 @inlined
 def _put_varint(out, position, number):
-    """Write a zigzag number; the position after it. The caller has seen to it that there is room."""
+    """Write a zigzag number; return the position after it. The caller has checked that it fits."""
     raw = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> np.int64(63))
     while raw >= np.uint64(0x80):
         out[position] = np.uint8((raw & np.uint64(0x7F)) | np.uint64(0x80))
@@ -181,7 +181,7 @@ def write_records(records, headers, keys, values, names, contents, cuts, bodies,
 
 @inlined
 def _put_integer(out, position, number, size):
-    """Write the lowest ``size`` bytes of a number, big-endian; the position after it."""
+    """Write the lowest ``size`` bytes of a number, big-endian; return the position after them."""
     for n in range(size):
         out[position + n] = np.uint8(number >> np.int64(8 * (size - 1 - n)))
     return position + size
@@ -191,7 +191,7 @@ def _put_integer(out, position, number, size):
 def seal_batches(
     out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence, with_crc
 ):
-    """Write the header of every batch, whose records stand behind the room for it.
+    """Write the header of every batch, into the bytes that are free before its records.
 
     Parameters
     ----------

@@ -198,7 +198,7 @@ def _put_record(buffer, record_end, fields, wanted, row, output):
 
 @inlined
 def _capacity_status(row, taken, record_bytes, header_count, bytes_max, wanted, output):
-    """Say whether one more record fits the output; a record without headers needs no room for those."""
+    """Say whether one more record fits the output, and its headers, if it has any."""
     if row >= output.offsets.shape[0] or taken + record_bytes > bytes_max:
         return FULL if row > 0 else RECORD_TOO_LARGE
     if wanted & HEADERS and header_count > output.name.valid.shape[0] - output.lists[row]:
@@ -210,7 +210,7 @@ def _capacity_status(row, taken, record_bytes, header_count, bytes_max, wanted, 
 
 @step
 def _batch_status(buffer, table, r, start, end, in_place):
-    """Check what can be told before the records are looked at: place, checksum and count."""
+    """Check what does not need the records: the place of the batch, its checksum and its record count."""
     if start < (HEADER_BYTES if in_place else 0) or end < start or end > buffer.shape[0]:
         return OUTSIDE
     if in_place and crc32c(buffer, start - _CRC_LEAD, end) != table[r, CRC]:
@@ -306,7 +306,7 @@ def decode_records(buffer, table, spans, first, in_place, start_offset, end_offs
     wanted : int
         KEYS, VALUES, HEADERS: which columns are copied. The rest of a record is checked all the same.
     bytes_max : int
-        What each data buffer of the output has room for.
+        How many bytes each data buffer of the output can take.
     cursor : int64 array, shape (CURSOR_FIELDS,)
         Where to go on; moved.
 

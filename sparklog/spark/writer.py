@@ -1,4 +1,4 @@
-"""A batch write: rows staged by tasks, made visible by one commit on the driver."""
+"""The writer of a batch query: tasks stage rows, and one commit on the driver makes them visible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("sparklog")
 
 @dataclass
 class StagedByTask(WriterCommitMessage):
-    """What one task has staged, and the topics that it found new."""
+    """The files that one task has staged."""
 
     staged: list[StagedFile]
 
@@ -101,13 +101,13 @@ class SeglogWriter(DataSourceArrowWriter):
         summary = commit(storage, self._job(staged), staged, wall_clock_ms())
         # The rows are there: were the job to fail now, who repeats it would have them twice.
         try:
-            self._tell(storage, summary)
+            self._report_summary(storage, summary)
         except Exception as error:
             _log.warning(
                 "the write is committed, and all of it is visible; the report of it could not be written: %s", error
             )
 
-    def _tell(self, storage: WritableStorage, summary: Mapping[str, Any]) -> None:
+    def _report_summary(self, storage: WritableStorage, summary: Mapping[str, Any]) -> None:
         """Report what was written where."""
         lines = _report(summary)
         for line in lines:

@@ -1,7 +1,7 @@
-"""A task's rows on their way into staged files: gathered, sorted by partition, encoded, written.
+"""Gathers the rows of a task, sorts them by partition, and stages the batches that are made of them.
 
-What is gathered is bounded in bytes, whatever the number of partitions: when it is enough, all of it is encoded, the
-rows of each partition one behind the other.
+The rows that are gathered are bounded in bytes, whatever the number of partitions. When there are enough, all of them
+are encoded, the rows of one partition after those of another.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Task:
     Attributes
     ----------
     target : WriteTarget
-        Where to.
+        The log directory and the topics that are written to.
     config : LogConfig
-        How.
+        The configuration of those topics.
     partitioner : str
-        Its name; see `make_partitioner`.
+        The name of the partitioner; see `make_partitioner`.
     job_id : str
-        Of the job, which has begun; see `sparklog.write.staging.begin`.
+        The job, which has begun; see `sparklog.write.staging.begin`.
     task : int
-        Its number in the job.
+        The number of the task in the job.
     attempt : int
-        Its own number, which no other attempt of the job's tasks has.
+        The number of the attempt, which no other attempt of the job's tasks has.
     now_ms : int
-        The time of the job: of records that come without one, and of all under LogAppendTime.
+        The time of the job, ms since the epoch. Records without a timestamp get it, and all under LogAppendTime.
     """
 
     target: WriteTarget
@@ -163,7 +163,7 @@ class RecordAccumulator:
 
 
 def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Part rows by the topics that they name, unless all are of one."""
+    """Yield the rows of each topic that they name; all of them, where one topic is given."""
     if topic is not None:
         yield topic, rows
         return
