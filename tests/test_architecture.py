@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -197,3 +198,23 @@ def test_importing_the_package_imports_nothing_slow() -> None:
     code = "import sys, sparklog; print(*(m for m in ('numba', 'numpy', 'pyarrow', 'pyspark') if m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "home"),
+    [
+        ("get_close_matches(", "log/properties.py"),
+        ("time.time_ns(", "write/clock.py"),
+        ("time.time(", ""),
+        ("encode_batches(", "write/pipeline.py"),
+        ("take_records(", "write/pipeline.py"),
+    ],
+)
+def test_what_every_room_needs_is_called_in_one_place(call: str, home: str) -> None:
+    callers = {name(path) for path in MODULES if re.search(rf"(?<!def )\b{re.escape(call)}", path.read_text())}
+    assert callers <= {home}
+
+
+def test_accumulator_reaches_records_and_files_through_the_writer_alone() -> None:
+    modules = {each.module for each in imports(PACKAGE / "topic" / "accumulator.py")}
+    assert not any(module.startswith("sparklog.record") for module in modules)

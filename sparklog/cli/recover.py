@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.recover import Repair, repair
+from sparklog.write.clock import wall_clock_ms
 
 _HOUR_MS = 3_600_000
 
@@ -43,7 +43,7 @@ def rows(
         for folder in target.folders:
             folders.setdefault(folder.path.rpartition("/")[0], []).append(folder.path)
     for directory, within in folders.items():
-        for found in repair(LocalWritableStorage(), directory, within, how, time.time_ns() // 1_000_000):
+        for found in repair(LocalWritableStorage(), directory, within, how, wall_clock_ms()):
             if isinstance(found, CorruptLogError):
                 outcome.damaged += 1
                 yield {"status": "damaged", "path": found.path or directory, "what": str(found)}

@@ -1,4 +1,4 @@
-"""Arrow columns in the making, which kernels fill, and the record columns that are made of them."""
+"""The memory of Arrow columns, which the kernels fill, and the record columns that are made from it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ ROWS_MAX: Final = 1 << 16
 """An Arrow batch has no more rows than this."""
 
 RECORD_HEADERS_MAX: Final = 1 << 16
-"""Nor more record headers, unless a single record has."""
+"""Nor does it have more record headers, unless a single record has more."""
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _BYTES_WITHOUT_END: Final = 1 << 62
 _NOTHING: Final = kernels.Strings(np.zeros(1, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.uint8))
 _CODEC_NAMES: Final = pa.array([codec_name(codec_id) for codec_id in range(v2.CODEC_MASK + 1)])
 
 
-class _Room:
-    """An Arrow buffer that a kernel writes to as an array, and that is then cut to what was written.
+class _ArrowMemory:
+    """An Arrow buffer that a kernel writes to as an array, and that is cut afterwards to what was written.
 
-    It is of Arrow's memory pool, which hands out the same pages again, as numpy does not.
+    It comes from Arrow's memory pool, which reuses its pages, as numpy does not.
     """
 
     def __init__(self, kind: type[np.generic], count: int) -> None:
@@ -40,23 +40,23 @@ class _Room:
         self.array: np.ndarray[Any, Any] = np.frombuffer(self._buffer, dtype=kind)
 
     def take(self, count: int) -> pa.Buffer:
-        """Return the first ``count`` items; the array is not to be used again."""
+        """Return the first ``count`` items; the array must not be used afterwards."""
         taken_bytes = count * self.array.itemsize
-        # What is nearly full keeps its few bytes too many; a few rows must not hold the memory of many.
+        # A buffer that is nearly full keeps its spare bytes, but a few rows must not hold the memory of many.
         self._buffer.resize(taken_bytes, shrink_to_fit=2 * taken_bytes < self._buffer.size)
         return self._buffer
 
 
-class _StringRoom:
-    """Room for byte strings: Arrow offsets, bytes, and whether each is there."""
+class _StringMemory:
+    """The memory of a column of byte strings: Arrow offsets, bytes, and whether each string is there."""
 
     def __init__(self, count: int, bytes_max: int) -> None:
-        self._offsets, self._data = _Room(np.int32, count + 1), _Room(np.uint8, bytes_max)
+        self._offsets, self._data = _ArrowMemory(np.int32, count + 1), _ArrowMemory(np.uint8, bytes_max)
         self.strings = kernels.Strings(self._offsets.array, self._data.array, np.empty(count, np.uint8))
         self.strings.offsets[0] = 0
 
     def take(self, count: int, kind: pa.DataType) -> pa.Array:
-        """Return the first ``count`` strings; the arrays are not to be used again."""
+        """Return the first ``count`` strings; the arrays must not be used afterwards."""
         valid = self.strings.valid[:count]
         data_bytes = int(self.strings.offsets[count])
         validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -66,33 +66,35 @@ class _StringRoom:
 
 
 class Columns:
-    """Columns in the making, of which only the wanted ones have room.
+    """The columns that a kernel fills; only those that are wanted have memory.
 
     Attributes
     ----------
     output : kernels.Output
-        What a kernel is handed.
+        The arrays, as a kernel takes them.
     wanted : int
         KEYS, VALUES, HEADERS, or any of them together.
     bytes_max : int
-        How many bytes of records there is room for.
+        How many bytes of records the columns can take.
 
     Notes
     -----
-    Few records have headers, so there may be no room for any: ``headers_max`` 0.
+    Few records have headers, so ``headers_max`` may be 0, and then there is no memory for headers.
     """
 
     def __init__(self, names: Collection[str], rows_max: int, bytes_max: int, headers_max: int) -> None:
         self.wanted = sum(bit for name, bit in _WANTED_BITS.items() if name in names)
-        # Where no bytes are copied, no number of them is too many.
+        # Where no bytes are copied, there is no limit to them.
         self.bytes_max = bytes_max if self.wanted else _BYTES_WITHOUT_END
-        self._offsets, self._timestamps = _Room(np.int64, rows_max), _Room(np.int64, rows_max)
-        self._batches, self._lists = _Room(np.int32, rows_max), _Room(np.int32, rows_max + 1)
+        self._offsets, self._timestamps = _ArrowMemory(np.int64, rows_max), _ArrowMemory(np.int64, rows_max)
+        self._batches, self._lists = _ArrowMemory(np.int32, rows_max), _ArrowMemory(np.int32, rows_max + 1)
         self._lists.array[0] = 0
         counts = {"key": rows_max, "value": rows_max, "name": headers_max, "content": headers_max}
         bits = {**_WANTED_BITS, "name": kernels.HEADERS, "content": kernels.HEADERS}
         self._strings = {
-            name: _StringRoom(count, bytes_max) for name, count in counts.items() if count and self.wanted & bits[name]
+            name: _StringMemory(count, bytes_max)
+            for name, count in counts.items()
+            if count and self.wanted & bits[name]
         }
         self.output = kernels.Output(
             self._offsets.array,
@@ -103,7 +105,7 @@ class Columns:
         )
 
     def take(self, count: int, headers: BatchHeaders) -> Rows:
-        """Return the first ``count`` rows, of batches of ``headers``; nothing else may be done with the rest."""
+        """Return the first ``count`` rows, whose batches are in ``headers``; the object must not be used afterwards."""
         batches = self._batches.array[:count]
         first, last = int(batches[0]), int(batches[-1])
         strings: dict[str, pa.Array] = {}
@@ -117,7 +119,7 @@ class Columns:
         return Rows(headers[first : last + 1], batches - first, offsets, timestamps, strings)
 
     def _take_headers(self, count: int) -> pa.Array:
-        """Build the lists of headers; a record without any has null, as in Spark's connector."""
+        """Build the lists of headers; a record without headers has null, as in Spark's connector."""
         kind = RECORD_SCHEMA.field("headers").type
         total = int(self._lists.array[count])
         if not total:
@@ -133,7 +135,7 @@ class Columns:
 
 
 def _text(names: pa.StringArray) -> pa.StringArray:
-    """Replace what is not UTF-8, as Java does when it reads a header's name."""
+    """Replace the bytes that are not UTF-8, as Java does when it reads the name of a header."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:
@@ -148,17 +150,17 @@ def _java_text(name: bytes) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """Records that have been found.
+    """Decoded records.
 
     Attributes
     ----------
     headers : BatchHeaders, length n_batches
-        Of the batches that the records are in.
+        The headers of the batches that the records are in.
     batches : integer array, length n_rows
         The row of each record's batch in ``headers``; ascending.
     offsets, timestamps : pyarrow.Array, length n_rows
     strings : dict of pyarrow.Array, length n_rows
-        ``key``, ``value`` and ``headers``, if wanted.
+        ``key``, ``value`` and ``headers``, as far as they are wanted.
     """
 
     headers: BatchHeaders

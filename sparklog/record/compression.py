@@ -1,7 +1,7 @@
-"""The codecs of record batches: id, name, and how each is undone within a limit.
+"""The codecs of record batches: the id and name of each, and the functions that compress and decompress with it.
 
-A codec id is the three lowest bits of a batch's attributes. Libraries do the work; what is here is what Kafka's
-producers make of them, and that no stream may make us allocate more than the limit, whatever it claims:
+A codec id is the three lowest bits of a batch's attributes. Libraries do the work. This module adds the framing of
+Kafka's producers, and sees to it that no stream makes us allocate more than a limit, whatever the stream claims:
 
 - gzip: a gzip stream, members may follow each other.
 - snappy: a stream of blocks, see `sparklog.record.streams`, or one bare raw block, as librdkafka and others write.
@@ -10,6 +10,9 @@ producers make of them, and that no stream may make us allocate more than the li
 
 Where such streams begin and end, what may stand behind them, and which checksums are compared is written in
 `sparklog.record.frames`.
+
+python-snappy is cramjam's snappy behind another interface, and copies its result once more, which takes a tenth to a
+half longer up to 256 KiB. So it decompresses blocks that stand alone and need new memory; cramjam does the rest.
 
 Source: apache/kafka, common/compress; the LZ4 frame format 1.5.1; KAFKA-3160 for the checksum.
 """
@@ -26,6 +29,7 @@ from typing import Final
 import cramjam
 import lz4.block
 import lz4.frame
+import snappy
 import zstandard
 from isal import isal_zlib
 
@@ -56,13 +60,14 @@ Decompress = Callable[[memoryview, int], bytes | bytearray]
 DecompressInto = Callable[[memoryview, memoryview, int], int]
 CompressInto = Callable[[memoryview, memoryview], int]
 
-NO_ROOM: Final = -1
+TARGET_TOO_SMALL: Final = -1
+"""Returned in place of a size where the content does not fit the target, or might not."""
 
 DECOMPRESSED_BYTES_MAX: Final = limits.DECOMPRESSED_BYTES_MAX
 
 
 class _OfThread(threading.local):
-    """What costs more to make than a batch to decompress, and may not be shared by threads."""
+    """Decompressors that take longer to make than a batch takes to decompress, and that threads must not share."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
@@ -78,8 +83,7 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 _MEMBER_STEP_BYTES = 512
 _GZIP_PLAIN_START = b"\x1f\x8b\x08\0"
 _GZIP_HEADER_BYTES = 10
-# The beginning of a frame of blocks of the size that Kafka's producers choose.
-_LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_HEADER = bytes.fromhex("04224d18604082")  # of a frame with blocks of the size that Kafka's producers choose
 _LZ4_HEADER_BYTES = len(_LZ4_HEADER)
 assert LZ4_KAFKA_HEADERS[_LZ4_HEADER] == LZ4_KAFKA_BLOCK_BYTES
 _BLOCK_ERRORS = (cramjam.DecompressionError, lz4.block.LZ4BlockError)
@@ -89,19 +93,11 @@ _LZ4_RATIO_MAX = 255
 
 @dataclass(frozen=True)
 class Codec:
-    """One codec: its id in the attributes, Kafka's name for it, and how to undo it."""
+    """One codec: its id in the attributes, Kafka's name for it, and the function that decompresses."""
 
     codec_id: int
     name: str
     decompress: Decompress
-
-
-def _none(data: memoryview, limit_bytes: int) -> bytes:  # noqa: ARG001
-    return bytes(data)
-
-
-def _none_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:  # noqa: ARG001
-    return copied(data, room)
 
 
 def _gzip(data: memoryview, limit_bytes: int) -> bytes:
@@ -112,23 +108,23 @@ def _gzip(data: memoryview, limit_bytes: int) -> bytes:
         first, position = _gzip_member(data, gzip_content(data, 0), len(data), limit_bytes, limit_bytes)
     if len(data) - position <= GZIP_REST_BYTES_MAX:
         return first
-    pieces, room = [first], limit_bytes - len(first)
+    pieces, left_bytes = [first], limit_bytes - len(first)
     while len(data) - position > GZIP_REST_BYTES_MAX:
         try:
             start = gzip_content(data, position)
         except ValueError:
             break
-        # A little at a time: what is given to the library and not used is copied.
-        member, position = _gzip_member(data, start, _MEMBER_STEP_BYTES, room, limit_bytes)
-        room -= len(member)
+        # A little at a time, since the library copies the bytes that it is given and does not use.
+        member, position = _gzip_member(data, start, _MEMBER_STEP_BYTES, left_bytes, limit_bytes)
+        left_bytes -= len(member)
         if member:
             pieces.append(member)
     return b"".join(pieces)
 
 
-def _gzip_member(data: memoryview, start: int, step_bytes: int, room: int, limit_bytes: int) -> tuple[bytes, int]:
-    """Undo the member whose content begins at ``start``: what it holds, and where it ends."""
-    member, end = _inflated(data, start, -15, step_bytes, room, limit_bytes)
+def _gzip_member(data: memoryview, start: int, step_bytes: int, left_bytes: int, limit_bytes: int) -> tuple[bytes, int]:
+    """Decompress the member whose content begins at ``start``; return its content and the position of its end."""
+    member, end = _inflated(data, start, -15, step_bytes, left_bytes, limit_bytes)
     if end + GZIP_TRAILER.size > len(data):
         raise ValueError("the gzip stream is cut short")
     if GZIP_TRAILER.unpack_from(data, end) != (isal_zlib.crc32(member), len(member) & 0xFFFFFFFF):
@@ -137,18 +133,18 @@ def _gzip_member(data: memoryview, start: int, step_bytes: int, room: int, limit
 
 
 def _inflated(
-    data: memoryview, start: int, window_bits: int, step_bytes: int, room: int, limit_bytes: int
+    data: memoryview, start: int, window_bits: int, step_bytes: int, left_bytes: int, limit_bytes: int
 ) -> tuple[bytes, int]:
-    """Undo a raw deflate stream (window bits -15) or a gzip member (31): what it holds, and where it ends."""
+    """Decompress a raw deflate stream (window bits -15) or a gzip member (31); return its content and its end."""
     stream = isal_zlib.decompressobj(window_bits)
     pieces: list[bytes] = []
     while True:
         fed = data[start : start + step_bytes]
         if not fed:
             raise ValueError("the gzip stream is cut short")
-        piece = stream.decompress(fed, room + 1)
-        room -= len(piece)
-        if room < 0:
+        piece = stream.decompress(fed, left_bytes + 1)
+        left_bytes -= len(piece)
+        if left_bytes < 0:
             raise _too_large(limit_bytes)
         pieces.append(piece)
         start += len(fed) - len(stream.unused_data)
@@ -157,15 +153,14 @@ def _inflated(
         step_bytes *= 2
 
 
-def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
+def _snappy_into(data: memoryview, target: memoryview, limit_bytes: int) -> int:
     filled_bytes = 0
     for block in snappy_blocks(data):
         claimed = _claimed(block, filled_bytes, limit_bytes)
         end = filled_bytes + claimed
-        if end > len(room):
-            return NO_ROOM
-        # python-snappy is this library; its own function copies what it has decompressed once more.
-        if cramjam.snappy.decompress_raw_into(block, room[filled_bytes:end]) != claimed:
+        if end > len(target):
+            return TARGET_TOO_SMALL
+        if cramjam.snappy.decompress_raw_into(block, target[filled_bytes:end]) != claimed:
             raise ValueError("a snappy block ends early")
         filled_bytes = end
     return filled_bytes
@@ -173,15 +168,26 @@ def _snappy_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
 
 def _snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     claimed = 0
-    for block in snappy_blocks(data):
+    blocks = snappy_blocks(data)
+    for block in blocks:
         claimed += _claimed(block, claimed, limit_bytes)
+    if len(blocks) == 1:
+        return _snappy_block(blocks[0])
     records = bytearray(claimed)
     _snappy_into(data, memoryview(records), limit_bytes)
     return records
 
 
+def _snappy_block(block: memoryview) -> bytes:
+    """Decompress one raw block, of which `_claimed` has checked how much it may hold."""
+    try:
+        return snappy.uncompress(block)  # type: ignore[no-any-return]
+    except snappy.UncompressError as error:
+        raise ValueError(f"a snappy block is damaged: {error.__cause__}") from error
+
+
 def _claimed(block: memoryview, before_bytes: int, limit_bytes: int) -> int:
-    """Return how many bytes a raw snappy block says that it holds, if it can and they fit behind those before it."""
+    """Return how many bytes a raw snappy block says that it holds; raise where it cannot, or above the limit."""
     claimed: int = cramjam.snappy.decompress_raw_len(block)
     if claimed > limit_bytes - before_bytes:
         raise _too_large(limit_bytes)
@@ -191,23 +197,23 @@ def _claimed(block: memoryview, before_bytes: int, limit_bytes: int) -> int:
 
 
 def _lz4(data: memoryview, limit_bytes: int) -> bytes:
-    return _undo_lz4_frame(plain_lz4(data, lz4_frame(data, checks_header=True)), limit_bytes)
+    return _decompress_lz4_frame(plain_lz4(data, lz4_frame(data, checks_header=True)), limit_bytes)
 
 
 def _lz4_of_magic_0(data: memoryview, limit_bytes: int) -> bytes:
-    return _undo_lz4_frame(plain_lz4(data, lz4_frame(data, checks_header=False)), limit_bytes)
+    return _decompress_lz4_frame(plain_lz4(data, lz4_frame(data, checks_header=False)), limit_bytes)
 
 
-def _undo_lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
+def _decompress_lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
     if len(frame) * _LZ4_RATIO_MAX <= limit_bytes:
         return lz4.frame.decompress(frame)  # type: ignore[no-any-return]
     stream = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
-    room, fed = limit_bytes, frame
+    left_bytes, fed = limit_bytes, frame
     while not stream.eof:
-        piece = stream.decompress(fed, max_length=min(room + 1, _LZ4_STEP_BYTES))
-        room -= len(piece)
-        if room < 0:
+        piece = stream.decompress(fed, max_length=min(left_bytes + 1, _LZ4_STEP_BYTES))
+        left_bytes -= len(piece)
+        if left_bytes < 0:
             raise _too_large(limit_bytes)
         if not piece and stream.needs_input and not stream.eof:
             raise ValueError("the lz4 frame is cut short")
@@ -216,11 +222,11 @@ def _undo_lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
-    """Undo the blocks of a frame as Kafka's producers write it; any other is left to the library's own reader."""
+def _lz4_into(data: memoryview, target: memoryview, limit_bytes: int) -> int:
+    """Decompress a frame as Kafka's producers write it block by block; leave any other to the library's reader."""
     block_bytes_max = LZ4_KAFKA_HEADERS.get(bytes(data[:_LZ4_HEADER_BYTES]))
-    if block_bytes_max is None or len(room) > limit_bytes:
-        return copied(_lz4(data, limit_bytes), room)
+    if block_bytes_max is None or len(target) > limit_bytes:
+        return copy_into(_lz4(data, limit_bytes), target)
     position, filled_bytes = _LZ4_HEADER_BYTES, 0
     while True:
         start = position + _UINT32.size
@@ -234,46 +240,46 @@ def _lz4_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
             raise ValueError("the lz4 frame is cut short")
         block = data[start:position]
         if size > LZ4_SIZE_MASK:
-            if len(block) > len(room) - filled_bytes:
-                return NO_ROOM
-            room[filled_bytes : filled_bytes + len(block)] = block
+            if len(block) > len(target) - filled_bytes:
+                return TARGET_TOO_SMALL
+            target[filled_bytes : filled_bytes + len(block)] = block
             filled_bytes += len(block)
         else:
             try:
-                filled_bytes += _decompress_lz4_block(block, room[filled_bytes : filled_bytes + block_bytes_max])
+                filled_bytes += _decompress_lz4_block(block, target[filled_bytes : filled_bytes + block_bytes_max])
             except _BLOCK_ERRORS:
-                # There is more than the room is for, or damage; which one shows when the frame's own reader reads it.
-                return NO_ROOM
+                # The block is damaged, or longer than the target. The library's reader of whole frames tells which.
+                return TARGET_TOO_SMALL
 
 
-def _decompress_lz4_block(block: memoryview, room: memoryview) -> int:
-    # Where a block does not fit, cramjam goes on to take its first four bytes for the size of what follows them, and
-    # what that gives is wrong. It is the faster library, and safe where those bytes say more than there is room for.
-    if int.from_bytes(block[:4], "little") > len(room):
-        size: int = cramjam.lz4.decompress_block_into(block, room, len(room))
+def _decompress_lz4_block(block: memoryview, target: memoryview) -> int:
+    # Where a block does not fit, cramjam takes the first four bytes for the size of the rest, and returns wrong bytes.
+    # It is the faster library, and it is safe where those four bytes say more than the target can hold.
+    if int.from_bytes(block[:4], "little") > len(target):
+        size: int = cramjam.lz4.decompress_block_into(block, target, len(target))
         return size
-    piece = lz4.block.decompress(block, uncompressed_size=len(room))
-    return _put(piece, room)
+    piece = lz4.block.decompress(block, uncompressed_size=len(target))
+    return _put(piece, target)
 
 
-def _decompress_usual_lz4_block(block: memoryview, room: memoryview) -> int:
-    size = _decompress_lz4_block(block, room)
-    return size if size <= LZ4_KAFKA_BLOCK_BYTES else NO_ROOM
+def _decompress_usual_lz4_block(block: memoryview, target: memoryview) -> int:
+    size = _decompress_lz4_block(block, target)
+    return size if size <= LZ4_KAFKA_BLOCK_BYTES else TARGET_TOO_SMALL
 
 
-def _zstd_into(data: memoryview, room: memoryview, limit_bytes: int) -> int:
+def _zstd_into(data: memoryview, target: memoryview, limit_bytes: int) -> int:
     try:
-        size: int = cramjam.zstd.decompress_into(data, room)
+        size: int = cramjam.zstd.decompress_into(data, target)
     except cramjam.DecompressionError:
-        # There is more than the room is for, or damage; which one shows when it is read as a stream.
-        return NO_ROOM
+        # The data is damaged, or longer than the target. Reading it as a stream tells which.
+        return TARGET_TOO_SMALL
     if size > limit_bytes:
         raise _too_large(limit_bytes)
     return size
 
 
 def _zstd(data: memoryview, limit_bytes: int) -> bytes:
-    # The library's own reader of streams takes one that is cut short for a shorter one.
+    # The library's reader of streams does not notice that one is cut short.
     check_zstd_frames(data)
     stream = _of_thread.zstd.stream_reader(data, read_across_frames=True)
     pieces: list[bytes] = []
@@ -286,11 +292,12 @@ def _zstd(data: memoryview, limit_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def copied(data: bytes | bytearray | memoryview, room: memoryview) -> int:
+def copy_into(data: bytes | bytearray | memoryview, target: memoryview) -> int:
+    """Copy data that is not compressed; return its size, or `TARGET_TOO_SMALL`."""
     size = len(data)
-    if size > len(room):
-        return NO_ROOM
-    room[:size] = data
+    if size > len(target):
+        return TARGET_TOO_SMALL
+    target[:size] = data
     return size
 
 
@@ -304,14 +311,13 @@ def _too_large(limit_bytes: int) -> DecompressedSizeError:
 CODECS: Final = {
     codec.codec_id: codec
     for codec in (
-        Codec(0, "none", _none),
+        Codec(0, "none", lambda data, _: bytes(data)),
         Codec(1, "gzip", _gzip),
         Codec(SNAPPY, "snappy", _snappy),
         Codec(LZ4, "lz4", _lz4),
         Codec(4, "zstd", _zstd),
     )
 }
-
 
 CODEC_IDS: Final = {codec.name: codec.codec_id for codec in CODECS.values()}
 
@@ -324,13 +330,14 @@ def compressor(name: str, level: int | None = None) -> CompressInto:
     name : str
         Kafka's name of the codec.
     level : int, optional
-        gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22; the others have none. By default what is fast: for gzip the level
-        of ISA-L that its name for fastest is; Kafka's own defaults for lz4 (9) and zstd (3).
+        gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22; the other codecs have no levels. The default is a fast level: for
+        gzip the default of ISA-L, for lz4 (9) and zstd (3) Kafka's own.
 
     Returns
     -------
-    callable of (records, room)
-        It returns how many bytes of ``room`` it has filled from its beginning; `compressed_bytes_max` are enough.
+    callable of (records, target)
+        It returns how many bytes it has written at the beginning of ``target``, which should have the size that
+        `compressed_bytes_max` returns.
     """
     if name == "none":
         return _put
@@ -340,23 +347,21 @@ def compressor(name: str, level: int | None = None) -> CompressInto:
     if name == "lz4" and level in (None, 9):
         return _compress_lz4
     compress = _library_compressor(name, level)
-    return lambda records, room: _put(compress(records), room)
+    return lambda records, target: _put(compress(records), target)
 
 
 def compressed_bytes_max(records_bytes: int) -> int:
-    """Return more bytes than any codec makes of as many, however little they can be compressed.
+    """Return a size that is enough for the compressed form of so many bytes, whatever the codec and the bytes.
 
-    The widest is snappy: 32 and a sixth more a block, which has its length before it, behind the stream's own header.
+    Snappy can grow the most: a block by a sixth and 32 bytes, with its length before it, behind the stream's header.
     """
     blocks = records_bytes // _XERIAL_BLOCK_BYTES + 1
     return records_bytes + records_bytes // 6 + 36 * blocks + 256
 
 
-def _put(data: bytes | memoryview, room: memoryview) -> int:
-    size = len(data)
-    # Where there is no room, this raises.
-    room[:size] = data
-    return size
+def _put(data: bytes | memoryview, target: memoryview) -> int:
+    target[: len(data)] = data  # raises where the target is too small
+    return len(data)
 
 
 def _library_compressor(name: str, level: int | None) -> Callable[[memoryview], bytes]:
@@ -378,31 +383,31 @@ def _library_compressor(name: str, level: int | None) -> Callable[[memoryview], 
     raise InvalidOptionError(f"unknown codec {name!r}; there are {', '.join(CODEC_IDS)}")
 
 
-def _compress_snappy(records: memoryview, room: memoryview) -> int:
-    room[: XERIAL_START.size] = _XERIAL_HEADER
+def _compress_snappy(records: memoryview, target: memoryview) -> int:
+    target[: XERIAL_START.size] = _XERIAL_HEADER
     filled_bytes = XERIAL_START.size
     for start in range(0, len(records), _XERIAL_BLOCK_BYTES):
         block = records[start : start + _XERIAL_BLOCK_BYTES]
-        block_bytes = cramjam.snappy.compress_raw_into(block, room[filled_bytes + 4 :])
-        _INT32.pack_into(room, filled_bytes, block_bytes)
+        block_bytes = cramjam.snappy.compress_raw_into(block, target[filled_bytes + 4 :])
+        _INT32.pack_into(target, filled_bytes, block_bytes)
         filled_bytes += 4 + block_bytes
     return filled_bytes
 
 
-def _compress_lz4(records: memoryview, room: memoryview) -> int:
-    room[: len(_LZ4_HEADER)] = _LZ4_HEADER
+def _compress_lz4(records: memoryview, target: memoryview) -> int:
+    target[: len(_LZ4_HEADER)] = _LZ4_HEADER
     filled_bytes = len(_LZ4_HEADER)
     for start in range(0, len(records), LZ4_KAFKA_BLOCK_BYTES):
         block, size_at = records[start : start + LZ4_KAFKA_BLOCK_BYTES], filled_bytes
         filled_bytes += _UINT32.size
-        block_bytes = cramjam.lz4.compress_block_into(block, room[filled_bytes:], store_size=False)
+        block_bytes = cramjam.lz4.compress_block_into(block, target[filled_bytes:], store_size=False)
         size = block_bytes
         if block_bytes >= len(block):
-            block_bytes = _put(block, room[filled_bytes : filled_bytes + len(block)])
+            block_bytes = _put(block, target[filled_bytes : filled_bytes + len(block)])
             size = block_bytes | LZ4_STORED
-        _UINT32.pack_into(room, size_at, size)
+        _UINT32.pack_into(target, size_at, size)
         filled_bytes += block_bytes
-    _UINT32.pack_into(room, filled_bytes, 0)
+    _UINT32.pack_into(target, filled_bytes, 0)
     return filled_bytes + _UINT32.size
 
 
@@ -412,7 +417,7 @@ def codec_name(codec_id: int) -> str:
 
 
 def decompressor(codec_id: int, magic: int) -> Decompress:
-    """Return the function that undoes a codec.
+    """Return the function that decompresses what a codec has compressed.
 
     Parameters
     ----------
@@ -424,8 +429,8 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
     Returns
     -------
     callable of (data, limit_bytes)
-        ``data`` is the records of a v2 batch or the value of a wrapper; no more than ``limit_bytes`` is ever allocated
-        for what it holds. What it raises is to go through `to_corrupt_error`.
+        ``data`` is the records of a v2 batch or the value of a wrapper. The function never allocates more than
+        ``limit_bytes`` for the content. Pass what it raises to `to_corrupt_error`.
     """
     codec = CODECS.get(codec_id)
     if codec is None or (magic < 2 and codec_id > 3):
@@ -434,53 +439,55 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
 
 
 def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
-    """Return the function that undoes a codec into room that is there.
+    """Return the function that decompresses into memory which the caller has allocated.
 
     Returns
     -------
-    callable of (data, room, limit_bytes)
-        As of `decompressor`; it returns how many bytes of ``room`` it has filled from its beginning, or `NO_ROOM` where
-        `decompressor` must be asked instead.
+    callable of (data, target, limit_bytes)
+        As of `decompressor`; it returns how many bytes it has written at the beginning of ``target``, or
+        `TARGET_TOO_SMALL` where the function of `decompressor` must be called instead.
     """
     decompress = decompressor(codec_id, magic)
     if codec_id in _INTO and decompress is CODECS[codec_id].decompress:
         return _INTO[codec_id]
-    return lambda data, room, limit_bytes: copied(decompress(data, limit_bytes), room)
+    return lambda data, target, limit_bytes: copy_into(decompress(data, limit_bytes), target)
 
 
-_INTO: Final[dict[int, DecompressInto]] = {0: _none_into, SNAPPY: _snappy_into, LZ4: _lz4_into, 4: _zstd_into}
+_INTO: Final[dict[int, DecompressInto]] = {
+    0: lambda data, target, _: copy_into(data, target),
+    SNAPPY: _snappy_into,
+    LZ4: _lz4_into,
+    4: _zstd_into,
+}
 
 
 def block_decompressor_into(codec_id: int) -> DecompressInto:
-    """Return the function that undoes a block which `single_blocks` has found into room that is there.
+    """Return the function that decompresses a block which `single_blocks` has found, into memory of the caller.
 
-    Returns
-    -------
-    callable of (data, room, limit_bytes)
-        As of `decompressor_into`; for `NO_ROOM` it is the stream that the block is of which must be asked for.
+    It is called as that of `decompressor_into`; on `TARGET_TOO_SMALL` decompress the stream that the block is in.
     """
-    undo = _UNDO_BLOCK[codec_id]
+    decompress = _DECOMPRESS_BLOCK[codec_id]
 
-    def into(block: memoryview, room: memoryview, limit_bytes: int) -> int:
-        if len(room) > limit_bytes:
-            return NO_ROOM
+    def into(block: memoryview, target: memoryview, limit_bytes: int) -> int:
+        if len(target) > limit_bytes:
+            return TARGET_TOO_SMALL
         try:
-            return undo(block, room)
+            return decompress(block, target)
         except _BLOCK_ERRORS:
-            # There is more than the room is for, or damage; which one shows when the whole stream is read.
-            return NO_ROOM
+            # The block is damaged, or longer than the target. Reading the whole stream tells which.
+            return TARGET_TOO_SMALL
 
     return into
 
 
-_UNDO_BLOCK: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
+_DECOMPRESS_BLOCK: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
     SNAPPY: cramjam.snappy.decompress_raw_into,
     LZ4: _decompress_usual_lz4_block,
 }
 
 
 def to_corrupt_error(error: Exception, codec_id: int) -> CorruptBatchError:
-    """Make what a codec's library raised our own error, still without its place."""
+    """Turn an error of a codec's library into one of ours, which does not name a file and position yet."""
     if isinstance(error, CorruptBatchError):
         return error
     return CorruptBatchError(f"the {codec_name(codec_id)} stream cannot be decompressed: {error}")

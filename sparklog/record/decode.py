@@ -1,12 +1,13 @@
-"""Record batches to Arrow columns: the one module that knows both.
+"""Decodes record batches into Arrow columns.
 
-A run of batches of one kind is handed to a kernel, which checks and walks them and copies the wanted fields straight
-into the buffers of Arrow columns until those are full. Batches that are not compressed are read where they stand; the
-others are checked and decompressed a few at a time, so that what one step writes the next still finds in the cache.
+A kernel takes a run of batches of one format, checks them, walks through their records, and copies the wanted fields
+into the buffers of Arrow columns until those are full. Batches that are not compressed are read where they stand. The
+others are checked and decompressed a few at a time, so that the bytes are still in the processor's cache when the
+kernel reads them.
 
-Whatever columns are wanted, every batch of the range is checked, decompressed and walked to its end, and no row is told
-by a header alone: a checksum that is right says that the bytes are those that were sent, not that they hold the records
-that the header counts, or at the offsets that it spans.
+Whatever columns are wanted, every batch of the range is checked, decompressed and walked through to its end. A header
+alone is never taken for rows: a right checksum says that the bytes are those that were sent, but not that they hold
+as many records as the header says, or records at the offsets that it spans.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
-from sparklog.record import kernels, kernels_legacy, kernels_v2, v2
+from sparklog.record import checksums, kernels, kernels_legacy, kernels_v2, v2
 from sparklog.record.arrow import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
 from sparklog.record.compression import (
     DECOMPRESSED_BYTES_MAX,
-    NO_ROOM,
+    TARGET_TOO_SMALL,
     DecompressInto,
     block_decompressor_into,
-    copied,
+    copy_into,
     decompressor,
     decompressor_into,
     to_corrupt_error,
@@ -44,14 +45,15 @@ _CHUNK_SLACK_BYTES: Final = 1 << 18
 
 @dataclass(frozen=True)
 class DecodeLimits:
-    """How much a decode may take at a time.
+    """The limits on how much memory a decode uses at a time.
 
     Attributes
     ----------
     decompressed_bytes_max : int
         A batch that decompresses to more is refused (Kafka: ``max.decompressed.message.bytes``).
     chunk_bytes : int
-        Batches are decompressed and walked together until they are this long; best a fraction of the processor's cache.
+        Batches are decompressed and walked through together until they have this many bytes, which are best a fraction
+        of the processor's cache.
     output_bytes_max : int
         An Arrow batch is cut before its records are longer than this; a single record may be.
     """
@@ -70,12 +72,12 @@ LIMITS: Final = DecodeLimits()
 
 @dataclass
 class Progress:
-    """How far a read has come; it is handed from one decode to the next, so that offsets ascend over all of them.
+    """The progress of a read. One decode hands it to the next, so that offsets ascend over all of them.
 
     Attributes
     ----------
     next_offset : int
-        No record that is still to come may be below it.
+        The lowest offset that the next record may have.
     """
 
     next_offset: int = 0
@@ -101,9 +103,9 @@ def decode_batches(
     headers : BatchHeaders, length n_batches
         From `scan_headers` over the same buffer, control batches left out.
     columns : collection of str
-        Names of `RECORD_SCHEMA`; what is not named is not copied. None at all still gives rows.
+        Names of `RECORD_SCHEMA`; other columns are not copied. An empty collection still gives rows.
     start_offset, end_offset : int
-        Records before the one, and from the other on, are left out.
+        Records below the start are left out, and those from the end on.
     reaches_log_end : bool
         Whether ``end_offset`` is the end of the log. There records are given, as by Kafka, whose offsets are above the
         last one of their batch and past the end; before the end of the log they are an error, since whoever reads on
@@ -111,7 +113,7 @@ def decode_batches(
     limits : DecodeLimits
         How large a piece at a time.
     progress : Progress, optional
-        Of the read that this decode is a part of; moved.
+        The progress of the read that this decode is a part of; it is updated.
 
     Yields
     ------
@@ -163,9 +165,8 @@ def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
 
 
 def _sound(buffer: memoryview, headers: BatchHeaders, run: slice) -> tuple[slice, CorruptBatchError | None]:
-    """Return the batches before the first one whose checksum is wrong, and what is to be raised after them."""
-    octets = np.frombuffer(buffer, np.uint8)
-    good, found = kernels.first_wrong_crc(octets, headers.numbers[run], headers.origin)
+    """Return the batches before the first one whose checksum is wrong, and the error to raise after those."""
+    good, found = checksums.first_wrong(np.frombuffer(buffer, np.uint8), headers[run])
     row = run.start + good
     if row == run.stop:
         return run, None
@@ -186,7 +187,7 @@ def _located(headers: BatchHeaders, row: int, error: CorruptBatchError) -> Corru
 
 
 def _runs(headers: BatchHeaders) -> Iterator[slice]:
-    """Cut where the family of formats changes."""
+    """Cut the batches where magic 2 follows magic 0 or 1, or the other way round."""
     modern = headers.column("magic") == 2
     borders = [0, *(np.flatnonzero(modern[1:] != modern[:-1]) + 1).tolist(), len(headers)]
     for start, end in pairwise(borders):
@@ -203,17 +204,18 @@ class _Step:
     first : int
         The row of the first of them in the table of headers.
     octets : uint8 array
-        What their records are in.
+        The bytes that hold their records.
     spans : int64 array, shape (n_batches, 2)
         Where in it the records of each batch begin and end. Those of a message of magic 0 or 1 are the message itself.
-    in_place : bool
-        Whether ``octets`` is the log, in which headers stand before records, and no checksum has been verified.
+    is_checked : bool
+        Whether checksums have been verified. Where they have not, ``octets`` is the log itself, in which headers stand
+        before records, and the kernel verifies them.
     """
 
     first: int
     octets: Octets
     spans: Int64s
-    in_place: bool
+    is_checked: bool
 
 
 def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
@@ -224,25 +226,32 @@ def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: Decode
         if failure is not None:
             raise failure
         return
+    is_v2, failure = batches.column("magic")[0] == 2, None
+    is_checked = is_v2 and not checksums.IN_KERNELS
+    if is_checked:
+        run, failure = _sound(buffer, headers, run)
+        batches = headers[run]
     spans = np.empty((len(batches), 2), dtype=np.int64)
     np.subtract(batches.column("position"), headers.origin, out=spans[:, 0])
     np.add(spans[:, 0], batches.column("batch_bytes"), out=spans[:, 1])
-    if batches.column("magic")[0] == 2:
+    if is_v2:
         spans[:, 0] += v2.HEADER_BYTES
-    yield _Step(run.start, np.frombuffer(buffer, np.uint8), spans, in_place=True)
+    yield _Step(run.start, np.frombuffer(buffer, np.uint8), spans, is_checked=is_checked)
+    if failure is not None:
+        raise failure
 
 
 def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
-    """Decompress some batches at a time; where one cannot be, those before it are a step of their own."""
+    """Decompress some batches at a time; the batches before one that cannot be decompressed are a step of their own."""
     if run.start == run.stop:
         return
     pieces, limit_bytes, chunk_bytes = _Pieces(buffer, headers[run]), limits.decompressed_bytes_max, limits.chunk_bytes
-    room, borders, filled, first = memoryview(bytearray(chunk_bytes + _CHUNK_SLACK_BYTES)), [0], 0, run.start
-    for row, (undo, start, end) in enumerate(pieces.undoing(), run.start):
+    target, borders, filled, first = memoryview(bytearray(chunk_bytes + _CHUNK_SLACK_BYTES)), [0], 0, run.start
+    for row, (decompress, start, end) in enumerate(pieces.decompressors(), run.start):
         alone, failure = None, None
         try:
-            size = undo(buffer[start:end], room[filled:], limit_bytes)
-            if size == NO_ROOM:
+            size = decompress(buffer[start:end], target[filled:], limit_bytes)
+            if size == TARGET_TOO_SMALL:
                 alone = pieces.records(row - run.start, limit_bytes)
             else:
                 filled += size
@@ -252,7 +261,7 @@ def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits:
             failure = error
         if failure or alone is not None or filled >= chunk_bytes or row + 1 == run.stop:
             if len(borders) > 1:
-                yield _step(first, room, borders)
+                yield _step(first, target, borders)
             borders, filled, first = [0], 0, row + 1
         if failure:
             raise _located(headers, row, to_corrupt_error(failure, int(headers.codec_ids[row]))) from failure
@@ -261,9 +270,9 @@ def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits:
 
 
 class _Pieces:
-    """Batches to be decompressed, all v2 or none: where their records are, and what undoes each.
+    """Batches to decompress: where the records of each are, and the function that decompresses them.
 
-    Where batches are of v2, so are their records; of magic 0 and 1 a piece is the message, a wrapper or not.
+    Either all batches are of magic 2, and a piece is the records of one, or none is, and a piece is a whole message.
     """
 
     def __init__(self, buffer: memoryview, batches: BatchHeaders) -> None:
@@ -276,12 +285,12 @@ class _Pieces:
         # A batch without records has none to decompress, whatever its codec.
         self._codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
 
-    def undoing(self) -> Iterator[tuple[DecompressInto, int, int]]:
-        """Give what puts each piece into a room, and where in the buffer what it is given begins and ends."""
+    def decompressors(self) -> Iterator[tuple[DecompressInto, int, int]]:
+        """Yield, for each piece, the function that writes it into a target, and where in the buffer its input is."""
         starts, ends, codec_ids = self._starts, self._ends, self._codec_ids
         if not self._are_v2:
-            undo = [self._copying(row) for row in range(len(starts))]
-            return zip(undo, starts.tolist(), ends.tolist(), strict=True)
+            decompress = [self._copier(row) for row in range(len(starts))]
+            return zip(decompress, starts.tolist(), ends.tolist(), strict=True)
         is_single, starts, ends = single_blocks(np.frombuffer(self._buffer, np.uint8), starts, ends, codec_ids)
         kinds = list(zip(codec_ids.tolist(), is_single.tolist(), strict=True))
         into = {
@@ -290,39 +299,39 @@ class _Pieces:
         }
         return zip([into[kind] for kind in kinds], starts.tolist(), ends.tolist(), strict=True)
 
-    def _copying(self, row: int) -> DecompressInto:
-        """Return what puts the messages of one piece into a room."""
+    def _copier(self, row: int) -> DecompressInto:
+        """Return the function that writes the messages of one piece into a target."""
         codec_id = int(self._codec_ids[row])
         if codec_id == 0:
-            return lambda message, room, _: copied(message, room)
-        undo = decompressor_into(codec_id, int(self._magics[row]))
-        return lambda message, room, limit_bytes: undo(wrapped(message), room, limit_bytes)
+            return lambda message, target, _: copy_into(message, target)
+        decompress = decompressor_into(codec_id, int(self._magics[row]))
+        return lambda message, target, limit_bytes: decompress(wrapped(message), target, limit_bytes)
 
     def records(self, row: int, limit_bytes: int) -> bytes | bytearray | memoryview:
-        """Return the bytes that a kernel is to walk, of one piece: records, or messages."""
+        """Return the bytes of one piece that a kernel is to walk through: records, or messages."""
         data, codec_id = self._buffer[self._starts[row] : self._ends[row]], int(self._codec_ids[row])
         if codec_id == 0:
             return data
-        undo = decompressor(codec_id, int(self._magics[row]))
-        return undo(data if self._are_v2 else wrapped(data), limit_bytes)
+        decompress = decompressor(codec_id, int(self._magics[row]))
+        return decompress(data if self._are_v2 else wrapped(data), limit_bytes)
 
 
 def _step(first: int, octets: memoryview, borders: list[int]) -> _Step:
     ends = np.array(borders, dtype=np.int64)
     spans = np.empty((len(borders) - 1, 2), dtype=np.int64)
     spans[:, 0], spans[:, 1] = ends[:-1], ends[1:]
-    return _Step(first, np.frombuffer(octets, np.uint8), spans, in_place=False)
+    return _Step(first, np.frombuffer(octets, np.uint8), spans, is_checked=True)
 
 
 class _Decoding:
-    """One call of `decode_batches`: the columns in the making, and where the kernels are to go on."""
+    """The state of one call of `decode_batches`: the columns so far, and where the kernels go on."""
 
     def __init__(
         self, headers: BatchHeaders, names: tuple[str, ...], offsets: tuple[int, int], limits: DecodeLimits
     ) -> None:
         counts = headers.column("record_count")
         has_wrappers = bool((counts < 0).any())
-        # The kernels write into the table where the offsets of wrappers begin; it is not theirs to change.
+        # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
         self._headers = replace(headers, table=headers.table.copy()) if has_wrappers else headers
         self._names, self._offsets, self._limits = names, offsets, limits
         self._schema = _schema(names)
@@ -335,7 +344,7 @@ class _Decoding:
         self._record_headers_max = 0
 
     def begin(self, last_offset: int, excess_end: int) -> None:
-        """Say after which offset the records begin, and below which they must be where their batch's header lies."""
+        """Set the offset that records must be above, and the end for those above the last offset of their batch."""
         self._cursor[kernels.LAST_OFFSET_DONE], self._cursor[kernels.EXCESS_END] = last_offset, excess_end
 
     @property
@@ -344,7 +353,7 @@ class _Decoding:
         return int(self._cursor[kernels.LAST_OFFSET_DONE])
 
     def rows_of_step(self, step: _Step) -> Iterator[pa.RecordBatch]:
-        """Walk a step's batches; yield what fills up on the way."""
+        """Walk through the batches of a step, and yield the Arrow batches that fill up on the way."""
         is_legacy = self._headers.column("magic")[step.first] < 2
         decode = kernels_legacy.decode_messages if is_legacy else kernels_v2.decode_records
         numbers, cursor = self._headers.numbers, self._cursor
@@ -358,7 +367,7 @@ class _Decoding:
                 numbers,
                 step.spans,
                 step.first,
-                step.in_place,
+                not step.is_checked,
                 *self._offsets,
                 columns.wanted,
                 columns.bytes_max,
@@ -373,7 +382,7 @@ class _Decoding:
                 self._columns = Columns(
                     self._names, self._rows_max, max(record_bytes, self._bytes_max), record_headers_max
                 )
-            elif status == kernels.NO_HEADER_ROOM:
+            elif status == kernels.HEADERS_DO_NOT_FIT:
                 self._record_headers_max = RECORD_HEADERS_MAX
                 yield from self.flush()
             elif status == kernels.FULL:
@@ -383,14 +392,14 @@ class _Decoding:
 
     def _failure(self, step: _Step, status: int) -> CorruptBatchError:
         row = int(self._cursor[kernels.BATCH])
-        if status == kernels.WRONG_CRC and step.in_place:
+        if status == kernels.WRONG_CRC and not step.is_checked:
             _, failure = _sound(step.octets.data, self._headers, slice(row, row + 1))
             if failure is not None:
                 return failure
         return _corrupt(self._headers, row, kernels.REASONS[status])
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that there are, if any, and begin anew."""
+        """Yield the rows so far, if there are any, and begin with empty columns."""
         rows, columns = int(self._cursor[kernels.ROWS]), self._columns
         self._cursor[kernels.ROWS] = self._cursor[kernels.TAKEN_BYTES] = 0
         self._columns = None

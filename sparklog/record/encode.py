@@ -1,8 +1,8 @@
-"""Arrow columns to v2 batches: the way back of `sparklog.record.decode`.
+"""Encodes Arrow columns as v2 batches: the reverse of `sparklog.record.decode`.
 
-Records are measured and cut into batches by one kernel and written by another; then each batch is compressed, and its
-header put before it. What a batch does not know yet, its base offset and leader epoch, is outside its checksum, and can
-be stamped later.
+One kernel measures the records and cuts them into batches, and another writes them. Then each batch is compressed, and
+its header is put before it. The base offset and the leader epoch are outside the checksum of a batch, so a commit can
+write others into it later.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
+from sparklog.record import checksums, v2
 from sparklog.record import kernels_encode as kernels
-from sparklog.record import v2
 from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compressor
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import BatchHeaders
@@ -33,14 +33,14 @@ _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How batches are made.
+    """The settings by which batches are made.
 
     Attributes
     ----------
     codec : str
         Kafka's name: none, gzip, snappy, lz4, zstd.
     level : int or None
-        Of the codec; None is the codec's default.
+        The level of the codec; None is the codec's default.
     batch_bytes : int
         A batch is closed before it is longer than this, uncompressed (Kafka: ``batch.size``).
     batch_bytes_max : int
@@ -50,11 +50,11 @@ class BatchSettings:
     append_time : int or None
         ms; the timestamp of all records, where the log's timestamp type is LogAppendTime.
     producer_id, producer_epoch, base_sequence : int
-        Of an idempotent producer; -1 none.
+        An idempotent producer, and the sequence number of the first record; -1 each where there is none.
     is_transactional : bool
         Whether the batches belong to a transaction of that producer.
     leader_epoch : int
-        Of the log.
+        The leader epoch of the log.
     """
 
     codec: str = "lz4"
@@ -133,17 +133,20 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
         settings.producer_id,
         settings.producer_epoch,
         settings.base_sequence,
+        checksums.IN_KERNELS,
     )
+    if not checksums.IN_KERNELS:
+        checksums.write_missing(data, table[:, kernels.START], table[:, kernels.END])
     return EncodedBatches(data, scan_headers(data))
 
 
 def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) -> tuple[Int64s, memoryview]:
-    """Encode rows as batches without their headers, for which there is room.
+    """Encode rows as batches, and leave the bytes of their headers free.
 
     Parameters
     ----------
     first_row : int
-        Where the rows begin in what the caller gave.
+        The row of the caller's that the first of these rows is, for errors.
 
     Returns
     -------
@@ -151,14 +154,14 @@ def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) ->
     memoryview
         The batches, one behind the other.
     """
-    room_bytes = settings.batch_bytes - v2.HEADER_BYTES
+    records_bytes_max = settings.batch_bytes - v2.HEADER_BYTES
     if settings.codec != "none":
-        room_bytes = min(room_bytes, settings.decompressed_bytes_max)
-    cuts, octets = _written(fields, room_bytes)
+        records_bytes_max = min(records_bytes_max, settings.decompressed_bytes_max)
+    cuts, octets = _written(fields, records_bytes_max)
     sizes = cuts[:-1, kernels.RECORDS_BYTES].tolist()
     _refuse_unreadable(cuts, sizes, settings, first_row)
     compress = compressor(settings.codec, settings.level)
-    # Room that is not filled is never touched, and so costs nothing.
+    # Memory that is not written to is never touched, and so costs nothing.
     out = memoryview(np.empty(sum(map(compressed_bytes_max, sizes)) + v2.HEADER_BYTES * len(sizes), np.uint8).data)
     ends, end, position = [], 0, 0
     for records_bytes in sizes:
@@ -173,7 +176,7 @@ def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) ->
 
 
 def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, first_row: int) -> None:
-    """Refuse a record that no reader with the same limit would decompress; only one alone makes a batch so long."""
+    """Refuse a record that no reader with the same limit would decompress; a batch so long holds that record alone."""
     if settings.codec != "none" and sizes and max(sizes) > settings.decompressed_bytes_max:
         row = next(row for row, size in enumerate(sizes) if size > settings.decompressed_bytes_max)
         raise RecordTooLargeError(
@@ -183,7 +186,7 @@ def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, 
 
 
 def _table(fields: _Fields, cuts: Int64s, ends: Int64s, settings: BatchSettings, first_row: int) -> Int64s:
-    """Say of each batch what its header needs."""
+    """Return the table of batches from which `seal_batches` writes their headers."""
     table = np.zeros((len(ends), kernels.SEAL_FIELDS), dtype=np.int64)
     if not len(ends):
         return table
@@ -202,7 +205,7 @@ def _table(fields: _Fields, cuts: Int64s, ends: Int64s, settings: BatchSettings,
 def _halved(
     fields: _Fields, table: Int64s, out: memoryview, settings: BatchSettings, first_row: int
 ) -> tuple[Int64s, memoryview]:
-    """Encode the batches that are too long again, as two; see `_compressed`."""
+    """Encode each batch that is too long again, as two batches; see `_compressed`."""
     tables, pieces, filled_bytes = [], [], 0
     for batch in table:
         start, end, row, count = (int(number) for number in batch[: kernels.COUNT + 1])
@@ -235,8 +238,8 @@ def _attributes(settings: BatchSettings) -> int:
     return attributes
 
 
-class _Room(threading.local):
-    """Memory of a thread, for what is done with when a call ends: new memory costs as much as what is written to it."""
+class _ThreadMemory(threading.local):
+    """Memory that a thread uses again in its next call: new memory costs as much as writing to it."""
 
     def __init__(self) -> None:
         self._octets = np.empty(0, dtype=np.uint8)
@@ -247,17 +250,17 @@ class _Room(threading.local):
         return self._octets[:size_bytes]
 
 
-_of_thread = _Room()
+_of_thread = _ThreadMemory()
 
 
-def _written(fields: _Fields, room_bytes: int) -> tuple[Int64s, memoryview]:
-    """Cut records into batches and write them: the table of batches, with a last row that ends it, and the bytes.
+def _written(fields: _Fields, records_bytes_max: int) -> tuple[Int64s, memoryview]:
+    """Cut records into batches and write them; return the table of batches, with a row for its end, and the bytes.
 
-    The bytes are in memory of the thread, and there until its next call.
+    The bytes are in memory that the next call of the same thread uses again.
     """
     table = np.empty((len(fields) + 1, kernels.CUT_FIELDS), dtype=np.int64)
     bodies = np.empty(len(fields), dtype=np.int64)
-    count = kernels.cut_batches(fields.records, fields.headers, room_bytes, table, bodies)
+    count = kernels.cut_batches(fields.records, fields.headers, records_bytes_max, table, bodies)
     cuts = table[: count + 1]
     cuts[count] = len(fields), 0
     out = _of_thread.of(int(cuts[:, kernels.RECORDS_BYTES].sum()))
@@ -269,7 +272,7 @@ def _written(fields: _Fields, room_bytes: int) -> tuple[Int64s, memoryview]:
 
 
 def _fields(columns: pa.RecordBatch) -> _Fields:
-    """Take the columns apart."""
+    """Turn the columns into the tables that the kernels take."""
     names = columns.schema.names
     refuse_twice(columns.schema)
     if "value" not in names:
@@ -292,7 +295,7 @@ def _fields(columns: pa.RecordBatch) -> _Fields:
 
 
 def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
-    """Write places and lengths of a column of byte strings into two rows of a table; the buffer that they are in."""
+    """Write the positions and lengths of byte strings into two rows of a table; return the buffer that they are in."""
     column = take_text(column, name)
     is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     offsets_type: type[np.signedinteger[Any]] = np.int64 if is_large else np.int32
@@ -308,7 +311,7 @@ def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
 
 
 def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octets, Octets]:
-    """Write which headers each record has; the table of them, and the buffers of names and contents."""
+    """Write which headers each record has; return the table of headers, and the buffers of names and contents."""
     column = take_headers(column)
     counts = np.asarray(column.value_lengths().fill_null(0), dtype=np.int64)
     pairs = column.flatten()

@@ -1,7 +1,7 @@
-"""Where the frames of gzip, lz4 and zstd begin and end, by the rules of the readers that Kafka uses.
+"""Finds where the frames of gzip, lz4 and zstd begin and end, by the rules of the readers that Kafka uses.
 
-The libraries undo what is inside; none of them draws these borders as Kafka's consumer does. A gzip stream is a row of
-members, little-endian:
+The libraries decompress the content; none of them finds these borders as Kafka's consumer does. A gzip stream is a
+row of members, little-endian:
 
     byte  size  field
     0     2     magic               1f 8b
@@ -15,8 +15,9 @@ members, little-endian:
                 crc                 uint32, CRC-32 of the content
                 size                uint32, bytes of the content, modulo 2^32
 
-What follows a member is the next one where a whole header begins there, and nothing otherwise. Where the JDK's own
-buffer ends, its reader takes a header in the last bytes of a stream for a member; here that is nothing, too.
+Behind a member, bytes that begin with a whole header are the next member, and any other bytes are ignored. At the end
+of its own buffer, the reader of the JDK takes a header in the last bytes of a stream for a member; here such a header
+is ignored as well.
 
 An lz4 frame is as in `sparklog.record.streams`, and may have more, little-endian:
 
@@ -31,11 +32,11 @@ An lz4 frame is as in `sparklog.record.streams`, and may have more, little-endia
                                     with or without the highest bit
           4     content_checksum    if its flag says so; it must be there, and is never compared
 
-Bytes behind the frame are never looked at. Refused are blocks that depend on those before them, and a compressed block
-that holds nothing, which nobody writes and which Kafka's reader takes for the end of the frame unless it is the last.
+Bytes behind the frame are ignored. Blocks that depend on the blocks before them are refused. So is a compressed block
+without content: nobody writes one, and Kafka's reader takes it for the end of the frame unless it is the last block.
 
 A zstd stream is a row of frames and skippable frames, which must all be whole. Kafka's reader passes over a later frame
-that is cut short where its own buffer holds both; nobody writes such, and so here it is damage.
+that is cut short where its own buffer holds both; nobody writes such a stream, so here it is damage.
 
 Source: java.util.zip.GZIPInputStream of JDK 17; apache/kafka, Lz4BlockInputStream.java, Lz4BlockOutputStream.java;
 zstd-jni, ZstdInputStreamNoFinalizer.java; RFC 1952, RFC 8878; the LZ4 frame format 1.5.1.
@@ -59,7 +60,7 @@ _TEXT_BYTES: Final = 256
 
 GZIP_TRAILER: Final = struct.Struct("<II")
 GZIP_REST_BYTES_MAX: Final = 18
-"""So many bytes behind a member are too few for another, and are not looked at."""
+"""So many bytes behind a member are too few for another one, and are ignored."""
 
 _LZ4_START = struct.Struct("<IBB")
 _LZ4_VERSION, _LZ4_INDEPENDENT_BLOCKS = 0x40, 0x20
@@ -120,7 +121,7 @@ class Lz4Frame(NamedTuple):
     Attributes
     ----------
     block_bytes_max : int
-        What no block is longer than, compressed or not.
+        The most bytes that a block has, compressed or not.
     has_block_checksums : bool
     blocks, blocks_end : int
         Where the first block begins, and where the last one ends. There the size stands that ends the blocks.
@@ -147,7 +148,7 @@ def lz4_frame(data: memoryview, *, checks_header: bool) -> Lz4Frame:
     Raises
     ------
     ValueError
-        It is not one, has what Kafka's reader refuses, or is cut short.
+        The data is not an lz4 frame, has something that Kafka's reader refuses, or is cut short.
     """
     usual_block_bytes = LZ4_KAFKA_HEADERS.get(bytes(data[:_LZ4_HEADER_BYTES]))
     if usual_block_bytes is not None:
@@ -191,7 +192,7 @@ def _lz4_blocks_end(data: memoryview, position: int, block_bytes_max: int, check
 
 
 def lz4_block_bytes(size: int, block_bytes_max: int) -> int:
-    """Return how long a block is by what stands before it, 0 where that ends the frame; `ValueError` for no block."""
+    """Return the size of a block by the field before it, 0 where it ends the frame; raise `ValueError` for none."""
     block_bytes = size & LZ4_SIZE_MASK
     if block_bytes > block_bytes_max:
         raise ValueError("a block of the lz4 frame is longer than its header allows")
@@ -201,7 +202,7 @@ def lz4_block_bytes(size: int, block_bytes_max: int) -> int:
 
 
 def plain_lz4(data: memoryview, frame: Lz4Frame) -> memoryview:
-    """Return a frame of the same blocks that any library reads as Kafka's reader does, and nothing behind it."""
+    """Return a frame with the same blocks and nothing behind them, which any library reads as Kafka's reader does."""
     if frame.is_plain:
         return data
     header = _lz4_header(frame.block_bytes_max, frame.has_block_checksums)

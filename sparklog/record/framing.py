@@ -61,16 +61,16 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
 
     octets = np.frombuffer(buffer, dtype=np.uint8)
     tables: list[np.ndarray[Any, Any]] = []
-    # Most batches of a log are about as long as its first; room that is not used costs nothing.
+    # Most batches of a log are about as long as its first; rows that are not used cost nothing.
     first_bytes = int.from_bytes(octets[8:OVERHEAD_BYTES].tobytes(), "big") + OVERHEAD_BYTES
-    position, rows, room = 0, 1, 16 + len(octets) // max(first_bytes, _BATCH_BYTES_MIN[0])
+    position, rows, capacity = 0, 1, 16 + len(octets) // max(first_bytes, _BATCH_BYTES_MIN[0])
     while rows:
-        numbers = np.empty((room, TABLE_FIELDS), dtype=np.int64)
+        numbers = np.empty((capacity, TABLE_FIELDS), dtype=np.int64)
         rows, position = scan(octets, position, numbers)
         tables.append(numbers[:rows])
-        if rows < room:
+        if rows < capacity:
             break
-        room *= 4
+        capacity *= 4
     numbers = tables[0] if len(tables) == 1 else np.concatenate(tables)
     numbers[:, POSITION] += origin
     return _ended(numbers.reshape(-1).view(TABLE), memoryview(buffer), origin, position)
@@ -114,7 +114,7 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
 
 
 def _ended(table: np.ndarray[Any, Any], view: memoryview, origin: int, walked: int) -> BatchHeaders:
-    """Tell what stands after the last batch of a table."""
+    """Make the headers, with what follows the last batch of the table."""
     if walked + OVERHEAD_BYTES > len(view):
         return BatchHeaders(table, origin, walked)
     fault = _size_fault(view, walked)

@@ -1,6 +1,6 @@
-"""The headers of batches as a table: one row a batch, over all three record formats.
+"""The headers of batches as a table with a row for each batch, for all three record formats.
 
-`sparklog.record.framing` fills it on the way through a buffer; everything that decides about batches reads it.
+`sparklog.record.framing` fills the table when it scans a buffer. All decisions about batches are made from it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Column = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class BatchHeaders:
-    """The headers of consecutive batches, a column table, and how the walk over them ended.
+    """The headers of consecutive batches as a table, and how the scan that found them ended.
 
     Attributes
     ----------

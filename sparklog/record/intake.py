@@ -1,4 +1,4 @@
-"""The columns of records that are to be written: checked, and brought to the few types that the encoder takes.
+"""Checks the columns of records that are to be written, and casts them to the few types that the encoder takes.
 
     column      taken                                               becomes
     value, key  binary or string: plain, large, view, fixed size,   binary, string, or the large kind of either
@@ -6,9 +6,9 @@
     headers     a list or map of key (text) and value (bytes)       `HEADERS_TYPE`
     timestamp   a timestamp of any unit and zone, or int64 ms       int64, ms since 1970
 
-A time that is finer than a millisecond is rounded down. Times before 1970 are refused, as by Kafka's producer. In the
-int64 form -1 says that a record has no timestamp, as it does in a log; a time that comes to -1 ms does not say so, and
-is refused.
+A time that is finer than a millisecond is rounded down. Times before 1970 are refused, as by Kafka's producer. In an
+int64 column -1 means that a record has no timestamp, as it does in a log; in a column of timestamps, -1 ms is a time
+before 1970, and is refused.
 
 Source: apache/kafka, ProducerRecord.java, RecordBatch.java (NO_TIMESTAMP).
 """
@@ -56,7 +56,7 @@ def take_records(given: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
 
 
 def refuse_twice(schema: pa.Schema) -> None:
-    """Refuse columns of the same name, of those that a record has."""
+    """Refuse two columns of the same name, if it is the name of a record's column."""
     for name in RECORD_COLUMNS:
         types = [str(schema.field(n).type) for n in schema.get_all_field_indices(name)]
         if len(types) > 1:
@@ -74,7 +74,7 @@ def _taken(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         return take_text(_together(column, name), name)
     chunks = [take_text(chunk, name) for chunk in column.chunks]
     if sum(chunk.nbytes for chunk in chunks) > _ARROW_BYTES_MAX:
-        # Their bytes together are more than the offsets of the small types can count.
+        # Together they have more bytes than the offsets of the small types can count.
         chunks = [chunk.cast(_LARGE.get(chunk.type, chunk.type)) for chunk in chunks]
     return _together(pa.chunked_array(chunks), name)
 
@@ -144,7 +144,7 @@ def take_times(column: pa.Array) -> pa.Array:
 
 
 def _refuse_early(numbers: np.ndarray[Any, np.dtype[np.int64]], earliest: int) -> None:
-    """Refuse times before 1970, of which -1 ms has a sentence of its own."""
+    """Refuse times before 1970; -1 ms has a message of its own."""
     if not len(numbers) or numbers.min() >= earliest:
         return
     row = int(np.flatnonzero(numbers < earliest)[0])

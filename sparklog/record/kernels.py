@@ -1,4 +1,4 @@
-"""Compiled code: what the loops over bytes have in common, the walk from batch to batch, and checksums.
+"""Compiled code: the steps that the loops over bytes share, the scan from batch to batch, and checksums.
 
 Every kernel is handed the regions it may look at, checks each length against the end of its region before using it, and
 returns a status code with the place where it stopped. The records of v2 batches are walked in `kernels_v2`, messages of
@@ -42,7 +42,7 @@ from sparklog.record.kernels_compile import NUMBA, inlined, kernel, step
 OK: Final = 0
 FULL: Final = 1
 RECORD_TOO_LARGE: Final = 2
-NO_HEADER_ROOM: Final = 20
+HEADERS_DO_NOT_FIT: Final = 20
 TORN_VARINT: Final = 3
 BAD_RECORD_LENGTH: Final = 4
 BAD_FIELD_LENGTH: Final = 5
@@ -89,6 +89,9 @@ REASONS: Final = {
 
 OFFSET_MAX: Final = (1 << 63) - 1
 
+BATCH_BYTES_MIN: Final = 26
+"""The least that a batch of any magic has: a message of magic 0 with no key and no value."""
+
 # Columns of the spans: where the records of each batch begin and end in the buffer.
 START, END = range(2)
 
@@ -115,7 +118,7 @@ KEYS, VALUES, HEADERS = 1, 2, 4
 
 
 class Strings(NamedTuple):
-    """An Arrow column of byte strings in the making: ``offsets`` has one more than ``valid``, one byte a string."""
+    """An Arrow column of byte strings that is being filled; ``valid`` has a byte for each string."""
 
     offsets: Any
     data: Any
@@ -123,10 +126,10 @@ class Strings(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Columns of records in the making, all with room for as many rows as ``offsets``.
+    """Columns of records that are being filled, all for as many rows as ``offsets``.
 
     ``batches`` is the row of each record's batch in the table of headers; ``lists`` are the Arrow offsets of the lists
-    of headers. The data of each `Strings` has room for the bytes of whole records, so that no single copy need ask.
+    of headers. The data of each `Strings` can take the bytes of whole records, so that no single copy has to check.
     """
 
     offsets: Any
@@ -236,13 +239,13 @@ def big_endian_32(buffer, position):
 
 @inlined
 def wrapped_sum(a, b):
-    """Add two int64 as Java does; a plain sum that does not fit is one that the compiler may take never to happen."""
+    """Add two int64 as Java does; the compiler may assume that a plain sum never overflows."""
     return np.int64(np.uint64(a) + np.uint64(b))
 
 
 @inlined
 def put(strings, row, buffer, position, length):
-    """Append ``buffer[position:position + length]``, -1 being null, as string ``row``; there is room for it."""
+    """Append ``buffer[position:position + length]`` as string ``row``; -1 is null. The caller checks that it fits."""
     start = np.int64(strings.offsets[row])
     strings.valid[row] = length >= 0
     length = max(length, 0)
@@ -362,10 +365,11 @@ def crc32c_by_tables(buffer, position, end):
     return _crc_by_tables(_CRC32C, buffer, position, end)
 
 
-# One of the two, of ``buffer[position:end]``, which the caller has checked to be there.
-crc32c = (
-    crc32c_by_instruction if has_crc32c_instruction(NUMBA.CPU_FEATURES, get_host_cpu_features()) else crc32c_by_tables
-)
+HAS_CRC32C_INSTRUCTION: Final = has_crc32c_instruction(NUMBA.CPU_FEATURES, get_host_cpu_features())
+
+# One of the two, of ``buffer[position:end]``, which the caller has checked to be there. Where it is the tables, the
+# library computes the checksums of whole batches instead: see `sparklog.record.checksums`.
+crc32c = crc32c_by_instruction if HAS_CRC32C_INSTRUCTION else crc32c_by_tables
 
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, TABLE, types.int64))
@@ -376,7 +380,7 @@ def first_wrong_crc(buffer, table, origin):
     """
     for r in range(table.shape[0]):
         start = table[r, POSITION] - origin
-        if start < 0 or table[r, BATCH_BYTES] < 26 or table[r, BATCH_BYTES] > buffer.shape[0] - start:
+        if start < 0 or table[r, BATCH_BYTES] < BATCH_BYTES_MIN or table[r, BATCH_BYTES] > buffer.shape[0] - start:
             return r, np.int64(-1)
         end = start + table[r, BATCH_BYTES]
         if table[r, MAGIC] == 2:

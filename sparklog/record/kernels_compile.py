@@ -1,4 +1,10 @@
-"""How kernels are compiled: once a machine, when they are first called, and where what was compiled is kept."""
+"""Compiles kernels, once on each machine and when they are first called, and keeps the compiled code on disk.
+
+Some of what is used of numba is not its public interface: `FunctionCache._load_overload`, a dispatcher's ``_cache``,
+the option ``_nrt`` and, in `sparklog.record.kernels`, the features of the host's processor. They are what makes a
+process load its kernels in tenths of a second, and numba may change them in any version. So the version of numba is
+capped in ``pyproject.toml``, and ``tests/record/test_kernels_compile.py`` says whether a newer one still has them.
+"""
 # Kernels are typed by the signatures that numba compiles them for.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
 
@@ -18,15 +24,15 @@ from numba.core import config
 from numba.core.caching import FunctionCache
 
 NUMBA: Any = config
-"""Its settings, which are made when they are first asked for."""
+"""The settings of numba, which it makes when they are first asked for."""
 
 
 def _cache_folder() -> str:
-    """Choose where compiled code is kept: a folder of its own for each state of the sources that it comes from.
+    """Choose the folder for compiled code: one for each state of the sources that it is compiled from.
 
-    numba looks only at the file that a kernel is in, but steps and constants of others are compiled into it. Where the
-    package's folder is read-only, it is one of the user's own under the temporary directory, whose content no one else
-    can have put there, since it is code that is run.
+    numba looks only at the file that a kernel is in, but steps and constants of other files are compiled into the
+    kernel. Where the package's folder is read-only, the folder is one of the user's own under the temporary directory.
+    Nobody else can have put anything there, which matters since the content is run.
     """
     here = Path(__file__).parent
     sources = [here / "headers.py", here / "legacy.py", here / "v2.py", *sorted(here.glob("kernels*.py"))]
@@ -51,10 +57,10 @@ _CACHE_FOLDER: Final = _cache_folder()
 
 
 class _Cache(FunctionCache):
-    """numba's cache on disk, for code that is ready to run.
+    """numba's cache on disk, without the set-up that numba makes before it loads anything.
 
-    numba's own first sets up all that it knows of types and of calls in Python, in several times the time that it
-    takes to load our kernels, which need none of it. What compiles sets it up itself.
+    That set-up, of types and of calls into Python, takes several times as long as loading our kernels, which need none
+    of it. Where a kernel has to be compiled, the compiler makes the set-up itself.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -67,7 +73,7 @@ _compiling: Final = threading.Lock()
 def kernel(signature: Any) -> Any:
     """Compile a kernel for the signatures that it is called with, once a machine, when it is first called.
 
-    Kernels make no arrays, so they need no counts of references to them, which cost more than the work itself.
+    Kernels make no arrays, so numba need not count references to arrays, which would cost more than the work itself.
     """
     signatures = signature if isinstance(signature, list) else [signature]
 
@@ -90,7 +96,7 @@ def kernel(signature: Any) -> Any:
 def _compiled(function: Any, signatures: list[Any]) -> Any:
     options: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
     dispatcher: Any = njit(**options)(function)
-    # The setting is numba's own, and of the whole process: it is ours only while a kernel finds its place.
+    # The setting is one for the whole process, so it is changed only while the cache of this kernel is made.
     before, NUMBA.CACHE_DIR = NUMBA.CACHE_DIR, _CACHE_FOLDER
     try:
         dispatcher._cache = _Cache(function)

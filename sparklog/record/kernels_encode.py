@@ -51,7 +51,7 @@ def _varint_bytes(number):
 
 @inlined
 def _put_varint(out, position, number):
-    """Write a zigzag number; the position after it. The caller has seen to it that there is room."""
+    """Write a zigzag number; return the position after it. The caller has checked that it fits."""
     raw = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> np.int64(63))
     while raw >= np.uint64(0x80):
         out[position] = np.uint8((raw & np.uint64(0x7F)) | np.uint64(0x80))
@@ -97,8 +97,8 @@ def _body_bytes(records, headers, row, base_timestamp, offset_delta):
 
 
 @kernel(types.int64(TABLE, TABLE, types.int64, TABLE_OUT, NUMBERS_OUT))
-def cut_batches(records, headers, room_bytes, cuts, bodies):
-    """Cut records into batches whose records are at most ``room_bytes`` long; one record is never cut.
+def cut_batches(records, headers, records_bytes_max, cuts, bodies):
+    """Cut records into batches whose records are at most ``records_bytes_max`` long; one record is never cut.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def cut_batches(records, headers, room_bytes, cuts, bodies):
             base_timestamp = records[TIMESTAMP, row]
         body = _body_bytes(records, headers, row, base_timestamp, row - first)
         length = body + _varint_bytes(body)
-        if row > first and size + length > room_bytes:
+        if row > first and size + length > records_bytes_max:
             cuts[batches, FIRST_RECORD], cuts[batches, RECORDS_BYTES] = first, size
             batches, first, size, base_timestamp = batches + 1, row, np.int64(0), records[TIMESTAMP, row]
             body = _body_bytes(records, headers, row, base_timestamp, np.int64(0))
@@ -181,15 +181,17 @@ def write_records(records, headers, keys, values, names, contents, cuts, bodies,
 
 @inlined
 def _put_integer(out, position, number, size):
-    """Write the lowest ``size`` bytes of a number, big-endian; the position after it."""
+    """Write the lowest ``size`` bytes of a number, big-endian; return the position after them."""
     for n in range(size):
         out[position + n] = np.uint8(number >> np.int64(8 * (size - 1 - n)))
     return position + size
 
 
-@kernel(types.boolean(BYTES_OUT, TABLE, types.int64, types.int64, types.int64, types.int64, types.int64, types.int64))
-def seal_batches(out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence):
-    """Write the header of every batch, whose records stand behind the room for it.
+@kernel(types.boolean(BYTES_OUT, TABLE, *[types.int64] * 6, types.boolean))
+def seal_batches(
+    out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence, with_crc
+):
+    """Write the header of every batch, into the bytes that are free before its records.
 
     Parameters
     ----------
@@ -198,6 +200,8 @@ def seal_batches(out, batches, base_offset, attributes, leader_epoch, producer_i
     batches : int64 array, shape (n_batches, SEAL_FIELDS)
     base_offset, base_sequence : int
         Of row 0; the sequence is -1 where there is no producer.
+    with_crc : bool
+        Whether to write checksums; the caller does it otherwise.
 
     Returns
     -------
@@ -223,5 +227,6 @@ def seal_batches(out, batches, base_offset, attributes, leader_epoch, producer_i
         at = _put_integer(out, at, producer_epoch, 2)
         at = _put_integer(out, at, sequence, 4)
         _put_integer(out, at, count, 4)
-        _put_integer(out, start + 17, crc32c(out, start + _CRC_COVERS_FROM, end), 4)
+        if with_crc:
+            _put_integer(out, start + 17, crc32c(out, start + _CRC_COVERS_FROM, end), 4)
     return True

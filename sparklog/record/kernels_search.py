@@ -1,7 +1,8 @@
 """Compiled code: the search for the next whole batch behind damage.
 
 It is linear in the bytes, whatever they are: runs of zeros are passed over a word at a time, and what looks like a
-header costs no more than the budget that the caller gives for computing checksums.
+header costs no more than the budget that the caller gives for computing checksums. On a machine without the instruction
+for CRC-32C it uses the tables: the budget bounds what they cost, and it runs only behind damage.
 """
 # Kernels are typed by the signatures that numba compiles them for.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
@@ -38,13 +39,13 @@ def _skip_zeros(buffer, position, stop):
 
 
 @inlined
-def _batch_bytes(buffer, position, room_bytes, lowest_offset, highest_offset):
+def _batch_bytes(buffer, position, left_bytes, lowest_offset, highest_offset):
     """Return how long the batch is whose header seems to stand here; 0 where none can."""
     magic = np.int64(buffer[position + 16])
     if magic > 2:
         return np.int64(0)
     batch_bytes = big_endian_32(buffer, position + 8) + 12
-    if batch_bytes < (61 if magic == 2 else 26 + 8 * magic) or batch_bytes > room_bytes:
+    if batch_bytes < (61 if magic == 2 else 26 + 8 * magic) or batch_bytes > left_bytes:
         return np.int64(0)
     offset = big_endian_64(buffer, position)
     return batch_bytes if lowest_offset <= offset <= highest_offset else np.int64(0)
@@ -66,7 +67,7 @@ def _is_laid_out(buffer, position, batch_bytes):
 
 
 @kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64, types.int64, types.int64, types.int64))
-def search(buffer, position, room_bytes, lowest_offset, highest_offset, budget_bytes):
+def search(buffer, position, left_bytes, lowest_offset, highest_offset, budget_bytes):
     """Find the next whole batch, at any byte.
 
     Parameters
@@ -74,7 +75,7 @@ def search(buffer, position, room_bytes, lowest_offset, highest_offset, budget_b
     buffer : uint8 array
     position : int
         Where in it to begin.
-    room_bytes : int
+    left_bytes : int
         Bytes from the beginning of the buffer to the end of the file: a batch must fit.
     lowest_offset, highest_offset : int
         What its offset must be between, both included.
@@ -93,7 +94,7 @@ def search(buffer, position, room_bytes, lowest_offset, highest_offset, budget_b
         position = _skip_zeros(buffer, position, stop)
         if position + _PREFIX_BYTES > stop:
             break
-        batch_bytes = _batch_bytes(buffer, position, room_bytes - position, lowest_offset, highest_offset)
+        batch_bytes = _batch_bytes(buffer, position, left_bytes - position, lowest_offset, highest_offset)
         if batch_bytes > 0:
             if batch_bytes > stop - position:
                 return np.int64(ASK), position, budget_bytes

@@ -33,10 +33,10 @@ from sparklog.record.kernels import (
     EXCESS_END,
     FULL,
     HEADERS,
+    HEADERS_DO_NOT_FIT,
     KEYS,
     LAST_OFFSET_DONE,
     NEXT_RECORD,
-    NO_HEADER_ROOM,
     OFFSET_MAX,
     OK,
     OUTSIDE,
@@ -197,20 +197,20 @@ def _put_record(buffer, record_end, fields, wanted, row, output):
 
 
 @inlined
-def _room_status(row, taken, record_bytes, header_count, bytes_max, wanted, output):
-    """Say whether one more record fits the output; a record without headers needs no room for those."""
+def _capacity_status(row, taken, record_bytes, header_count, bytes_max, wanted, output):
+    """Say whether one more record fits the output, and its headers, if it has any."""
     if row >= output.offsets.shape[0] or taken + record_bytes > bytes_max:
         return FULL if row > 0 else RECORD_TOO_LARGE
     if wanted & HEADERS and header_count > output.name.valid.shape[0] - output.lists[row]:
         if output.name.valid.shape[0] == 0:
-            return NO_HEADER_ROOM
+            return HEADERS_DO_NOT_FIT
         return FULL if row > 0 else RECORD_TOO_LARGE
     return OK
 
 
 @step
 def _batch_status(buffer, table, r, start, end, in_place):
-    """Check what can be told before the records are looked at: place, checksum and count."""
+    """Check what does not need the records: the place of the batch, its checksum and its record count."""
     if start < (HEADER_BYTES if in_place else 0) or end < start or end > buffer.shape[0]:
         return OUTSIDE
     if in_place and crc32c(buffer, start - _CRC_LEAD, end) != table[r, CRC]:
@@ -265,7 +265,7 @@ def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_off
                 range_end = cursor[EXCESS_END]
         offset = base_offset + fields[0]
         if start_offset <= offset < range_end:
-            status = _room_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
+            status = _capacity_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
             if status != OK:
                 if first_row == 0:
                     cursor[RECORDS_DONE], cursor[NEXT_RECORD] = i, record
@@ -306,7 +306,7 @@ def decode_records(buffer, table, spans, first, in_place, start_offset, end_offs
     wanted : int
         KEYS, VALUES, HEADERS: which columns are copied. The rest of a record is checked all the same.
     bytes_max : int
-        What each data buffer of the output has room for.
+        How many bytes each data buffer of the output can take.
     cursor : int64 array, shape (CURSOR_FIELDS,)
         Where to go on; moved.
 
@@ -314,9 +314,9 @@ def decode_records(buffer, table, spans, first, in_place, start_offset, end_offs
     -------
     int
         OK when all batches of the spans are done. FULL when the output must be emptied first; a batch is only cut where
-        it is larger than an empty output. NO_HEADER_ROOM when record headers are met for the first time and the output
-        has been given no room for them. RECORD_TOO_LARGE when a record is larger than the empty output. Else what is
-        wrong with the batch at the cursor, of which no row is in the output unless the batch had been cut.
+        it is larger than an empty output. HEADERS_DO_NOT_FIT when a record has headers and the output has no memory for
+        any. RECORD_TOO_LARGE when a record is larger than the empty output. Else the code of what is wrong with the
+        batch at the cursor, of which no row is in the output unless the batch had been cut.
     """
     while cursor[BATCH] < first + spans.shape[0]:
         r = cursor[BATCH]

@@ -1,11 +1,11 @@
-"""Limits that are known without anything that decodes."""
+"""Limits on the size of decompressed batches, in a module that imports nothing."""
 
 from __future__ import annotations
 
 from typing import Final
 
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
-"""To how many bytes a batch may decompress unless ``max.decompressed.message.bytes`` says otherwise."""
+"""The default of ``max.decompressed.message.bytes``: how many bytes a batch may decompress to."""
 
 DECOMPRESSED_BYTES_LIMIT: Final = (1 << 31) - 9
-"""The most that it can say: what an array of Java's holds, and Kafka's own default."""
+"""The largest value of that property: the size of the largest array in Java, which is Kafka's own default."""

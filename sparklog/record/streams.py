@@ -1,4 +1,4 @@
-"""How Kafka's producers frame what snappy and lz4 compress: as streams of blocks.
+"""The streams of blocks as which Kafka's producers frame what snappy and lz4 compress.
 
 A snappy stream is as xerial's library writes it, big-endian:
 
@@ -59,13 +59,13 @@ _LZ4_USUAL_HEADER = next(header for header, size in LZ4_KAFKA_HEADERS.items() if
 
 
 def snappy_blocks(data: memoryview) -> list[memoryview]:
-    """Take a snappy stream apart: one raw block, or xerial's framing of any number, and of streams in a row."""
+    """Return the blocks of a snappy stream: one raw block, or the blocks of any number of xerial's streams in a row."""
     end = len(data)
     if end < XERIAL_START.size or XERIAL_START.unpack_from(data)[0] != XERIAL_MAGIC:
         return [data]
     blocks: list[memoryview] = []
     position = XERIAL_START.size
-    # Fewer bytes than a length are passed over at the end, as in xerial's reader.
+    # At the end, fewer bytes than a length has are ignored, as in xerial's reader.
     while position + _BLOCK_BYTES.size <= end:
         (block_bytes,) = _BLOCK_BYTES.unpack_from(data, position)
         if block_bytes < 0 and data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
@@ -84,7 +84,7 @@ def snappy_blocks(data: memoryview) -> list[memoryview]:
 def single_blocks(
     octets: Octets, starts: Int64s, ends: Int64s, codec_ids: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], Int64s, Int64s]:
-    """Find, of many streams at once, those that are a single compressed block, as those of most batches are.
+    """Find, among many streams at once, those of a single compressed block, as most batches have them.
 
     Parameters
     ----------
@@ -98,15 +98,15 @@ def single_blocks(
     -------
     is_single : bool array, shape (n_streams,)
     starts, ends : int64 array, shape (n_streams,)
-        Where the block of each of those begins and ends; of the others, the stream.
+        Where the single block begins and ends; for any other stream, where the stream does.
     """
     is_single, starts, ends = np.zeros(len(starts), dtype=np.bool_), starts.copy(), ends.copy()
-    for codec_id, (lead, tail_bytes, told_single) in _SINGLE.items():
+    for codec_id, (lead, tail_bytes, is_single_block) in _SINGLE.items():
         rows = np.flatnonzero((codec_ids == codec_id) & (ends - starts > lead.itemsize + tail_bytes))
         if not len(rows):
             continue
         first, last = starts[rows] + lead.itemsize, ends[rows] - tail_bytes
-        found = told_single(octets, _gathered(octets, starts[rows], lead), first, last)
+        found = is_single_block(octets, _gathered(octets, starts[rows], lead), first, last)
         rows = rows[found]
         is_single[rows], starts[rows], ends[rows] = True, first[found], last[found]
     return is_single, starts, ends

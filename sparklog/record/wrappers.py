@@ -1,4 +1,4 @@
-"""What is inside a compressed message of magic 0 or 1, as far as it can be told without compiled code.
+"""Reads the content of a compressed message of magic 0 or 1, as far as that needs no compiled code.
 
 The layout of a message is written in `sparklog.record.legacy`.
 """
@@ -29,7 +29,7 @@ def wrapped(message: memoryview) -> memoryview:
 
 
 def last_offset_inside(message: memoryview) -> int | None:
-    """Return the offset field of the last message inside a wrapper; None where that cannot be told.
+    """Return the offset field of the last message inside a wrapper; None where it cannot be read.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def last_offset_inside(message: memoryview) -> int | None:
             decompressor(message[17] & CODEC_MASK, message[16])(wrapped(message), DECOMPRESSED_BYTES_MAX)
         )
     except Exception:
-        # Each library has errors of its own. Whoever reads the batch is told of them.
+        # Each library has errors of its own. They are raised again when the batch is read.
         return None
     position, last_offset = 0, None
     while position + _LEAD.size <= len(inside):

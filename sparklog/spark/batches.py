@@ -1,4 +1,4 @@
-"""A range of offsets as Arrow batches, in the very schema that Spark expects. It runs in tasks."""
+"""Reads a range of offsets as Arrow batches in exactly the schema that Spark expects. It runs in tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -
     Parameters
     ----------
     planned : ReadRange
-        Offsets that were in the log when the read was planned.
+        A range of offsets that were in the log when the read was planned.
     options : SeglogOptions
         Isolation level, limits, and whether it is an error that some of the offsets are gone.
     schema : StructType
@@ -38,12 +38,12 @@ def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -
     Yields
     ------
     pyarrow.RecordBatch
-        In offset order; types, order and nullability are Spark's, to the letter.
+        Batches in offset order; the types, order and nullability of the columns are exactly Spark's.
 
     Raises
     ------
     DataLossError
-        Offsets of the range are gone since.
+        Offsets of the range have gone since the plan.
     CorruptLogError
         A batch is damaged.
     InvalidOptionError
@@ -65,14 +65,14 @@ def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -
 
 
 def _expected(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark takes for one of its own."""
+    """Return the Arrow schema that Spark expects for a schema of its own."""
     # Before 4.2 there is no such argument: UTC is all that is known.
     given: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **given)
 
 
 def _still_there(log: LogReader, planned: ReadRange, fail_on_data_loss: bool) -> tuple[int, int]:
-    """Return the part of a range that the log still has."""
+    """Return the part of a range that is still in the log."""
     start, end = max(planned.start_offset, log.start_offset), min(planned.end_offset, log.end_offset)
     if (start, end) != (planned.start_offset, planned.end_offset):
         _lose(planned, f"the log now has offsets [{log.start_offset}, {log.end_offset})", fail_on_data_loss)
@@ -90,7 +90,7 @@ def _lose(planned: ReadRange, reason: str, fail_on_data_loss: bool, cause: Excep
 
 
 class _Arranger:
-    """Turns batches of a log into batches of Spark's schema, copying as little as can be."""
+    """Turns batches of a log into batches of Spark's schema, and copies as little as possible."""
 
     def __init__(self, schema: pa.Schema, topic_partition: TopicPartition) -> None:
         self._schema = schema
@@ -131,7 +131,7 @@ class _Arranger:
         return made.slice(0, rows)
 
     def _refused(self, batch: pa.RecordBatch, name: str) -> InvalidOptionError:
-        """Say which record it is whose value cannot be cast."""
+        """Make the error that names the record whose value cannot be cast."""
         column, kind = batch.column(name), self._casts[name]
         row = next(row for row in range(len(column)) if not _casts(column.slice(row, 1), kind))
         record = f"the record of {self._topic_partition} at offset {batch.column('offset')[row]}"

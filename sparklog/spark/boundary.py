@@ -1,9 +1,9 @@
-"""The boundary to Spark: how an error of ours reads to the person whose query it ends.
+"""Shortens an error of ours for the person whose query it ends.
 
 Spark runs a data source in worker processes, and puts the text of an exception into an error of its own: as a whole
-traceback, whose last line is the message. The message of a `SeglogError` says all there is to say, so that it alone is
-handed over, and any other exception behind it as one more line. A worker ends with the exception that it reports, so
-that its environment, in which Spark looks for how to report one, is not that of any other code.
+traceback, whose last line is the message. The message of a `SeglogError` says everything, so it is handed over alone,
+with one more line for an exception of another library that caused it. A worker ends with the exception that it
+reports, so it does no harm to set the variable in its environment by which Spark chooses the form of the report.
 
 ``spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled=false`` brings the whole tracebacks back.
 
@@ -33,7 +33,7 @@ def plain_errors() -> Iterator[None]:
         yield
     except SeglogError as error:
         cause = _cause(error)
-        if cause is not None and not _is_told(cause, error.message):
+        if cause is not None and not _is_in_message(cause, error.message):
             error.add_note(f"Caused by {type(cause).__name__}: {cause}")
         # Spark sets this for its workers, and for nothing else.
         if environment_value(_SHORTENED):
@@ -41,7 +41,7 @@ def plain_errors() -> Iterator[None]:
         raise
 
 
-def _is_told(cause: BaseException, message: str) -> bool:
+def _is_in_message(cause: BaseException, message: str) -> bool:
     reason = cause.strerror if isinstance(cause, OSError) else None
     return (reason or str(cause)) in message
 

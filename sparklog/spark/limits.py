@@ -1,4 +1,4 @@
-"""Bounds on what an option may ask of the driver, so that a wrong number is an error and not a driver that hangs."""
+"""Bounds on the work that an option may ask of the driver: a wrong number is an error, and not a driver that hangs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 from sparklog.errors import InvalidOptionError
 
 TASKS_MAX: Final = 100_000
-"""How many tasks a read may be split into. Each costs Spark's driver memory, and a Python worker some tens of ms."""
+"""The most tasks of a read. Each costs memory of Spark's driver, and some tens of ms of a Python worker."""
 
 NEW_PARTITIONS_MAX: Final = 1_000_000
-"""How many partitions a write may give to a new topic; of each a folder is made at once."""
+"""The most partitions of a topic that a write makes; a folder is made for each at once."""
 
 MATCH_SECONDS_MAX: Final = 10.0
-"""How long the names of topics may be matched with a pattern. A sound one takes microseconds."""
+"""How long it may take to match a pattern with the names of topics. A sound pattern takes microseconds."""
 
 
 @contextmanager

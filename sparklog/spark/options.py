@@ -1,7 +1,7 @@
-"""The options of a read: declared once, parsed once from what Spark hands over, and checked here and nowhere else.
+"""Declares the options of a read, and reads and checks them; no other module does.
 
 Names, JSON forms, precedence and messages are those of Spark's own Kafka connector, so that a query needs a new format
-name and a path, and nothing else. What only makes sense with a broker is accepted, and said to mean nothing here.
+name and a path, and nothing else. An option that only makes sense with a broker is accepted with a warning.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _PARTITIONS_FORM: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 
 @dataclass(frozen=True)
 class OffsetSpec:
-    """Where offsets begin or end, by the first of these that is not None; where all are, at the log's start or end.
+    """Where a read begins or ends: the first attribute that is not None says it, and ``word`` where all others are.
 
     Attributes
     ----------
     time : int, optional
         ms since the epoch, for every partition.
     times : mapping, optional
-        The same a partition.
+        The same for each partition.
     offsets : mapping, optional
-        Offsets a partition; `LATEST` and `EARLIEST` stand for themselves.
+        An offset for each partition, which may be `LATEST` or `EARLIEST`.
     word : str
         "earliest" or "latest".
     """
@@ -179,7 +179,7 @@ _BROKER_ONLY: Final = (
 )
 _ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
 _KAFKA_PREFIX: Final = "kafka."
-# Of each of these the first that is given counts.
+# The first of each row that is given counts.
 _PRECEDENCE: Final = (
     ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
     ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
@@ -190,7 +190,7 @@ _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external
 
 @dataclass(frozen=True)
 class SeglogOptions:
-    """What a user asked of a read. Made by `parse`."""
+    """The options that a user gave for a read. Made by `parse`."""
 
     path: str = option(
         "path",
@@ -296,7 +296,7 @@ class SeglogOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """Read options as Spark hands them over, and warn of those that mean nothing.
+        """Read options as Spark hands them over.
 
         Parameters
         ----------
@@ -333,12 +333,12 @@ class SeglogOptions:
 
     @property
     def starting(self) -> OffsetSpec:
-        """Where to begin, by the connector's precedence: a time, times a partition, offsets."""
+        """Where the read begins. A time goes before times for each partition, and those before offsets."""
         return _bound(self.starting_timestamp, self.starting_times, self.starting_offsets)
 
     @property
     def ending(self) -> OffsetSpec:
-        """Where to end, exclusive, by the same precedence."""
+        """Where the read ends, exclusive, by the same precedence."""
         return _bound(self.ending_timestamp, self.ending_times, self.ending_offsets)
 
     def check_batch(self) -> None:
@@ -360,7 +360,7 @@ class SeglogOptions:
 
 
 def warn_batch(given: Mapping[str, str], columns: Collection[str]) -> None:
-    """Warn of options that mean nothing to a batch read of some columns: once, and with their own names."""
+    """Warn of each option that has no effect on a batch read of some columns, by its own name."""
     lower = {name.lower(): text for name, text in given.items()}
     for name, reason in _without_effect(lower, columns):
         _log.warning("the option %s does nothing here: %s", name, reason)
@@ -374,7 +374,7 @@ def warn_batch(given: Mapping[str, str], columns: Collection[str]) -> None:
 
 
 def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Give the options, of those given by names in lower case, that others leave nothing to do, and why."""
+    """Yield the given options that have no effect beside the others, and why; ``given`` has names in lower case."""
     for precedence in _PRECEDENCE:
         there = [name for name in precedence if name.lower() in given]
         for name in there[1:]:

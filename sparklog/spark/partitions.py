@@ -1,4 +1,4 @@
-"""The column ``partition`` beforehand: so that rows can be brought together before they are written."""
+"""Adds the column ``partition`` to rows before a write, so that the rows of a partition can be brought together."""
 
 from __future__ import annotations
 

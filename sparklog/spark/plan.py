@@ -1,4 +1,4 @@
-"""From options to ranges of offsets, each for one task: resolve where to begin and end, then split.
+"""Plans a read: resolves the options to a range of offsets for each partition, and splits the ranges into tasks.
 
 Nothing is decoded: names, indexes and the headers at the end of each log are read, and of each log with transactions
 the headers behind its last snapshot. Offsets are fixed here, so that a plan reads the same however often it is run.
@@ -25,7 +25,7 @@ _log = logging.getLogger("sparklog")
 
 @dataclass(frozen=True)
 class ReadRange:
-    """What one task reads: offsets of one partition, the end exclusive.
+    """The range of offsets of one partition that one task reads, the end exclusive.
 
     Attributes
     ----------

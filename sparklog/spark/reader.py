@@ -1,4 +1,4 @@
-"""A batch read: ranges of offsets, planned once on the driver, each read by a task."""
+"""The reader of a batch query: the driver plans ranges of offsets once, and each is read by a task."""
 
 from __future__ import annotations
 

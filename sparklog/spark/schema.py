@@ -1,4 +1,4 @@
-"""The columns as Spark sees them: the connector's, in its order, and those that may be asked for by name."""
+"""The columns as Spark sees them: those of the connector, in its order, and those that are read by name only."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _partitioner(_: str, given: str) -> str:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a user asked of a write. Made by `parse`."""
+    """The options that a user gave for a write. Made by `parse`."""
 
     path: str = option(
         "path",
@@ -136,7 +136,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """Read options as Spark hands them over, and warn of those that mean nothing.
+        """Read options as Spark hands them over, and warn of those that have no effect.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class WriteOptions:
 
 
 def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
-    """Put what is spelled as for the connector under our own names; one warning for what means nothing here."""
+    """Put the connector's names under our own; warn once of those that have no effect here."""
     settled = dict(given)
     for alias, name in _ALIASES.items():
         settle_alias(settled, alias, name)

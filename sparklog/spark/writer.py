@@ -1,10 +1,9 @@
-"""A batch write: rows staged by tasks, made visible by one commit on the driver."""
+"""The writer of a batch query: tasks stage rows, and one commit on the driver makes them visible."""
 
 from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.commit import Job, abort, commit
 from sparklog.topic.write_target import WriteTarget, find_target
+from sparklog.write.clock import wall_clock_ms
 from sparklog.write.locking import refuse_running_broker
 from sparklog.write.staging import StagedFile, begin, new_job
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("sparklog")
 
 @dataclass
 class StagedByTask(WriterCommitMessage):
-    """What one task has staged, and the topics that it found new."""
+    """The files that one task has staged."""
 
     staged: list[StagedFile]
 
@@ -57,7 +57,7 @@ class SeglogWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwrite: bool) -> None:
         names = check_written(schema)
         self._options, self._is_overwrite = options, is_overwrite
-        self._now_ms = time.time_ns() // 1_000_000
+        self._now_ms = wall_clock_ms()
         self._job_id = new_job(self._now_ms)
         storage = LocalWritableStorage()
         self._target = find_target(
@@ -98,16 +98,16 @@ class SeglogWriter(DataSourceArrowWriter):
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
         storage = LocalWritableStorage()
-        summary = commit(storage, self._job(staged), staged, _now_ms())
+        summary = commit(storage, self._job(staged), staged, wall_clock_ms())
         # The rows are there: were the job to fail now, who repeats it would have them twice.
         try:
-            self._tell(storage, summary)
+            self._report_summary(storage, summary)
         except Exception as error:
             _log.warning(
                 "the write is committed, and all of it is visible; the report of it could not be written: %s", error
             )
 
-    def _tell(self, storage: WritableStorage, summary: Mapping[str, Any]) -> None:
+    def _report_summary(self, storage: WritableStorage, summary: Mapping[str, Any]) -> None:
         """Report what was written where."""
         lines = _report(summary)
         for line in lines:
@@ -122,7 +122,7 @@ class SeglogWriter(DataSourceArrowWriter):
         """Remove what the job has staged; what it has committed stays."""
         storage = LocalWritableStorage()
         if storage.is_folder(self._target.directory):
-            abort(storage, self._job([]), _now_ms())
+            abort(storage, self._job([]), wall_clock_ms())
 
     def _job(self, staged: Sequence[StagedFile]) -> Job:
         target, options = self._target, self._options
@@ -171,7 +171,3 @@ def _check_report_path(storage: WritableStorage, path: str, directory: str) -> N
 def _report(summary: Mapping[str, Any]) -> list[str]:
     common = {name: value for name, value in summary.items() if name != "partitions"}
     return [json.dumps({**common, **partition}) for partition in summary["partitions"]]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

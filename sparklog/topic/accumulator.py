@@ -1,38 +1,30 @@
-"""A task's rows on their way into staged files: gathered, sorted by partition, encoded, written.
+"""Gathers the rows of a task, sorts them by partition, and stages the batches that are made of them.
 
-What is gathered is bounded in bytes, whatever the number of partitions: when it is enough, all of it is encoded, the
-rows of each partition one behind the other.
+The rows that are gathered are bounded in bytes, whatever the number of partitions. When there are enough, all of them
+are encoded, the rows of one partition after those of another.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.errors import CommitError, InvalidOptionError, RecordTooLargeError, SeglogError
+from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
-from sparklog.record.encode import BatchSettings, encode_batches
-from sparklog.record.intake import take_records
 from sparklog.storage.base import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
-from sparklog.write.staging import StagedFile, StagedWriter, is_running
-from sparklog.write.validation import refuse_inadmissible, with_timestamps
-
-GATHERED_BYTES_MAX: Final = 1 << 25
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
+from sparklog.write.clock import wall_clock_ms
+from sparklog.write.pipeline import BUFFERED_BYTES_MAX, RowBuffer, check_records, encode_records
+from sparklog.write.staging import StagedFile, TaskStage
 
 
 @dataclass(frozen=True)
@@ -42,19 +34,19 @@ class Task:
     Attributes
     ----------
     target : WriteTarget
-        Where to.
+        The log directory and the topics that are written to.
     config : LogConfig
-        How.
+        The configuration of those topics.
     partitioner : str
-        Its name; see `make_partitioner`.
+        The name of the partitioner; see `make_partitioner`.
     job_id : str
-        Of the job, which has begun; see `sparklog.write.staging.begin`.
+        The job, which has begun; see `sparklog.write.staging.begin`.
     task : int
-        Its number in the job.
+        The number of the task in the job.
     attempt : int
-        Its own number, which no other attempt of the job's tasks has.
+        The number of the attempt, which no other attempt of the job's tasks has.
     now_ms : int
-        The time of the job: of records that come without one, and of all under LogAppendTime.
+        The time of the job, ms since the epoch. Records without a timestamp get it, and all under LogAppendTime.
     """
 
     target: WriteTarget
@@ -67,17 +59,17 @@ class Task:
 
 
 class RecordAccumulator:
-    """Takes a task's rows, and leaves staged files; none where an error leaves its ``with`` block.
+    """Takes a task's rows and leaves staged files; it leaves none where an error leaves its ``with`` block.
 
     Parameters
     ----------
     storage : WritableStorage
-        Where the log directory is.
+        The storage that the log directory is in.
     task : Task
         What is written.
     clock : callable
-        Returns the time, ms.
-    gathered_bytes_max : int
+        Returns wall-clock time, ms since the epoch.
+    buffered_bytes_max : int
         How many bytes of rows to gather before they are encoded.
     """
 
@@ -86,83 +78,59 @@ class RecordAccumulator:
         storage: WritableStorage,
         task: Task,
         clock: Callable[[], int] = wall_clock_ms,
-        gathered_bytes_max: int = GATHERED_BYTES_MAX,
+        buffered_bytes_max: int = BUFFERED_BYTES_MAX,
     ) -> None:
-        self._storage, self._task, self._clock = storage, task, clock
-        self._gathered_bytes_max = gathered_bytes_max
-        self._settings = _settings(task.config, task.now_ms)
+        self._task, self._clock = task, clock
+        self._stage = TaskStage(storage, task.target.directory, task.job_id, task.task, task.attempt, task.config)
         self._partitioners: dict[str, Partitioner] = {}
-        self._stages: dict[TopicPartition, StagedWriter] = {}
-        self._rows: list[pa.RecordBatch] = []
-        self._gathered_bytes = 0
+        self._buffer = RowBuffer(buffered_bytes_max)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         if kind is not None:
-            # The error that is on its way says more than one that the removal may meet.
+            # The error that is being raised says more than one that the removal may meet.
             with contextlib.suppress(SeglogError):
-                self._discard()
+                self._stage.discard()
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Take rows: ``value``, and where there are such ``key``, ``headers``, ``timestamp``, ``topic``, ``partition``.
+        """Take rows: ``value``, and any of ``key``, ``headers``, ``timestamp``, ``topic`` and ``partition``.
 
         Raises
         ------
         InvalidOptionError
-            A row has no topic, or one that may not be written to, or names a partition that there is not.
+            A row has no topic, or one that may not be written to, or names a partition that does not exist.
         RecordTooLargeError
-            A record that can never fit into a batch.
+            A record can never fit into a batch.
         CommitError
             The job has ended, and nobody waits for this task.
         """
-        self._rows.append(rows)
-        self._gathered_bytes += rows.nbytes
-        if self._gathered_bytes >= self._gathered_bytes_max:
+        self._buffer.append(rows)
+        if self._buffer.is_full:
             self._flush()
 
     def finish(self) -> list[StagedFile]:
-        """Stage the rest, and sync; what was staged."""
+        """Stage the remaining rows, sync all files, and return them."""
         self._flush()
-        staged = [each for stage in self._stages.values() for each in stage.finish()]
-        names = [name for each in staged for name in (each.log_name, each.batches_name)]
-        self._storage.sync_files([f"{self._task.target.directory}/{name}" for name in names])
-        self._refuse_ended_job()
-        return staged
-
-    def _discard(self) -> None:
-        """Remove what was staged; where no other task is to come, folders too that are empty."""
-        for stage in self._stages.values():
-            stage.discard()
-        if not self._is_job_running():
-            for stage in self._stages.values():
-                self._storage.remove_folder(stage.folder)
-
-    def _is_job_running(self) -> bool:
-        return is_running(self._storage, self._task.target.directory, self._task.job_id)
-
-    def _refuse_ended_job(self) -> None:
-        """Fail if the job has ended: looked for after files were made, since its end removes those made before."""
-        if not self._is_job_running():
-            raise CommitError("the job of this task has ended: what the task has staged is removed")
+        return self._stage.finish()
 
     def _flush(self) -> None:
-        rows, self._rows, self._gathered_bytes = self._rows, [], 0
-        if not rows:
-            return
-        # They are of one piece, unless their bytes are too many for a column to count.
-        pieces = rows if len(rows) == 1 else pa.Table.from_batches(rows).combine_chunks().to_batches()
+        """Stage the rows of the buffer, if there are any."""
+        pieces = list(self._buffer.drain())
         for piece in pieces:
-            self._stage_all(piece)
-        self._refuse_ended_job()
+            self._stage_rows(piece)
+        if pieces:
+            self._stage.refuse_ended_job()
 
-    def _stage_all(self, rows: pa.RecordBatch) -> None:
+    def _stage_rows(self, rows: pa.RecordBatch) -> None:
+        config, written_ms = self._task.config, self._task.now_ms
         for topic, of_topic in _by_topic(rows, self._task.target.topic):
-            records = with_timestamps(take_records(of_topic), self._task.now_ms)
-            refuse_inadmissible(records, self._task.config, self._clock())
+            records = check_records(of_topic, config, written_ms, self._clock())
             for partition, part in grouped(records, self._partitions(topic, of_topic, records)):
-                self._stage(TopicPartition(topic, partition), part)
+                name = str(TopicPartition(topic, partition))
+                writer = self._stage.writer(name)
+                writer.append(encode_records(part, config, writer.end_offset, written_ms, name=name), written_ms)
 
     def _partitions(
         self, topic: str, rows: pa.RecordBatch, records: pa.RecordBatch
@@ -193,32 +161,9 @@ class RecordAccumulator:
                 raise InvalidOptionError(f"the path is of partition {only}, and the column partition says {others[0]}")
         return np.full(rows.num_rows, only, dtype=np.int32)
 
-    def _stage(self, at: TopicPartition, rows: pa.RecordBatch) -> None:
-        task, stage = self._task, self._stages.get(at)
-        if stage is None:
-            self._storage.make_folder(f"{task.target.directory}/{at}")
-            prefix = f"seglog-{task.job_id}-{task.task}-{task.attempt}"
-            stage = StagedWriter(self._storage, task.target.directory, str(at), prefix, task.task, task.config)
-            self._stages[at] = stage
-        try:
-            stage.append(encode_batches(rows, self._settings, stage.end_offset), task.now_ms)
-        except RecordTooLargeError as error:
-            raise RecordTooLargeError(f"a record for {at} is too large: {error.message}") from error
-
-
-def _settings(config: LogConfig, now_ms: int) -> BatchSettings:
-    return BatchSettings(
-        codec=config.codec,
-        level=config.compression_level,
-        batch_bytes=config.batch_size,
-        batch_bytes_max=config.batch_bytes_max,
-        decompressed_bytes_max=config.max_decompressed_message_bytes,
-        append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
-    )
-
 
 def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Part rows by the topics that they name, unless all are of one."""
+    """Yield the rows of each topic that they name; all of them, where one topic is given."""
     if topic is not None:
         yield topic, rows
         return

@@ -20,7 +20,7 @@ from sparklog.log.files import STAGED, TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.storage.base import Storage, WritableStorage
 from sparklog.topic.txn_versions import LEDGER, TxnVersion, encode_ledger, read_ledger
-from sparklog.write.commit_plan import Adopted, SmallFiles, adopt
+from sparklog.write.commit_plan import PartitionChange, SmallFiles, plan_commit
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover
@@ -225,7 +225,7 @@ def _planned(
     directory = job.directory
     by_folder = _by_folder(storage, job, staged)
     own_name = f"seglog-{job.job_id}-commit{STAGED}"
-    adopted: dict[str, Adopted] = {}
+    changes: dict[str, PartitionChange] = {}
     with storage.open_for_append(f"{directory}/{own_name}") as own:
         small = SmallFiles(own, own_name)
         for folder, files_of_it in by_folder.items():
@@ -233,20 +233,20 @@ def _planned(
             storage.make_folder(path)
             refuse_claimed(storage, path)
             found = recover(storage, path, job.config, now_ms)
-            adopted[folder] = adopt(
+            changes[folder] = plan_commit(
                 storage, directory, folder, found, files_of_it, job.config, small, now_ms, topic_id=job.topic_id
             )
     storage.sync_files([f"{directory}/{name}" for name in [own_name, *(each.log_name for each in staged)]])
-    moves = [move for each in adopted.values() for move in each.moves]
-    moves += _of_directory(storage, job, adopted, applications)
+    moves = [move for each in changes.values() for move in each.moves]
+    moves += _of_directory(storage, job, changes, applications)
     for folder in by_folder:
         storage.sync_folder(f"{directory}/{folder}")
     storage.sync_folder(directory)
     return Journal(
         commit_id=job.job_id,
-        partitions={folder: each.before for folder, each in adopted.items()},
+        partitions={folder: each.before for folder, each in changes.items()},
         moves=tuple(_unclean_meanwhile(storage, directory, moves)),
-        summary=_summary(job, [(adopted[folder], files) for folder, files in by_folder.items() if files], now_ms),
+        summary=_summary(job, [(changes[folder], files) for folder, files in by_folder.items() if files], now_ms),
     )
 
 
@@ -273,14 +273,14 @@ def _named(folder: str) -> TopicPartition:
 
 
 def _of_directory(
-    storage: WritableStorage, job: Job, adopted: Mapping[str, Adopted], applications: Mapping[str, int]
+    storage: WritableStorage, job: Job, changes: Mapping[str, PartitionChange], applications: Mapping[str, int]
 ) -> list[Move]:
     """Return the moves that replace files of the log directory: they come after those that they speak of."""
     moves: list[Move] = []
     if job.is_overwrite:
         path = f"{job.directory}/{files.LOG_START_CHECKPOINT}"
         starts = parse_offset_checkpoint(storage.read_small(path) or b"", path)
-        starts.update({_named(folder): each.before.end_offset for folder, each in adopted.items()})
+        starts.update({_named(folder): each.before.end_offset for folder, each in changes.items()})
         moves.append(_replacing(storage, job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
     if job.transaction is not None:
         done = {**applications, job.transaction.application: job.transaction.version}
@@ -308,25 +308,25 @@ def _unclean_meanwhile(storage: Storage, directory: str, moves: list[Move]) -> l
 
 
 def _summary(
-    job: Job, written: Sequence[tuple[Adopted, Sequence[StagedFile]]], now_ms: int, *, is_skipped: bool = False
+    job: Job, written: Sequence[tuple[PartitionChange, Sequence[StagedFile]]], now_ms: int, *, is_skipped: bool = False
 ) -> dict[str, Any]:
     return {
         "job_id": job.job_id,
         "is_skipped": is_skipped,
         "committed_ms": now_ms,
-        "partitions": [_account(adopted, staged) for adopted, staged in written],
+        "partitions": [_account(change, staged) for change, staged in written],
     }
 
 
-def _account(adopted: Adopted, staged: Sequence[StagedFile]) -> dict[str, Any]:
+def _account(change: PartitionChange, staged: Sequence[StagedFile]) -> dict[str, Any]:
     at = _named(staged[0].folder)
     return {
         "topic": at.topic,
         "partition": at.partition,
-        "first_offset": adopted.before.end_offset,
-        "last_offset": adopted.end_offset - 1,
+        "first_offset": change.before.end_offset,
+        "last_offset": change.end_offset - 1,
         "records": sum(each.records for each in staged),
         "batches": sum(each.batches for each in staged),
         "bytes": sum(each.size_bytes for each in staged),
-        "segments": list(adopted.segments),
+        "segments": list(change.segments),
     }

@@ -1,7 +1,7 @@
-"""Which partition a record goes to: the column that says so, else its key's hash, else one partition for a while.
+"""Chooses the partition of each record: by the column ``partition``, else by the key's hash, else a sticky partition.
 
-A partitioner is made for one topic and one task, and keeps between calls what it has to remember. With the same seed
-and the same rows it decides the same, however the rows are cut into calls: a task that runs again writes the same.
+A partitioner is made for one topic and one task, and keeps its state between calls. With the same seed and the same
+rows it chooses the same partitions, however the rows are cut into calls, so a task that runs again writes the same.
 
 Source: apache/kafka, KafkaProducer.java (partition), BuiltInPartitioner.java, RoundRobinPartitioner.java; KIP-794.
 """
@@ -42,9 +42,9 @@ class Partitioner(Protocol):
         Parameters
         ----------
         keys : pyarrow.Array of binary or string, length n_rows, optional
-            None where no row has a key.
+            The keys; None where no row has one.
         row_bytes : int64 array, shape (n_rows,)
-            How large each record is, about, uncompressed; from `row_bytes`.
+            The approximate size of each record, uncompressed; from `row_bytes`.
         partitions : int
             How many partitions the topic has.
 
@@ -56,23 +56,23 @@ class Partitioner(Protocol):
 
 
 class PartitionerFactory(Protocol):
-    """Makes a partitioner: a class will do.
+    """Makes a partitioner; a class can be one.
 
-    ``seed`` is of the task's own; ``batch_bytes`` is ``batch.size``.
+    ``seed`` is another for each task; ``batch_bytes`` is ``batch.size``.
     """
 
     def __call__(self, *, seed: int, batch_bytes: int) -> Partitioner: ...
 
 
 class DefaultPartitioner:
-    """What Kafka's producer does: a key decides by its hash; rows with no key stay together for a batch.
+    """Chooses as Kafka's producer does: by the hash of the key; rows without a key stay together for a batch.
 
     Rows with a null key go to a random partition until they make up ``batch_bytes``, then to another random one, which
     may be the same. An empty key is a key.
     """
 
     def __init__(self, *, seed: int, batch_bytes: int) -> None:
-        self._random = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(seed)
         self._batch_bytes = max(1, batch_bytes)
         self._partition: int | None = None
         self._partition_bytes = 0
@@ -92,7 +92,7 @@ class DefaultPartitioner:
         row = start_bytes = 0
         while row < len(chosen):
             if self._partition is None or self._partition >= partitions:
-                self._partition, self._partition_bytes = int(self._random.integers(partitions)), 0
+                self._partition, self._partition_bytes = int(self._rng.integers(partitions)), 0
             missing_bytes = self._batch_bytes - self._partition_bytes
             # The row that makes the batch full still belongs to it.
             last_row = int(np.searchsorted(end_bytes, start_bytes + missing_bytes))
@@ -106,7 +106,7 @@ class DefaultPartitioner:
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, whatever the keys; ``start`` is the number of the first."""
+    """Chooses one partition after the other, whatever the keys; ``start`` is the number of the first."""
 
     def __init__(self, *, start: int = 0) -> None:
         self._next = start
@@ -142,7 +142,7 @@ def make_partitioner(name: str, *, seed: int, batch_bytes: int) -> Partitioner:
     Raises
     ------
     InvalidOptionError
-        There is no such partitioner, it cannot be imported or made, or it is none.
+        There is no such partitioner, it cannot be imported or made, or it is not a partitioner.
     """
     factory = _BUILT_IN[name] if name in _BUILT_IN else _imported(name)
     try:
@@ -175,12 +175,12 @@ def _imported(name: str) -> PartitionerFactory:
 def assign_partitions(
     partitioner: Partitioner, explicit: pa.Array | None, keys: pa.Array | None, row_bytes: Int64s, partitions: int
 ) -> Int32s:
-    """Choose a partition for each row: the one it names, else the partitioner's.
+    """Choose a partition for each row: the one that the row names, else the one that the partitioner chooses.
 
     Parameters
     ----------
     partitioner : Partitioner
-        Asked for the rows that name none, and for those only.
+        Called for the rows that name no partition, and only for those.
     explicit : pyarrow.Array of integers, length n_rows, optional
         The column ``partition``; null where a row names none.
     keys, row_bytes, partitions
@@ -193,7 +193,7 @@ def assign_partitions(
     Raises
     ------
     InvalidOptionError
-        A row names a partition that the topic has not, or the partitioner did.
+        A row or the partitioner names a partition that the topic does not have.
     """
     if explicit is None or explicit.null_count == len(explicit):
         return _asked(partitioner, keys, row_bytes, partitions)
@@ -210,7 +210,7 @@ def assign_partitions(
 
 
 def _asked(partitioner: Partitioner, keys: pa.Array | None, row_bytes: Int64s, partitions: int) -> Int32s:
-    """Ask a partitioner, which may be a user's own, and check what it says."""
+    """Call a partitioner, which may be a user's own, and check what it returns."""
     name = type(partitioner).__name__
     chosen = np.asarray(partitioner.partition(keys, row_bytes, partitions))
     if chosen.shape != row_bytes.shape or chosen.dtype.kind not in "iu":
@@ -242,7 +242,7 @@ def murmur2(keys: pa.Array) -> Int32s:
     Returns
     -------
     int32 array, shape (n_rows,)
-        With Java's sign. A null is hashed like an empty key, which means nothing.
+        The hashes, with Java's sign. A null is hashed like an empty key; do not use its hash.
     """
     hashes = np.empty(len(keys), dtype=np.int32)
     offset_type = next((dtype for is_type, dtype in _OFFSET_TYPES if is_type(keys.type)), None)
@@ -259,12 +259,12 @@ def murmur2(keys: pa.Array) -> Int32s:
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> Int32s:
-    """Return the partition of each key among all of a topic's; what it says of nulls means nothing."""
+    """Return the partition of each key; do not use the partitions of nulls."""
     return (murmur2(keys) & np.int32(0x7FFFFFFF)) % np.int32(partitions)
 
 
 def row_bytes(columns: list[pa.Array], rows: int) -> Int64s:
-    """Return how many bytes the binary or string columns have in each row, nulls being none."""
+    """Return how many bytes the binary or string columns have in each row; a null has none."""
     total = np.zeros(rows, dtype=np.int64)
     for column in columns:
         total += pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Rows sorted by the partition that they go to."""
+"""Sorts rows by the partition that they go to."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 
 
 def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Part rows by partition, those of each in the order in which they were.
+    """Yield the rows of each partition, in the order that they have.
 
     Parameters
     ----------
     rows : pyarrow.RecordBatch
-        Copied once, unless all go to one partition.
+        The rows, which are copied once unless all go to one partition.
     partitions : int32 array, shape (n_rows,)
-        Where each goes.
+        The partition that each row goes to.
 
     Yields
     ------
@@ -29,7 +29,7 @@ def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> Iterator
     if (partitions == partitions[0]).all():
         yield int(partitions[0]), rows
         return
-    # Numbers of 16 bits are sorted by their digits, which is many times as fast.
+    # numpy sorts numbers of 16 bits by their digits, which is many times as fast.
     narrow = partitions.astype(np.int16) if partitions.max() <= np.iinfo(np.int16).max else partitions
     order = np.argsort(narrow, kind="stable")
     arranged = rows.take(pa.array(order))

@@ -1,7 +1,7 @@
-"""The end of a log: its active segment, and what its indexes get when batches are appended to it.
+"""Computes how the active segment of a log and its indexes change when batches are appended.
 
-Nothing here does I/O. A writer holds an `ActiveSegmentState`, asks what a run of batches makes of it, and does that to
-the files.
+Nothing here does I/O. A writer holds an `ActiveSegmentState`, computes the state after a run of batches, and changes
+the files accordingly.
 
 Source: apache/kafka 4, LogSegment.java (append, onBecomeInactiveSegment).
 """
@@ -26,7 +26,7 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """Consecutive batches.
+    """Consecutive batches, by the numbers that decide where they go.
 
     Attributes
     ----------
@@ -55,20 +55,20 @@ class BatchRun:
 
 @dataclass(frozen=True, slots=True)
 class ActiveSegmentState:
-    """The end of a log.
+    """The state of the active segment, which is the end of the log.
 
     Attributes
     ----------
     segment : ActiveSegment
-        Where the next batch goes, unless it makes the log roll.
+        The segment that the next batch goes to, unless the batch makes the log roll.
     end_offset : int
-        Log end offset.
+        The log end offset.
     bytes_since_entry : int
-        Bytes in the segment since the batch that got the last offset index entry, that one included.
+        Bytes in the segment from the batch on that got the last entry of the offset index.
     max_timestamp, max_timestamp_offset : int
-        The latest of the segment so far, ms, and the last offset of the first batch that has it; -1 none.
+        The latest timestamp of the segment so far, ms, and the last offset of the first batch with it; -1 none.
     last_time_entry : int
-        The timestamp of the last time index entry; -1 none.
+        The timestamp of the last entry of the time index; -1 none.
     """
 
     segment: ActiveSegment
@@ -88,75 +88,75 @@ class ActiveSegmentState:
 
 
 def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> ActiveSegmentState:
-    """Return the end of a log whose active segment has just been made."""
+    """Return the state of an active segment that has just been made."""
     return ActiveSegmentState(ActiveSegment(base_offset, 0, now_ms, _NONE, 0, 0, roll_jitter_ms), base_offset)
 
 
-def append_run(tail: ActiveSegmentState, run: BatchRun, config: LogConfig) -> tuple[ActiveSegmentState, bytes, bytes]:
+def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> tuple[ActiveSegmentState, bytes, bytes]:
     """Append a run of batches to the active segment.
 
     Returns
     -------
     (ActiveSegmentState, bytes, bytes)
-        The end of the log then, and the entries that its offset index and its time index get.
+        The state after the run, and the bytes to append to the offset index and to the time index.
     """
     if not len(run):
-        return tail, b"", b""
-    rows, since = index_entry_rows(run.batch_bytes, tail.bytes_since_entry, config.index_interval_bytes)
+        return state, b"", b""
+    rows, since = index_entry_rows(run.batch_bytes, state.bytes_since_entry, config.index_interval_bytes)
     ends = np.cumsum(run.batch_bytes)
-    latest = np.maximum.accumulate(np.concatenate(([tail.max_timestamp], run.max_timestamps)))
+    latest = np.maximum.accumulate(np.concatenate(([state.max_timestamp], run.max_timestamps)))
     # The row of the first batch that has the latest timestamp so far, -1 where one before the run has it.
     holders = np.maximum.accumulate(np.where(latest[1:] > latest[:-1], np.arange(len(run)), -1))
-    latest_offsets = np.where(holders < 0, tail.max_timestamp_offset, run.last_offsets[holders])
-    # What relative offsets do not reach gets no entry: a broker splits such a segment when it loads it.
-    rows = rows[run.last_offsets[rows] - tail.segment.base_offset <= RELATIVE_OFFSET_MAX]
+    latest_offsets = np.where(holders < 0, state.max_timestamp_offset, run.last_offsets[holders])
+    # Batches that relative offsets do not reach get no entry: a broker splits such a segment when it loads it.
+    rows = rows[run.last_offsets[rows] - state.segment.base_offset <= RELATIVE_OFFSET_MAX]
     offset_entries = np.empty(len(rows), OFFSET_ENTRY)
-    offset_entries["relative_offset"] = run.last_offsets[rows] - tail.segment.base_offset
-    offset_entries["position"] = tail.segment.size_bytes + ends[rows] - run.batch_bytes[rows]
-    told = np.maximum.accumulate(np.concatenate(([tail.last_time_entry], latest[rows + 1])))
-    timed = rows[told[1:] > told[:-1]]
+    offset_entries["relative_offset"] = run.last_offsets[rows] - state.segment.base_offset
+    offset_entries["position"] = state.segment.size_bytes + ends[rows] - run.batch_bytes[rows]
+    indexed = np.maximum.accumulate(np.concatenate(([state.last_time_entry], latest[rows + 1])))
+    timed = rows[indexed[1:] > indexed[:-1]]
     time_entries = np.empty(len(timed), TIME_ENTRY)
     time_entries["timestamp"] = latest[timed + 1]
-    time_entries["relative_offset"] = latest_offsets[timed] - tail.segment.base_offset
+    time_entries["relative_offset"] = latest_offsets[timed] - state.segment.base_offset
     segment = replace(
-        tail.segment,
-        size_bytes=tail.segment.size_bytes + int(ends[-1]),
-        first_timestamp=tail.segment.first_timestamp if tail.segment.size_bytes else int(run.max_timestamps[0]),
-        offset_index_entries=tail.segment.offset_index_entries + len(rows),
-        time_index_entries=tail.segment.time_index_entries + len(timed),
+        state.segment,
+        size_bytes=state.segment.size_bytes + int(ends[-1]),
+        first_timestamp=state.segment.first_timestamp if state.segment.size_bytes else int(run.max_timestamps[0]),
+        offset_index_entries=state.segment.offset_index_entries + len(rows),
+        time_index_entries=state.segment.time_index_entries + len(timed),
     )
     after = ActiveSegmentState(
-        segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(told[-1])
+        segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(indexed[-1])
     )
     return after, offset_entries.tobytes(), time_entries.tobytes()
 
 
-def seal(tail: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
-    """Give the active segment the last time index entry that it gets when it is rolled, closed or recovered.
+def seal(state: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
+    """Add the last time index entry, which a segment gets when it is rolled, closed or recovered.
 
     Returns
     -------
     (ActiveSegmentState, bytes)
-        The end of the log then, and the entry; nothing where it has it.
+        The state after that, and the bytes to append to the time index; empty where the entry is there already.
     """
-    is_in_reach = tail.max_timestamp_offset - tail.segment.base_offset <= RELATIVE_OFFSET_MAX
-    if tail.max_timestamp <= tail.last_time_entry or not is_in_reach:
-        return tail, b""
-    entry = (tail.max_timestamp, tail.max_timestamp_offset - tail.segment.base_offset)
-    segment = replace(tail.segment, time_index_entries=tail.segment.time_index_entries + 1)
-    return replace(tail, segment=segment, last_time_entry=tail.max_timestamp), np.array([entry], TIME_ENTRY).tobytes()
+    is_in_reach = state.max_timestamp_offset - state.segment.base_offset <= RELATIVE_OFFSET_MAX
+    if state.max_timestamp <= state.last_time_entry or not is_in_reach:
+        return state, b""
+    entry = (state.max_timestamp, state.max_timestamp_offset - state.segment.base_offset)
+    segment = replace(state.segment, time_index_entries=state.segment.time_index_entries + 1)
+    return replace(state, segment=segment, last_time_entry=state.max_timestamp), np.array([entry], TIME_ENTRY).tobytes()
 
 
-def fits(tail: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
-    """Tell whether all of a run certainly goes to the active segment before it is to be rolled.
+def fits(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
+    """Tell whether a whole run certainly fits the active segment before it must be rolled.
 
-    It is asked of the run as of one batch, and as if each of its batches got index entries, so that the answer may be
-    no where batch by batch it would be yes.
+    The run is taken for one batch, and each of its batches is taken to get index entries. So the answer may be no where
+    batch by batch it would be yes.
     """
-    segment = tail.segment
+    segment = state.segment
     as_if = replace(
         segment,
-        # Of an empty segment, too, the time that its first batch waited counts for the others.
+        # In an empty segment the first batch of the run begins the time that the others wait.
         size_bytes=segment.size_bytes or 1,
         first_timestamp=segment.first_timestamp if segment.size_bytes else int(run.max_timestamps[0]),
         offset_index_entries=segment.offset_index_entries + len(run),
@@ -166,20 +166,20 @@ def fits(tail: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int
     return not should_roll(as_if, whole, config, now_ms)
 
 
-def rows_before_roll(tail: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> int:
-    """Return how many batches of a run, from its first on, go to the active segment before it is to be rolled.
+def rows_before_roll(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> int:
+    """Return how many batches at the beginning of a run go to the active segment before it must be rolled.
 
-    It is at least 1 where the active segment is empty and a new one would have the same base offset.
+    That is at least 1 where the active segment is empty and a new one would have the same base offset.
     """
-    if fits(tail, run, config, now_ms):
+    if fits(state, run, config, now_ms):
         return len(run)
-    sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(tail, run[:rows], config, now_ms))
-    tail, _, _ = append_run(tail, run[:sure], config)
+    sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(state, run[:rows], config, now_ms))
+    state, _, _ = append_run(state, run[:sure], config)
     for row in range(sure, len(run)):
         one = run[row : row + 1]
-        is_same = not tail.segment.size_bytes and tail.segment.base_offset == tail.end_offset
+        is_same = not state.segment.size_bytes and state.segment.base_offset == state.end_offset
         batch = NextBatch(one.size_bytes, int(one.last_offsets[0]), int(one.max_timestamps[0]))
-        if not is_same and should_roll(tail.segment, batch, config, now_ms):
+        if not is_same and should_roll(state.segment, batch, config, now_ms):
             return row
-        tail, _, _ = append_run(tail, one, config)
+        state, _, _ = append_run(state, one, config)
     return len(run)

@@ -1,7 +1,7 @@
-"""Staged files become part of a log: decided here, as moves of a commit's journal, and done by whoever finishes it.
+"""Plans how a commit adds staged files to a log. The plan is a list of journal moves; `write.journal` applies them.
 
-Where the files go is decided by the rules by which one writer rolls: a small file is appended to the active segment
-while it has room, and any other becomes a segment as it is, without being copied.
+The rules are those by which a single writer rolls: a small file is appended to the active segment while it fits there,
+and any other file becomes a segment as it is, without being copied.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from sparklog.write.recovery import Recovered
 from sparklog.write.staging import StagedFile, stamp
 
 _COPIED_SHARE_MAX: Final = 1 / 32
-"""Of a segment's size: what is longer is worth a segment of its own, rather than a copy."""
+"""A staged file that is longer than this share of a segment becomes a segment of its own, and is not copied."""
 
 
 @dataclass(frozen=True)
-class Adopted:
-    """What a commit does to one log.
+class PartitionChange:
+    """The changes that one commit makes to one log.
 
     Attributes
     ----------
     before : LogExtent
-        The log as it is.
+        The log before the commit.
     end_offset : int
-        The log end offset that it gets.
+        The log end offset after the commit.
     moves : tuple of Move
-        How.
+        The journal entries that make the changes, in order.
     segments : tuple of int
-        Base offsets of the segments that records go to.
+        Base offsets of the segments that records are added to.
     """
 
     before: LogExtent
@@ -49,20 +49,20 @@ class Adopted:
 
 
 class SmallFiles:
-    """The small things that a commit writes, one behind the other in one staged file, so that one sync is enough."""
+    """The small pieces that a commit writes, one behind the other in one staged file, so that one sync is enough."""
 
     def __init__(self, file: WritableFile, name: str) -> None:
         self._file, self._name = file, name
 
     def append(self, data: bytes, target: str, position: int = 0) -> Append:
-        """Return the move that puts some bytes into a file, from a position on."""
+        """Add some bytes, and return the move that writes them to a file from a position on."""
         source_position = self._file.size_bytes()
         if data:
             self._file.append(data)
         return Append(self._name, source_position, len(data), target, position)
 
 
-def adopt(
+def plan_commit(
     storage: WritableStorage,
     directory: str,
     folder: str,
@@ -72,54 +72,54 @@ def adopt(
     small: SmallFiles,
     now_ms: int,
     topic_id: str | None = None,
-) -> Adopted:
-    """Give staged files their offsets, and plan how they become part of a log.
+) -> PartitionChange:
+    """Give staged files their offsets, and plan how they become part of one log.
 
     Parameters
     ----------
     directory, folder : str
         The log directory, which is locked, and the name of the partition's folder.
     found : Recovered
-        The log as it is.
-    staged : sequence of Staged
-        In the order in which their records are to be.
+        The log before the commit.
+    staged : sequence of StagedFile
+        The files, in the order that their records are to have.
     small : SmallFiles
-        Takes what goes into indexes, snapshots and checkpoints.
+        Takes the bytes for indexes, snapshots and checkpoints.
     topic_id : str, optional
         For ``partition.metadata``.
 
     Returns
     -------
-    Adopted
-        Nothing but the staged files has been changed, and those are not synced.
+    PartitionChange
+        No file but the staged ones has been changed, and those are not synced.
     """
     snapshots = frozenset(offset for offset, _ in snapshots_of(storage, f"{directory}/{folder}"))
-    adoption = _Adoption(folder, found, config, small, snapshots)
+    plan = _CommitPlan(folder, found, config, small, snapshots)
     epochs = found.leader_epochs or ([(0, found.tail.end_offset)] if staged else [])
     for each in staged:
-        base_offset = adoption.tail.end_offset
+        base_offset = plan.tail.end_offset
         run = each.run(storage, directory, base_offset)
         stamp(storage, directory, each, run, base_offset, max(epoch for epoch, _ in epochs))
         is_small = each.size_bytes <= config.segment_bytes * _COPIED_SHARE_MAX
-        if adoption.tail.segment.size_bytes and not (is_small and fits(adoption.tail, run, config, now_ms)):
-            adoption.roll(now_ms)
-        adoption.take(each)
-        adoption.grow(*append_run(adoption.tail, run, config))
+        if plan.tail.segment.size_bytes and not (is_small and fits(plan.tail, run, config, now_ms)):
+            plan.roll(now_ms)
+        plan.add(each)
+        plan.append_entries(*append_run(plan.tail, run, config))
     if epochs and not found.leader_epochs:
-        adoption.put(encode_leader_epochs(epochs), files.LEADER_EPOCH_CHECKPOINT)
+        plan.put_file(encode_leader_epochs(epochs), files.LEADER_EPOCH_CHECKPOINT)
     metadata = metadata_to_write(storage, f"{directory}/{folder}", topic_id)
     if metadata is not None:
-        adoption.put(metadata, files.PARTITION_METADATA)
-    return adoption.done()
+        plan.put_file(metadata, files.PARTITION_METADATA)
+    return plan.result()
 
 
 def metadata_to_write(storage: Storage, folder: str, topic_id: str | None) -> bytes | None:
-    """Return what ``partition.metadata`` is to be; None where it is that, or no topic id is given.
+    """Return the new content of ``partition.metadata``; None where it has that content, or no topic id is given.
 
     Raises
     ------
     InvalidOptionError
-        The partition is of another topic id: of a topic that was deleted and made again, or another cluster's.
+        The partition has another topic id: the topic was deleted and made again, or is another cluster's.
     """
     if topic_id is None:
         return None
@@ -130,13 +130,13 @@ def metadata_to_write(storage: Storage, folder: str, topic_id: str | None) -> by
     found = parse_topic_id(data, path)
     if found != topic_id:
         raise InvalidOptionError(
-            f"topicId is {topic_id}, and {path} says {found}: a broker would take the log for stray"
+            f"topicId is {topic_id}, and {path} says {found}: a broker would add the log for stray"
         )
     return None
 
 
-class _Adoption:
-    """The moves for one log in the making, and the end of the log as it will be after them."""
+class _CommitPlan:
+    """The moves for one log so far, and the end of the log as it will be after them."""
 
     def __init__(
         self, folder: str, found: Recovered, config: LogConfig, small: SmallFiles, snapshots: frozenset[int]
@@ -145,10 +145,10 @@ class _Adoption:
         self._folder, self._found, self._config, self._small = folder, found, config, small
         self._moves: list[Move] = []
         self._segments: list[int] = []
-        self._open = _OpenIndexes(found.tail)
+        self._indexes = _IndexEntries(found.tail)
 
-    def take(self, staged: StagedFile) -> None:
-        """Put a staged file at the end of the active segment, or in its place where that is empty."""
+    def add(self, staged: StagedFile) -> None:
+        """Append a staged file to the active segment, or put it in the segment's place where that is empty."""
         base_offset, size_bytes = self.tail.segment.base_offset, self.tail.segment.size_bytes
         log = self._path(base_offset, files.LOG)
         if size_bytes:
@@ -158,28 +158,30 @@ class _Adoption:
         if base_offset not in self._segments:
             self._segments.append(base_offset)
 
-    def grow(self, tail: ActiveSegmentState, offset_entries: bytes, time_entries: bytes) -> None:
+    def append_entries(self, tail: ActiveSegmentState, offset_entries: bytes, time_entries: bytes) -> None:
+        """Note the end of the log after a file, and the index entries that it adds."""
         self.tail = tail
-        self._open.offset_entries += offset_entries
-        self._open.time_entries += time_entries
+        self._indexes.offset_entries += offset_entries
+        self._indexes.time_entries += time_entries
 
     def roll(self, now_ms: int) -> None:
         """Seal the active segment, and begin another one behind it."""
         self._seal()
         self.tail = new_segment(self.tail.end_offset, now_ms, 0)
-        self._open = _OpenIndexes(self.tail)
+        self._indexes = _IndexEntries(self.tail)
         self._put_snapshot()
 
-    def put(self, data: bytes, name: str) -> None:
-        """Give the folder a small file, in the place of what is there."""
+    def put_file(self, data: bytes, name: str) -> None:
+        """Write a small file of the folder; it replaces one of that name."""
         self._moves.append(self._small.append(data, f"{self._folder}/{name}"))
 
-    def done(self) -> Adopted:
+    def result(self) -> PartitionChange:
+        """Finish the plan, and return it."""
         before, tail = self._found.tail, self.tail
         if tail.end_offset > before.end_offset:
             self._seal()
             self._put_snapshot()
-        return Adopted(
+        return PartitionChange(
             before=LogExtent(
                 self._found.start_offset, before.end_offset, before.segment.base_offset, before.segment.size_bytes
             ),
@@ -190,7 +192,7 @@ class _Adoption:
 
     def _seal(self) -> None:
         """Write the active segment's indexes, with the last entry that a segment gets when it is rolled or closed."""
-        base_offset, entries = self.tail.segment.base_offset, self._open
+        base_offset, entries = self.tail.segment.base_offset, self._indexes
         self.tail, last_entry = seal(self.tail)
         entries.time_entries += last_entry
         for suffix, data, position in (
@@ -200,22 +202,22 @@ class _Adoption:
             self._moves.append(self._small.append(bytes(data), self._path(base_offset, suffix), position))
 
     def _put_snapshot(self) -> None:
-        """Write down the producers as of the log end offset; what is committed has none.
+        """Write a snapshot of the producers at the log end offset; the records of a commit have no producer.
 
-        A snapshot that is there is left as it is: recovery has found it sound, and it may hold producers that have been
-        idle for so long that they are not among those found.
+        A snapshot that exists is left as it is: recovery has found it sound, and it may hold producers that have been
+        idle for so long that recovery no longer lists them.
         """
         if self.tail.end_offset in self._snapshots:
             return
-        self.put(self._found.producers.encode(), offset_file_name(self.tail.end_offset, files.SNAPSHOT))
+        self.put_file(self._found.producers.encode(), offset_file_name(self.tail.end_offset, files.SNAPSHOT))
 
     def _path(self, offset: int, suffix: str) -> str:
         return f"{self._folder}/{offset_file_name(offset, suffix)}"
 
 
 @dataclass
-class _OpenIndexes:
-    """What the indexes of the active segment get, and where in them."""
+class _IndexEntries:
+    """The entries that a commit adds to the indexes of the active segment, and their positions in the files."""
 
     tail: ActiveSegmentState
     offset_entries: bytearray = field(default_factory=bytearray)

@@ -1,4 +1,4 @@
-"""Syncs a log when ``flush.ms`` is over, though nothing else is asked of it."""
+"""Syncs a log when ``flush.ms`` has passed, also where no further append comes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _FLUSH_MS_MAX: Final = int(threading.TIMEOUT_MAX * 1000)
 
 
 class FlushTimer:
-    """A thread that sleeps until the oldest append that is not on the disk yet is to be there.
+    """Syncs a log in a thread of its own when ``flush.ms`` has passed since the last sync.
 
-    It is made when something waits, and there is none where ``flush.ms`` is off. All but `_run` is called under the
-    log's lock.
+    The first append after a sync starts the thread, and there is none where ``flush.ms`` is off. The caller holds the
+    lock of the log when it calls a method.
 
     Parameters
     ----------
     folder : str
-        Of the log, for errors.
+        The folder of the log, for errors.
     flush_ms : int
-        How long after a sync the next one is due.
+        How long after a sync the next one is due, ms.
     lock : context manager
-        Of the log.
+        The lock of the log.
     sync : callable
         Syncs the log, and calls `reset`.
     """
@@ -38,23 +38,23 @@ class FlushTimer:
         self.reset()
 
     def reset(self) -> None:
-        """Note that all is on the disk."""
+        """Note that every append is on the disk."""
         self._synced_seconds, self._is_waiting = time.monotonic(), False
 
     def begin(self) -> None:
-        """Note that something is not on the disk yet."""
+        """Note that an append is not on the disk yet."""
         self._is_waiting = True
         if self._timer is None and self._flush_ms <= _FLUSH_MS_MAX:
             self._start()
 
     def stop(self) -> None:
-        """Have nothing synced any more."""
+        """Stop the timer; nothing is synced by it afterwards."""
         self._is_waiting = False
         if self._timer is not None:
             self._timer.cancel()
 
     def raise_error(self) -> None:
-        """Tell once, as a `StorageError`, of a sync that failed."""
+        """Raise a `StorageError` if a sync of the timer has failed, once for each."""
         error, self._error = self._error, None
         if error is not None:
             raise StorageError(
@@ -87,5 +87,5 @@ class FlushTimer:
                 else:
                     self._sync()
             except (SeglogError, OSError) as error:
-                # It waits for whoever uses the log next.
+                # It is raised to the next user of the log.
                 self._error, self._is_waiting = error, False

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -33,16 +32,16 @@ from sparklog.log.checkpoints import encode_leader_epochs
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file, parse_partition_folder
 from sparklog.log.folders import refuse_to_write
-from sparklog.log.producer_state import ProducerBatch, Producers, plus, producer_batches
+from sparklog.log.producer_state import ProducerBatch, Producers, producer_batches
 from sparklog.log.properties import APPEND
-from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
-from sparklog.record.intake import take_records
+from sparklog.record.encode import EncodedBatches
 from sparklog.storage.base import WritableFile, WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText, locate
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll, seal
 from sparklog.write.atomic import write_atomically
+from sparklog.write.clock import wall_clock_ms
 from sparklog.write.commit_plan import metadata_to_write
 from sparklog.write.flushing import FlushTimer
 from sparklog.write.journal import apply_journal
@@ -56,20 +55,16 @@ from sparklog.write.locking import (
     refuse_open,
     show_marker,
 )
+from sparklog.write.pipeline import ProducerIdentity, check_records, encode_records
 from sparklog.write.policy import roll_jitter_ms, should_flush
 from sparklog.write.recovery import recover
-from sparklog.write.validation import refuse_inadmissible, with_timestamps
 
-_DRAWS: Final = 1 << 31
+_RANDOM_END: Final = 1 << 31
 _BROKEN: Final = "{} could not be put right after an error: close it and open it again"
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _draw() -> int:
-    return random.randrange(_DRAWS)
+def _random_number() -> int:
+    return random.randrange(_RANDOM_END)
 
 
 @dataclass
@@ -111,11 +106,11 @@ class PartitionLog:
         config: LogConfig,
         storage: WritableStorage,
         clock: Callable[[], int],
-        draw: Callable[[], int],
+        rng: Callable[[], int],
     ) -> None:
         self._folder, self._config, self._storage = folder, config, storage
         self._directory = folder.rpartition("/")[0] or "/"
-        self._clock, self._draw = clock, draw
+        self._clock, self._rng = clock, rng
         self._resources = ExitStack()
         self._is_open = self._is_broken = self._is_busy = False
         self._lock, self._process = threading.RLock(), process_id()
@@ -131,8 +126,8 @@ class PartitionLog:
         topic_id: str | None = None,
         lock_timeout_seconds: float = 60.0,
         storage: WritableStorage | None = None,
-        clock: Callable[[], int] = _wall_clock_ms,
-        draw: Callable[[], int] = _draw,
+        clock: Callable[[], int] = wall_clock_ms,
+        rng: Callable[[], int] = _random_number,
     ) -> Self:
         """Open a partition's folder to append to it; it is made where it is not there.
 
@@ -146,7 +141,7 @@ class PartitionLog:
             For ``partition.metadata``, without which a broker sets the folder aside.
         lock_timeout_seconds : float
             How long to wait for other writers of the log directory; a running broker is not waited for.
-        storage, clock, draw
+        storage, clock, rng
             Where the folder is, the time in ms, and random numbers for ``segment.jitter.ms``.
 
         Raises
@@ -169,7 +164,7 @@ class PartitionLog:
         refuse_to_write(storage, folder)
         config = config or LogConfig()
         config.warn_idle(APPEND)
-        made = cls(folder, config, storage, clock, draw)
+        made = cls(folder, config, storage, clock, rng)
         try:
             with outcome(NOTHING_VISIBLE):
                 made._open(str(path), topic_id, lock_timeout_seconds)
@@ -273,44 +268,34 @@ class PartitionLog:
         """
         with outcome(NOTHING_VISIBLE), self._alone():
             self._refuse_closed()
-            return self._append_rows(take_records(table), producer_id, producer_epoch, base_sequence)
+            if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
+                raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
+            now_ms = self._clock()
+            records = check_records(table, self._config, now_ms, now_ms)
+            return self._append_records(records, ProducerIdentity(producer_id, producer_epoch, base_sequence), now_ms)
 
-    def _append_rows(
-        self, rows: pa.RecordBatch, producer_id: int, producer_epoch: int, base_sequence: int
-    ) -> tuple[int, int]:
-        now_ms, first_offset = self._clock(), self._tail.end_offset
-        if not rows.num_rows:
+    def _append_records(self, records: pa.RecordBatch, producer: ProducerIdentity, now_ms: int) -> tuple[int, int]:
+        """Append checked records, but for those that the producer has appended before; their first and last offset."""
+        first_offset = self._tail.end_offset
+        if not records.num_rows:
             return first_offset, first_offset - 1
-        rows = with_timestamps(rows, now_ms)
-        refuse_inadmissible(rows, self._config, now_ms)
-        settings = self._settings(now_ms, producer_id, producer_epoch, base_sequence)
-        encoded = encode_batches(rows, settings, first_offset)
-        if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
-            raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
-        if producer_id >= 0:
+        encoded = encode_records(
+            records,
+            self._config,
+            first_offset,
+            now_ms,
+            name=self._folder.rpartition("/")[2],
+            producer=producer,
+            leader_epoch=self._epochs[-1][0] if self._epochs else 0,
+        )
+        if producer.producer_id >= 0:
             repeated = self._repeated(producer_batches(encoded.headers))
             if repeated:
                 count = sum(batch.last_offset - batch.base_offset + 1 for batch in repeated)
-                next_sequence = plus(base_sequence, count)
-                _, last_offset = self._append_rows(rows.slice(count), producer_id, producer_epoch, next_sequence)
-                return repeated[0].base_offset, last_offset if count < rows.num_rows else repeated[-1].last_offset
+                _, last_offset = self._append_records(records.slice(count), producer.after(count), now_ms)
+                return repeated[0].base_offset, last_offset if count < records.num_rows else repeated[-1].last_offset
         self._append(encoded, now_ms)
         return first_offset, self._tail.end_offset - 1
-
-    def _settings(self, now_ms: int, producer_id: int, producer_epoch: int, base_sequence: int) -> BatchSettings:
-        config = self._config
-        return BatchSettings(
-            codec=config.codec,
-            level=config.compression_level,
-            batch_bytes=config.batch_size,
-            batch_bytes_max=config.batch_bytes_max,
-            decompressed_bytes_max=config.max_decompressed_message_bytes,
-            append_time=now_ms if config.message_timestamp_type == "LogAppendTime" else None,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            leader_epoch=self._epochs[-1][0] if self._epochs else 0,
-        )
 
     def _repeated(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
         """Return the first batches as they were appended before; raise unless the next one may be appended."""
@@ -483,7 +468,7 @@ class PartitionLog:
         self._timer.raise_error()
 
     def _jitter_ms(self) -> int:
-        return roll_jitter_ms(self._config, self._draw())
+        return roll_jitter_ms(self._config, self._rng())
 
 
 def _is_behind(file: OffsetFile, tail: ActiveSegmentState) -> bool:

@@ -1,7 +1,7 @@
-"""When a log's one writer rolls a segment, syncs, and adds an index entry: decided here, done elsewhere.
+"""Decides when the single writer of a log rolls a segment, syncs, and adds an index entry.
 
-Nothing here reads a clock, a file or a random number: times and draws are handed in. The rules are Kafka's to the byte,
-so that a log looks the same whoever wrote it.
+Nothing here reads a clock, a file or a random number: times and random numbers are parameters. The rules are Kafka's to
+the byte, so that a log looks the same whoever wrote it.
 
 Source: apache/kafka, LogSegment.java (shouldRoll, timeWaitedForRoll, append), LogConfig.java (randomSegmentJitter,
 maxSegmentMs), AbstractIndex.java, TimeIndex.java, UnifiedLog.java, LogManager.java.
@@ -24,20 +24,20 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class ActiveSegment:
-    """What is known of the segment that batches are appended to.
+    """The segment that batches are appended to.
 
     Attributes
     ----------
     base_offset, size_bytes : int
-        Of its ``.log`` file.
+        The base offset of its ``.log`` file, and the size.
     created_ms : int
-        When it was made, or opened after a restart.
+        When the segment was made, or opened after a restart, ms since the epoch.
     first_timestamp : int
         The max timestamp of its first batch; -1 where it has no batch, or that batch no timestamp.
     offset_index_entries, time_index_entries : int
         How full its indexes are.
     roll_jitter_ms : int
-        From `roll_jitter_ms`, drawn once for the segment.
+        From `roll_jitter_ms`, chosen once for the segment.
     """
 
     base_offset: int
@@ -63,8 +63,8 @@ def should_roll(segment: ActiveSegment, batch: NextBatch, config: LogConfig, now
 
     Notes
     -----
-    It can be true of an empty segment, whose index has no room or whose base is too far from the batch. Where the new
-    segment would have the same base offset, the empty one already is it.
+    The answer can be yes for an empty segment, whose index is too small or whose base offset is too far from the batch.
+    Where the new segment would have the same base offset, the empty segment already is that segment.
     """
     relative_offset = batch.last_offset - segment.base_offset
     return (
@@ -86,16 +86,16 @@ def _reached_roll_time(segment: ActiveSegment, batch: NextBatch, config: LogConf
 
 
 def roll_after_ms(config: LogConfig) -> int:
-    """Return the longest time that a segment takes batches: of a compacted log no longer than they may go uncleaned."""
+    """Return the longest time for which a segment takes batches; those of a compacted log must be cleaned in time."""
     if "compact" in config.cleanup_policy:
         return min(config.max_compaction_lag_ms, config.segment_ms)
     return config.segment_ms
 
 
-def roll_jitter_ms(config: LogConfig, draw: int) -> int:
-    """Return how much earlier a segment rolls by time; ``draw`` is a random number, 0 or more."""
+def roll_jitter_ms(config: LogConfig, random_number: int) -> int:
+    """Return how much earlier a segment rolls by time, from a random number that is 0 or more."""
     longest_ms = min(config.segment_jitter_ms, config.segment_ms)
-    return draw % longest_ms if longest_ms else 0
+    return random_number % longest_ms if longest_ms else 0
 
 
 def should_flush(unflushed_records: int, flushed_ms: int, config: LogConfig, now_ms: int) -> bool:
@@ -104,9 +104,9 @@ def should_flush(unflushed_records: int, flushed_ms: int, config: LogConfig, now
     Parameters
     ----------
     unflushed_records : int
-        Offsets appended since the last sync.
+        How many offsets were appended since the last sync.
     flushed_ms : int
-        When that was.
+        When the last sync was, ms since the epoch.
     """
     return unflushed_records > 0 and (
         unflushed_records >= config.flush_messages or now_ms - flushed_ms >= config.flush_ms
@@ -116,22 +116,21 @@ def should_flush(unflushed_records: int, flushed_ms: int, config: LogConfig, now
 def index_entry_rows(
     batch_bytes: npt.NDArray[np.int64], bytes_since_entry: int, interval_bytes: int
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Tell which batches get an offset index entry, and the segment a time index entry behind each of them.
+    """Tell which batches get an entry in the offset index; behind each, the time index gets an entry as well.
 
     Parameters
     ----------
     batch_bytes : int64 array, shape (n_batches,)
-        Of batches that are appended one behind the other.
+        The sizes of batches that are appended one behind the other.
     bytes_since_entry : int
-        Bytes appended before them since the batch that got the last entry, that batch included: so the first batch of
-        a segment never gets one.
+        Bytes from the batch with the last entry up to these batches. So the first batch of a segment never gets one.
     interval_bytes : int
-        ``index.interval.bytes``: a batch gets an entry if more than that have been appended since.
+        ``index.interval.bytes``: a batch gets an entry if more bytes than that were appended since the last entry.
 
     Returns
     -------
     (int64 array, shape (n_entries,), int)
-        The rows of those that do, and the bytes since the last entry after all of them.
+        The rows of the batches with an entry, and ``bytes_since_entry`` after all batches.
     """
     before = np.concatenate(([0], np.cumsum(batch_bytes))).tolist()
     rows: list[int] = []

@@ -211,6 +211,72 @@ class StagedWriter:
         self._tail, self._entries = None, []
 
 
+class TaskStage:
+    """All that one attempt of a task stages: a `StagedWriter` for each partition that it writes to.
+
+    Parameters
+    ----------
+    directory : str
+        The log directory.
+    job : str
+        The job, which has begun; see `begin`.
+    task, attempt : int
+        The number of the task in the job, and of the attempt, which no other attempt of the job's tasks has.
+    config : LogConfig
+        Says where files are rolled.
+    """
+
+    def __init__(
+        self, storage: WritableStorage, directory: str, job: str, task: int, attempt: int, config: LogConfig
+    ) -> None:
+        self._storage, self._directory, self._job = storage, directory, job
+        self._task, self._config = task, config
+        self._prefix = f"seglog-{job}-{task}-{attempt}"
+        self._writers: dict[str, StagedWriter] = {}
+
+    def writer(self, folder: str) -> StagedWriter:
+        """Return the writer for a partition's folder, which is made where it is not there."""
+        found = self._writers.get(folder)
+        if found is None:
+            self._storage.make_folder(f"{self._directory}/{folder}")
+            found = StagedWriter(self._storage, self._directory, folder, self._prefix, self._task, self._config)
+            self._writers[folder] = found
+        return found
+
+    def finish(self) -> list[StagedFile]:
+        """Close and sync all files, and return them.
+
+        Raises
+        ------
+        CommitError
+            The job has ended.
+        """
+        staged = [each for writer in self._writers.values() for each in writer.finish()]
+        names = [name for each in staged for name in (each.log_name, each.batches_name)]
+        self._storage.sync_files([f"{self._directory}/{name}" for name in names])
+        self.refuse_ended_job()
+        return staged
+
+    def discard(self) -> None:
+        """Remove all files, and where no other task of the job is to come, the folders that are empty."""
+        for writer in self._writers.values():
+            writer.discard()
+        if not self._is_job_running():
+            for writer in self._writers.values():
+                self._storage.remove_folder(writer.folder)
+
+    def refuse_ended_job(self) -> None:
+        """Raise `CommitError` if the job has ended.
+
+        It is asked after files were made, since the end of the job removes those that were made before.
+        """
+        if not self._is_job_running():
+            raise CommitError("the job of this task has ended: what the task has staged is removed")
+
+    def _is_job_running(self) -> bool:
+        return is_running(self._storage, self._directory, self._job)
+
+
 def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
     counts = headers.column("record_count")
     return BatchRun(

@@ -1,4 +1,4 @@
-"""What a broker would refuse of the records that it is sent, refused here too.
+"""Checks records by the rules by which a broker checks those that it is sent.
 
 Source: apache/kafka, LogValidator.java.
 """
@@ -13,57 +13,65 @@ from sparklog.log.config import LogConfig
 from sparklog.record.intake import NO_TIMESTAMP, take_times
 
 
-def with_timestamps(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """Return the records with timestamps of int64 ms; where there is none, the time of their writing, as of a producer.
+def fill_timestamps(rows: pa.RecordBatch, written_ms: int) -> pa.RecordBatch:
+    """Return the records with a column ``timestamp`` of int64 ms that has no nulls.
+
+    Parameters
+    ----------
+    written_ms : int
+        When the records are written, ms since the epoch. A record without a timestamp gets this one, as Kafka's
+        producer gives it.
 
     Raises
     ------
     InvalidOptionError
-        A column ``timestamp`` is of another type, or a record cannot have one of its times.
+        The column ``timestamp`` is of another type, or has a time that a record cannot have.
     """
     if "timestamp" not in rows.schema.names:
-        return rows.append_column("timestamp", pa.repeat(pa.scalar(now_ms, pa.int64()), rows.num_rows))
-    place = rows.schema.get_field_index("timestamp")
-    column = take_times(rows.column(place))
-    return rows.set_column(place, "timestamp", column.fill_null(now_ms) if column.null_count else column)
+        return rows.append_column("timestamp", pa.repeat(pa.scalar(written_ms, pa.int64()), rows.num_rows))
+    index = rows.schema.get_field_index("timestamp")
+    column = take_times(rows.column(index))
+    return rows.set_column(index, "timestamp", column.fill_null(written_ms) if column.null_count else column)
 
 
-def refuse_inadmissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> None:
+def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> None:
     """Raise for the first record that a broker would not append to a topic of this configuration.
 
     Parameters
     ----------
     rows : pyarrow.RecordBatch
         ``timestamp`` as int64 ms, and ``key``, where there are such columns.
+    config : LogConfig
+        The topic's configuration.
     now_ms : int
-        The time of the append.
+        Wall-clock time, ms since the epoch, which timestamps are compared with.
 
     Raises
     ------
     InvalidOptionError
-        A key is null although the topic is compacted, or under CreateTime a timestamp is too far from now.
+        A key is null although the topic is compacted, or under CreateTime a timestamp is too far from ``now_ms``.
     """
     names = rows.schema.names
     if "compact" in config.cleanup_policy:
-        keyless = rows.num_rows if "key" not in names else rows.column("key").null_count
-        if keyless:
+        without_key = rows.num_rows if "key" not in names else rows.column("key").null_count
+        if without_key:
             raise InvalidOptionError(
-                f"{keyless} of {rows.num_rows} records have no key, and cleanup.policy is compact: "
+                f"{without_key} of {rows.num_rows} records have no key, and cleanup.policy is compact: "
                 f"a compacted topic keeps the last record of each key"
             )
     if "timestamp" in names and config.message_timestamp_type == "CreateTime" and rows.num_rows:
-        _check_times(rows.column("timestamp"), config, now_ms)
+        _check_timestamps(rows.column("timestamp"), config, now_ms)
 
 
-def _check_times(column: pa.Array, config: LogConfig, now_ms: int) -> None:
-    timed = column.filter(pc.not_equal(column, NO_TIMESTAMP))
-    found = pc.min_max(timed).as_py()
-    if found["max"] is None:
+def _check_timestamps(column: pa.Array, config: LogConfig, now_ms: int) -> None:
+    extremes = pc.min_max(column.filter(pc.not_equal(column, NO_TIMESTAMP))).as_py()
+    earliest, latest = extremes["min"], extremes["max"]
+    if latest is None:
         return
     before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     for timestamp, is_wrong, name, bound_ms in (
-        (found["min"], found["min"] < now_ms - before_ms, "message.timestamp.before.max.ms", before_ms),
-        (found["max"], found["max"] > now_ms + after_ms, "message.timestamp.after.max.ms", after_ms),
+        (earliest, earliest < now_ms - before_ms, "message.timestamp.before.max.ms", before_ms),
+        (latest, latest > now_ms + after_ms, "message.timestamp.after.max.ms", after_ms),
     ):
         if is_wrong:
             raise InvalidOptionError(

@@ -36,7 +36,7 @@ def judge_opening(log: SoundLog, files: Mapping[str, bytes], directory: Path) ->
     folder = log.write(directory, files)
     HEARD.messages.clear()
     try:
-        with PartitionLog.open(folder, clock=lambda: NOW_MS, draw=lambda: 0) as opened:
+        with PartitionLog.open(folder, clock=lambda: NOW_MS, rng=lambda: 0) as opened:
             end_offset = opened.end_offset
     except SeglogError as error:
         if logs_in(folder) != {name: data for name, data in files.items() if name.endswith(LOG)}:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
 from sparklog.record.compression import (
-    NO_ROOM,
+    TARGET_TOO_SMALL,
     block_decompressor_into,
     codec_name,
     compressed_bytes_max,
@@ -45,31 +45,31 @@ GOLDEN = {
 }
 
 
-def undo(codec: str, data: bytes, *, magic: int = 2, limit_bytes: int = LIMIT) -> bytes:
+def decompress(codec: str, data: bytes, *, magic: int = 2, limit_bytes: int = LIMIT) -> bytes:
     """Decompress in all ways that there are, which must agree."""
-    codec_id, room = build.CODEC_IDS[codec], memoryview(bytearray(LIMIT))
+    codec_id, target = build.CODEC_IDS[codec], memoryview(bytearray(LIMIT))
     try:
         whole = bytes(decompressor(codec_id, magic)(memoryview(data), limit_bytes))
-        size = decompressor_into(codec_id, magic)(memoryview(data), room, limit_bytes)
+        size = decompressor_into(codec_id, magic)(memoryview(data), target, limit_bytes)
     except Exception as error:
         raise to_corrupt_error(error, codec_id) from error
-    assert size == NO_ROOM or room[:size] == whole
-    size = size_of_single_block(data, codec_id, magic, room, limit_bytes)
-    assert size == NO_ROOM or room[:size] == whole
+    assert size == TARGET_TOO_SMALL or target[:size] == whole
+    size = size_of_single_block(data, codec_id, magic, target, limit_bytes)
+    assert size == TARGET_TOO_SMALL or target[:size] == whole
     return whole
 
 
-def size_of_single_block(data: bytes, codec_id: int, magic: int, room: memoryview, limit_bytes: int) -> int:
+def size_of_single_block(data: bytes, codec_id: int, magic: int, target: memoryview, limit_bytes: int) -> int:
     octets, limits = np.frombuffer(data, np.uint8), (np.array([0]), np.array([len(data)]))
     (found,), (start,), (end,) = single_blocks(octets, *limits, np.array([codec_id]))
     if not found or magic < 2:
-        return NO_ROOM
-    return block_decompressor_into(codec_id)(memoryview(data)[start:end], room, limit_bytes)
+        return TARGET_TOO_SMALL
+    return block_decompressor_into(codec_id)(memoryview(data)[start:end], target, limit_bytes)
 
 
 @pytest.mark.parametrize("codec", GOLDEN)
 def test_stream_is_the_golden_bytes(codec: str) -> None:
-    assert undo(codec, bytes.fromhex(GOLDEN[codec])) == b"hello"
+    assert decompress(codec, bytes.fromhex(GOLDEN[codec])) == b"hello"
 
 
 @given(st.sampled_from([codec for codec in build.CODEC_IDS if codec != "none"]), st.binary(max_size=300), st.data())
@@ -77,11 +77,11 @@ def test_round_trip_at_any_limit(codec: str, piece: bytes, data: st.DataObject) 
     content = piece * data.draw(st.sampled_from([1, 7, 700]))
     stream = build.compress(codec, content)
     magic = 0 if codec == "lz4-broken-checksum" else 2
-    assert undo(codec, stream, magic=magic) == content
-    assert undo(codec, stream, magic=magic, limit_bytes=len(content) or 1) == content
+    assert decompress(codec, stream, magic=magic) == content
+    assert decompress(codec, stream, magic=magic, limit_bytes=len(content) or 1) == content
     if content:
         with pytest.raises(DecompressedSizeError):
-            undo(codec, stream, magic=magic, limit_bytes=len(content) - 1)
+            decompress(codec, stream, magic=magic, limit_bytes=len(content) - 1)
 
 
 BLOCK_BYTES = 32 << 10
@@ -92,10 +92,10 @@ LEVELS = [("none", None), ("gzip", None), ("gzip", 1), ("gzip", 9), ("snappy", N
 @pytest.mark.parametrize("size", [0, 1, 17, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 5 * BLOCK_BYTES])
 def test_what_cannot_be_compressed_fits_into_the_room_for_it(codec: str, level: int | None, size: int) -> None:
     content = random.Random(size).randbytes(size)
-    room = memoryview(bytearray(compressed_bytes_max(size)))
-    filled_bytes = compressor(codec, level)(memoryview(content), room)
-    stream = bytes(room[:filled_bytes])
-    assert (stream if codec == "none" else undo(codec, stream)) == content
+    target = memoryview(bytearray(compressed_bytes_max(size)))
+    filled_bytes = compressor(codec, level)(memoryview(content), target)
+    stream = bytes(target[:filled_bytes])
+    assert (stream if codec == "none" else decompress(codec, stream)) == content
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -114,22 +114,22 @@ def test_stream_cut_anywhere_or_flipped_is_an_error_or_bytes_within_the_limit(co
         variants.append(bytes(flipped))
     for variant in variants:
         with contextlib.suppress(CorruptBatchError):
-            assert len(undo(codec, variant)) <= LIMIT
+            assert len(decompress(codec, variant)) <= LIMIT
 
 
 def test_lz4_checksum_of_magic_0_is_forgiven_there_only() -> None:
     stream = build.compress("lz4-broken-checksum", b"hello")
     assert stream[:7] == bytes.fromhex("04224d1860401a")
-    assert undo("lz4", stream, magic=0) == b"hello"
+    assert decompress("lz4", stream, magic=0) == b"hello"
     with pytest.raises(CorruptBatchError, match="lz4"):
-        undo("lz4", stream, magic=1)
+        decompress("lz4", stream, magic=1)
 
 
 @pytest.mark.parametrize("content_bytes", [0, 4, 1 << 40, 1 << 63])
 def test_content_size_of_an_lz4_frame_is_not_compared_as_in_kafka(content_bytes: int) -> None:
     # The compressor writes the claim and a right checksum over it.
     header = bytes(lz4.frame.LZ4FrameCompressor(block_linked=False).begin(content_bytes or 1))
-    assert undo("lz4", header + build.compress("lz4", b"hello")[7:]) == b"hello"
+    assert decompress("lz4", header + build.compress("lz4", b"hello")[7:]) == b"hello"
 
 
 def test_members_of_gzip_cost_linear_time_and_little_memory() -> None:
@@ -156,28 +156,31 @@ def test_members_of_gzip_cost_linear_time_and_little_memory() -> None:
 def test_size_error_names_the_limit_that_is_set(codec: str, size: int) -> None:
     content = random.Random(1).randbytes(size)
     with pytest.raises(DecompressedSizeError, match=rf"more than {size - 1} bytes.*max.decompressed.message.bytes"):
-        undo(codec, build.compress(codec, content), limit_bytes=size - 1)
+        decompress(codec, build.compress(codec, content), limit_bytes=size - 1)
     with pytest.raises(DecompressedSizeError, match="more than 1 bytes"):
-        undo(codec, build.compress(codec, content), limit_bytes=1)
+        decompress(codec, build.compress(codec, content), limit_bytes=1)
 
 
 def test_streams_one_after_another_are_read_to_the_end() -> None:
     for codec in ("gzip", "zstd", "zstd-sized", "snappy"):
-        assert undo(codec, build.compress(codec, b"a" * 10) + build.compress(codec, b"b" * 10)) == b"a" * 10 + b"b" * 10
+        assert (
+            decompress(codec, build.compress(codec, b"a" * 10) + build.compress(codec, b"b" * 10))
+            == b"a" * 10 + b"b" * 10
+        )
 
 
-@pytest.mark.parametrize("room_bytes", [14, 15, 100, 1 << 17, 1 << 20])
+@pytest.mark.parametrize("target_bytes", [14, 15, 100, 1 << 17, 1 << 20])
 @pytest.mark.parametrize("content", [bytes(14), bytes(20), b"\x10\0\0\0ab" * 3, b"ab" * 40])
-def test_lz4_block_that_begins_as_if_with_its_size_is_right_or_has_no_room(content: bytes, room_bytes: int) -> None:
-    stream, room = build.compress("lz4", content), memoryview(bytearray(room_bytes))
+def test_lz4_block_that_begins_as_if_with_its_size_is_right_or_does_not_fit(content: bytes, target_bytes: int) -> None:
+    stream, target = build.compress("lz4", content), memoryview(bytearray(target_bytes))
     block = memoryview(stream)[11:-4]
     for into, data in ((block_decompressor_into(3), block), (decompressor_into(3, 2), memoryview(stream))):
-        size = into(data, room, LIMIT)
-        assert room[:size] == content if room_bytes >= len(content) else size == NO_ROOM
+        size = into(data, target, LIMIT)
+        assert target[:size] == content if target_bytes >= len(content) else size == TARGET_TOO_SMALL
 
 
 def test_snappy_bytes_that_are_no_length_are_passed_over_at_the_end() -> None:
-    assert undo("snappy", build.compress("snappy", b"hello") + b"\0\0\0") == b"hello"
+    assert decompress("snappy", build.compress("snappy", b"hello") + b"\0\0\0") == b"hello"
 
 
 @pytest.mark.parametrize(("codec_id", "magic"), [(5, 2), (6, 2), (7, 2), (4, 1), (4, 0), (5, 1)])
@@ -221,7 +224,7 @@ def test_bomb_is_refused_within_the_limit(name: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(CorruptBatchError):
-            undo(name.partition("-")[0], stream)
+            decompress(name.partition("-")[0], stream)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -230,14 +233,14 @@ def test_bomb_is_refused_within_the_limit(name: str) -> None:
 
 BOMBS_IN_LITTLE_MEMORY = """
 import resource
-from tests.record.test_compression import LIMIT, bombs, undo
+from tests.record.test_compression import LIMIT, bombs, decompress
 from sparklog.errors import CorruptBatchError
 streams = bombs()
 in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (64 << 20), resource.RLIM_INFINITY))
 for name, stream in streams.items():
     try:
-        undo(name.partition("-")[0], stream)
+        decompress(name.partition("-")[0], stream)
     except CorruptBatchError as error:
         assert not isinstance(error.__cause__, MemoryError), name
     else:

@@ -14,7 +14,7 @@ from sparklog.record.compression import block_decompressor_into
 from sparklog.record.streams import LZ4, SNAPPY, single_blocks, snappy_blocks
 from tests import build
 
-ROOM_BYTES = 1 << 18
+TARGET_BYTES = 1 << 18
 CONTENTS = st.one_of(
     st.binary(max_size=60).map(lambda piece: piece * 7),
     # Around the size of a block of either codec.
@@ -49,9 +49,9 @@ def test_single_blocks_are_found_among_streams_of_every_codec(streams: list[tupl
         assert is_single == (block is not None)
         assert data[start:end] == (stream if block is None else block)
         if is_single:
-            room = memoryview(bytearray(ROOM_BYTES))
-            size = block_decompressor_into(build.CODEC_IDS[codec])(memoryview(data)[start:end], room, ROOM_BYTES)
-            assert room[:size] == content
+            target = memoryview(bytearray(TARGET_BYTES))
+            size = block_decompressor_into(build.CODEC_IDS[codec])(memoryview(data)[start:end], target, TARGET_BYTES)
+            assert target[:size] == content
 
 
 @pytest.mark.parametrize(("codec", "codec_id"), [("snappy", SNAPPY), ("lz4", LZ4)])

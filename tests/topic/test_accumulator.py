@@ -21,12 +21,12 @@ JOB = "0000000000ff00"
 
 
 def accumulator(
-    directory: Path, target: WriteTarget | None = None, gathered_bytes_max: int = 1 << 20, config: LogConfig = CONFIG
+    directory: Path, target: WriteTarget | None = None, buffered_bytes_max: int = 1 << 20, config: LogConfig = CONFIG
 ) -> RecordAccumulator:
     found = target or WriteTarget(str(directory), "events", None, {}, 4)
     begin(STORAGE, str(directory), JOB)
     task = Task(found, config, "default", JOB, 0, 0, NOW_MS)
-    return RecordAccumulator(STORAGE, task, lambda: NOW_MS, gathered_bytes_max)
+    return RecordAccumulator(STORAGE, task, lambda: NOW_MS, buffered_bytes_max)
 
 
 def test_what_is_gathered_is_bounded_and_order_is_kept(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_what_is_gathered_is_bounded_and_order_is_kept(tmp_path: Path) -> None:
     given = [f"{n}" for n in range(500)]
     for bound in (1, 300, 1 << 20):
         directory = tmp_path / str(bound)
-        taking = accumulator(directory, gathered_bytes_max=bound)
+        taking = accumulator(directory, buffered_bytes_max=bound)
         for start in range(0, 500, 7):
             taking.append(rows(given[start : start + 7], partition=[int(n) % 4 for n in given[start : start + 7]]))
         staged = taking.finish()

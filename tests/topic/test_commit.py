@@ -182,7 +182,7 @@ def test_task_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
     job, _ = stage(tmp_path, [])
 
     def run() -> None:
-        with RecordAccumulator(STORAGE, task_of(job, 0), gathered_bytes_max=1) as taking:
+        with RecordAccumulator(STORAGE, task_of(job, 0), buffered_bytes_max=1) as taking:
             taking.append(NEW[0])
             assert len(staged_files(tmp_path)) == 3
             abort(STORAGE, job, NOW_MS)
@@ -214,7 +214,7 @@ def test_task_that_fails_leaves_nothing_and_its_next_attempt_is_committed(tmp_pa
     before = staged_files(tmp_path)
 
     def run() -> None:
-        with RecordAccumulator(STORAGE, task_of(job, 7), gathered_bytes_max=1) as taking:
+        with RecordAccumulator(STORAGE, task_of(job, 7), buffered_bytes_max=1) as taking:
             taking.append(NEW[0])
             assert len(staged_files(tmp_path)) > len(before)
             raise ZeroDivisionError

@@ -109,7 +109,7 @@ def appended(directory: Path, properties: dict[str, str]) -> Any:
     config = LogConfig.from_properties(properties)
     try:
         with PartitionLog.open(
-            directory / "events-0", config, storage=storage, clock=lambda: NOW_MS, draw=lambda: 800_000
+            directory / "events-0", config, storage=storage, clock=lambda: NOW_MS, rng=lambda: 800_000
         ) as log:
             for start in range(0, len(table), 10):
                 log.append(table.slice(start, 10))

@@ -46,7 +46,7 @@ def table(values: list[bytes | None], **columns: Any) -> pa.Table:
 
 
 def opened(folder: Path, config: LogConfig = SMALL, **options: Any) -> PartitionLog:
-    return PartitionLog.open(folder, config, **{"clock": lambda: NOW_MS, "draw": lambda: 0, **options})
+    return PartitionLog.open(folder, config, **{"clock": lambda: NOW_MS, "rng": lambda: 0, **options})
 
 
 def read(folder: Path, *columns: str) -> list[Any]:

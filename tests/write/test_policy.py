@@ -116,11 +116,14 @@ def test_index_with_no_room_for_an_entry_rolls_at_every_batch() -> None:
     assert rolls(segment_index_bytes=4, offset_index_entries=0, time_index_entries=0)
 
 
-@given(segment_ms=st.integers(1, 2**63 - 1), jitter_ms=st.integers(0, 2**63 - 1), draw=st.integers(0, 2**63 - 1))
-def test_jitter_is_below_both_its_own_bound_and_the_roll_time(segment_ms: int, jitter_ms: int, draw: int) -> None:
+NUMBERS = st.integers(0, 2**63 - 1)
+
+
+@given(segment_ms=st.integers(1, 2**63 - 1), jitter_ms=NUMBERS, number=NUMBERS)
+def test_jitter_is_below_both_its_own_bound_and_the_roll_time(segment_ms: int, jitter_ms: int, number: int) -> None:
     config = LogConfig(segment_ms=segment_ms, segment_jitter_ms=jitter_ms)
-    drawn_ms = policy.roll_jitter_ms(config, draw)
-    assert 0 <= drawn_ms < max(1, min(segment_ms, jitter_ms))
+    jitter = policy.roll_jitter_ms(config, number)
+    assert 0 <= jitter < max(1, min(segment_ms, jitter_ms))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,146 @@
+"""Turns rows into encoded batches: the one way that the rows of every write go.
+
+    RowBuffer        gathers rows until it is worth encoding them
+    check_records    checks the columns and their values, and fills in timestamps
+    encode_records   makes the batches that are appended, by the log's configuration
+
+`sparklog.write.partition` appends the batches to an open log. `sparklog.topic.accumulator` gathers the rows of a task,
+chooses a partition for each between the check and the encoding, and appends the batches to staged files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from sparklog.errors import RecordTooLargeError
+from sparklog.log.config import LogConfig
+from sparklog.log.producer_state import plus
+from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
+from sparklog.record.intake import take_records
+from sparklog.write.validation import check_admissible, fill_timestamps
+
+BUFFERED_BYTES_MAX: Final = 1 << 25
+"""Rows are encoded when they have this many bytes, whatever the number of partitions that they go to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """An idempotent producer, and the sequence number of its next record; -1 each where there is none."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+    def after(self, records: int) -> ProducerIdentity:
+        """Return the same producer with the sequence number that follows as many records."""
+        return replace(self, base_sequence=plus(self.base_sequence, records))
+
+
+NO_PRODUCER: Final = ProducerIdentity()
+
+
+class RowBuffer:
+    """Rows that wait to be encoded, bounded in bytes.
+
+    Parameters
+    ----------
+    bytes_max : int
+        When the rows have so many bytes, the buffer is full.
+    """
+
+    def __init__(self, bytes_max: int = BUFFERED_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._rows: list[pa.RecordBatch] = []
+        self._size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._size_bytes >= self._bytes_max
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Add rows behind those that are there."""
+        self._rows.append(rows)
+        self._size_bytes += rows.nbytes
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Empty the buffer, and return its rows: one piece, unless their bytes are too many for a column to count."""
+        rows, self._rows, self._size_bytes = self._rows, [], 0
+        if len(rows) < 2:
+            return iter(rows)
+        return iter(pa.Table.from_batches(rows).combine_chunks().to_batches())
+
+
+def check_records(rows: pa.Table | pa.RecordBatch, config: LogConfig, written_ms: int, now_ms: int) -> pa.RecordBatch:
+    """Return the columns of rows that a record has, checked as a broker checks them, with timestamps.
+
+    Parameters
+    ----------
+    rows : pyarrow.Table or pyarrow.RecordBatch
+        Columns and types as `sparklog.record.intake` takes them; other columns are left out.
+    config : LogConfig
+        Of the log that the records are for.
+    written_ms : int
+        The timestamp of records that have none, ms since the epoch.
+    now_ms : int
+        Wall-clock time, ms since the epoch, which timestamps are compared with.
+
+    Raises
+    ------
+    InvalidOptionError
+        A column is missing, is there twice or is of a type that cannot be written, or a broker would refuse a record.
+    """
+    records = fill_timestamps(take_records(rows), written_ms)
+    check_admissible(records, config, now_ms)
+    return records
+
+
+def encode_records(
+    records: pa.RecordBatch,
+    config: LogConfig,
+    base_offset: int,
+    written_ms: int,
+    *,
+    name: str,
+    producer: ProducerIdentity = NO_PRODUCER,
+    leader_epoch: int = 0,
+) -> EncodedBatches:
+    """Encode records that `check_records` has returned.
+
+    Parameters
+    ----------
+    config : LogConfig
+        Says how large a batch may be, how it is compressed, and whether records get the time of the append.
+    base_offset : int
+        The offset of the first record.
+    written_ms : int
+        The time of the append, ms since the epoch, for LogAppendTime.
+    name : str
+        The topic-partition, for errors.
+
+    Raises
+    ------
+    RecordTooLargeError
+        A record can never fit into a batch.
+    InvalidOptionError
+        A header has no key.
+    """
+    settings = BatchSettings(
+        codec=config.codec,
+        level=config.compression_level,
+        batch_bytes=config.batch_size,
+        batch_bytes_max=config.batch_bytes_max,
+        decompressed_bytes_max=config.max_decompressed_message_bytes,
+        append_time=written_ms if config.message_timestamp_type == "LogAppendTime" else None,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=producer.base_sequence,
+        leader_epoch=leader_epoch,
+    )
+    try:
+        return encode_batches(records, settings, base_offset)
+    except RecordTooLargeError as error:
+        raise RecordTooLargeError(f"a record for {name} is too large: {error.message}") from error
