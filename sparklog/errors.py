@@ -211,12 +211,6 @@ class DecompressedSizeError(CorruptBatchError):
     code = "SEGLOG_DECOMPRESSED_SIZE"
 
 
-class CorruptIndexError(CorruptLogError):
-    """An index whose entries are not in order or point outside their log."""
-
-    code = "SEGLOG_CORRUPT_INDEX"
-
-
 class CorruptCheckpointError(CorruptLogError):
     """A checkpoint file, a producer snapshot or ``partition.metadata`` that cannot be read."""
 

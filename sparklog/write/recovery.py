@@ -120,10 +120,11 @@ def recover(
     with _hinted():
         # Before anything is cut: a log that cannot be opened stays as it is.
         producers = producers_at_end(layout, now_ms)
+        epochs = _leader_epochs(actions, layout)
     _cut_torn_tail(actions, layout)
     _lower_checkpoints(actions, layout)
     _remove_orphans(actions, layout)
-    epochs = _leader_epochs(actions, layout)
+    _write_leader_epochs(actions, epochs)
     _remove_snapshots(actions, layout)
     with _hinted():
         tail = active_tail(actions, layout, config, now_ms)
@@ -351,7 +352,7 @@ def _cut_at(actions: RecoveryActions, name: str, position: int) -> None:
     actions.cut(name, position, why)
     for found, other in actions.names():
         if found.offset > cut.offset and found.suffix == files.LOG:
-            kept = next(free for free in _cut_names(found.offset) if not _exists(actions, free))
+            kept = next(free for free in _cut_names(found.offset) if not actions.has(free))
             actions.rename(other, kept, f"since it follows the damage, and is lost; {KEPT}")
         elif found.offset > cut.offset:
             actions.remove(other, "which follows the damage, and is lost")
@@ -361,10 +362,6 @@ def _cut_at(actions: RecoveryActions, name: str, position: int) -> None:
 
 def _cut_names(base_offset: int) -> Iterator[str]:
     return (cut_file_name(base_offset, 0, number) for number in count())
-
-
-def _exists(actions: RecoveryActions, name: str) -> bool:
-    return any(entry.name == name for entry in actions.storage.entries(actions.folder))
 
 
 def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
@@ -378,28 +375,39 @@ def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
 
 
 def _leader_epochs(actions: RecoveryActions, layout: PartitionLayout) -> LeaderEpochs:
-    """Return the leader epochs of a log, those left out that begin behind its end."""
+    """Return the leader epochs of a log: those of its checkpoint that begin before its end, else those of its batches.
+
+    Raises
+    ------
+    CorruptBatchError
+        They have to be taken from the batches, and a batch is damaged.
+    """
+    right = tuple((epoch, offset) for epoch, offset in _written_epochs(actions) if offset <= layout.end_offset)
+    return right if right or layout.end_offset <= layout.start_offset else _epochs_of_batches(layout)
+
+
+def _written_epochs(actions: RecoveryActions) -> LeaderEpochs:
     path = f"{actions.folder}/{files.LEADER_EPOCH_CHECKPOINT}"
-    data = actions.storage.read_small(path)
     try:
-        there = tuple(parse_leader_epochs(data, path)) if data else ()
+        return tuple(parse_leader_epochs(actions.storage.read_small(path) or b"", path))
     except CorruptCheckpointError:
-        there = ()
-    right = tuple((epoch, offset) for epoch, offset in there if offset <= layout.end_offset)
-    if not right and layout.end_offset > layout.start_offset:
-        right = _epochs_of_batches(layout)
-    if data and not right:
+        return ()
+
+
+def _write_leader_epochs(actions: RecoveryActions, epochs: LeaderEpochs) -> None:
+    """Make the checkpoint of the leader epochs say what they are."""
+    data = actions.storage.read_small(f"{actions.folder}/{files.LEADER_EPOCH_CHECKPOINT}")
+    if data and not epochs:
         actions.remove(files.LEADER_EPOCH_CHECKPOINT, "since it says nothing of this log")
-    elif right != there:
-        actions.make(files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(right), "to say what the batches do")
-    return right
+    elif epochs != _written_epochs(actions):
+        actions.make(files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(epochs), "to say what the batches do")
 
 
 def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
     epochs: list[tuple[int, int]] = []
     for segment in layout.segments:
         with segment.open() as log:
-            for window in log.windows(log.start):
+            for window in log.windows(log.start, end_position=layout.end.position if segment.is_last else None):
                 of_batches = window.headers.column("leader_epoch")
                 for row in np.flatnonzero(np.diff(of_batches, prepend=_NONE)).tolist():
                     if of_batches[row] > (epochs[-1][0] if epochs else _NONE):

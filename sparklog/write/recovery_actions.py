@@ -41,6 +41,10 @@ class RecoveryActions:
         found = offset_files(self.storage.entries(self.folder))
         return [(offset_file, entry.name) for offset_file, entry in found if entry.name not in self._removed]
 
+    def has(self, name: str) -> bool:
+        """Tell whether the folder has a file of a name, also where this dry run would have removed it."""
+        return any(entry.name == name for entry in self.storage.entries(self.folder))
+
     def remove(self, name: str, why: str) -> None:
         self._note(name, f"removed, {why}")
         if self.is_dry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -334,6 +335,21 @@ def test_last_batch_whose_size_is_wrong_is_damage_and_not_torn(folder: Path) -> 
         with pytest.raises(CorruptBatchError, match="the size of the last batch is wrong"):
             recovered(folder)
         assert contents(folder) == before
+
+
+def test_nothing_is_cut_of_a_log_whose_epochs_cannot_be_read_from_its_batches(tmp_path: Path) -> None:
+    """The last segment is torn, and an earlier one, which is not checked, has a batch of offsets that cannot be."""
+    folder = tmp_path / "events-0"
+    write_partition(folder, batches(6), segment_bytes=3 * len(batch(0)), is_clean=False)
+    first, *_, last = sorted(folder.glob("*.log"))
+    with first.open("r+b") as log:
+        log.seek(len(batch(0)))
+        log.write((1 << 40).to_bytes(8, "big"))
+    os.truncate(last, last.stat().st_size - 3)
+    before = contents(folder)
+    with pytest.raises(CorruptBatchError, match="out of order"):
+        recovered(folder)
+    assert contents(folder) == before
 
 
 def test_log_that_ends_below_its_recovery_point_is_opened_with_a_warning(
