@@ -53,8 +53,8 @@ class EpochRuns:
         self._path = segment.path()
         self.runs: list[EpochRun] = []
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers = stretch.sound.where(stretch.sound.column("leader_epoch") >= 0)
+    def add(self, batches: CheckedBatches) -> None:
+        headers = batches.sound.where(batches.sound.column("leader_epoch") >= 0)
         if not len(headers):
             return
         epochs, lasts = headers.column("leader_epoch"), headers.column("last_offset")

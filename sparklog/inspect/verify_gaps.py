@@ -43,16 +43,16 @@ class OffsetGaps:
         self._position = 0
         self.has_inner = False
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers = stretch.sound
+    def add(self, batches: CheckedBatches) -> None:
+        headers = batches.sound
         if not len(headers):
             return
         bases, lasts = headers.column("base_offset"), headers.column("last_offset")
         # A wrapper of magic 0 or 1 does not say where its offsets begin, nor how many they are.
-        is_told = (headers.column("magic") == 2) | (headers.column("attributes") & v2.CODEC_MASK == 0)
+        is_known = (headers.column("magic") == 2) | (headers.column("attributes") & v2.CODEC_MASK == 0)
         expected = np.concatenate([[self._next_offset], lasts[:-1] + 1])
         is_sparse = headers.column("record_count") <= lasts - bases
-        self.has_inner |= bool((is_told & ((bases > expected) | is_sparse)).any())
+        self.has_inner |= bool((is_known & ((bases > expected) | is_sparse)).any())
         self._next_offset = int(lasts[-1]) + 1
         self._position = headers.origin + headers.valid_bytes
 

@@ -81,7 +81,7 @@ class Index:
         except PathNotFoundError:
             self.is_missing = True
             if suffix != files.TRANSACTION_INDEX:
-                self._tell_missing()
+                self._report_missing()
             return
         except SeglogError as error:
             self.findings.append(Finding(Severity.ERROR, "unreadable", self.path, error.message))
@@ -126,7 +126,7 @@ class Index:
         self.findings.append(self.wrong(row, f"is out of order: {fields}", code="index-order"))
         return entries[:row]
 
-    def _tell_missing(self) -> None:
+    def _report_missing(self) -> None:
         if self.segment.is_last:
             self._note_missing("there is no index yet: a broker makes it when it first needs it")
         elif self.segment.storage.identity(f"{self.path}{files.SWAP}") is not None:
@@ -152,21 +152,21 @@ class OffsetIndexCheck:
         entries = self.index.entries
         self._offsets: Numbers = entries["relative_offset"].astype(np.int64) + segment.base_offset
         self._positions: Numbers = entries["position"].astype(np.int64)
-        self._is_seen = np.zeros(len(entries), dtype=bool)
+        self._is_in_sound_batch = np.zeros(len(entries), dtype=bool)
         self._is_off_boundary = np.zeros(len(entries), dtype=bool)
         self._is_too_early = np.zeros(len(entries), dtype=bool)
         self._is_last_offset = np.zeros(len(entries), dtype=bool)
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers = stretch.headers
+    def add(self, batches: CheckedBatches) -> None:
+        headers = batches.headers
         starts = headers.column("position")
         end = int(starts[-1] + headers.column("batch_bytes")[-1])
         rows = slice(*np.searchsorted(self._positions, [starts[0], end]))
         at = np.searchsorted(starts, self._positions[rows], side="right") - 1
-        self._is_seen[rows] |= stretch.is_sound[at]
-        self._is_off_boundary[rows] |= stretch.is_sound[at] & (starts[at] != self._positions[rows])
-        self._is_too_early[rows] |= stretch.is_sound[at] & (headers.column("base_offset")[at] > self._offsets[rows])
-        sound = stretch.sound
+        self._is_in_sound_batch[rows] |= batches.is_sound[at]
+        self._is_off_boundary[rows] |= batches.is_sound[at] & (starts[at] != self._positions[rows])
+        self._is_too_early[rows] |= batches.is_sound[at] & (headers.column("base_offset")[at] > self._offsets[rows])
+        sound = batches.sound
         if len(sound):
             bases, lasts = sound.column("base_offset"), sound.column("last_offset")
             rows = slice(*np.searchsorted(self._offsets, [bases[0], lasts[-1] + 1]))
@@ -183,14 +183,14 @@ class OffsetIndexCheck:
         )
         return int(self._offsets[rows].max(initial=-1))
 
-    def findings(self, ending: ScanResult) -> Iterator[Finding]:
+    def findings(self, result: ScanResult) -> Iterator[Finding]:
         """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
-        past_end = self._positions >= ending.position
-        is_cut_off = past_end & (self._offsets < (ending.missing_to or 0))
-        beside = self._is_seen & self._is_off_boundary
-        early = self._is_seen & ~beside & self._is_too_early
-        unknown = ~self._is_last_offset & ~past_end & ~beside & ~early & (not ending.is_damaged)
+        past_end = self._positions >= result.position
+        is_cut_off = past_end & (self._offsets < (result.missing_to or 0))
+        beside = self._is_in_sound_batch & self._is_off_boundary
+        early = self._is_in_sound_batch & ~beside & self._is_too_early
+        unknown = ~self._is_last_offset & ~past_end & ~beside & ~early & (not result.is_damaged)
         for wrong, reason in (
             (past_end & ~is_cut_off, _PAST_END),
             (beside, "does not point at the beginning of a batch"),
@@ -200,7 +200,7 @@ class OffsetIndexCheck:
             if wrong.any():
                 row = int(np.argmax(wrong))
                 entry = f"(offset {self._offsets[row]}, position {self._positions[row]})"
-                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), ending.severity(reason))
+                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), result.severity(reason))
 
 
 class TimeIndexCheck:
@@ -214,14 +214,14 @@ class TimeIndexCheck:
         self._is_right = np.zeros(len(entries), dtype=bool)
         self._is_early = np.zeros(len(entries), dtype=bool)
         self._latest = _NO_TIMESTAMP
-        self._seen_to = segment.base_offset
+        self._end_offset = segment.base_offset
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers, is_sound = stretch.headers, stretch.is_sound
+    def add(self, batches: CheckedBatches) -> None:
+        headers, is_sound = batches.headers, batches.is_sound
         lasts = headers.column("last_offset")
         timestamps = np.where(is_sound, headers.column("max_timestamp"), _NO_TIMESTAMP)
         latest = np.maximum(np.maximum.accumulate(timestamps), self._latest)
-        rows = slice(*np.searchsorted(self._offsets, [self._seen_to, lasts[-1] + 1]))
+        rows = slice(*np.searchsorted(self._offsets, [self._end_offset, lasts[-1] + 1]))
         at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
         magic = headers.column("magic")[at]
         # A wrapper of magic 0 or 1 does not say where its offsets begin.
@@ -229,28 +229,28 @@ class TimeIndexCheck:
         # Messages of magic 0 carry no time: with LogAppendTime, a broker indexes when it appended them.
         self._is_right[rows] = is_held & ((timestamps[at] == self._timestamps[rows]) | (magic == 0))
         self._is_early[rows] = is_held & is_sound[at] & (latest[at] > self._timestamps[rows])
-        self._latest, self._seen_to = int(latest[-1]), int(lasts[-1]) + 1
+        self._latest, self._end_offset = int(latest[-1]), int(lasts[-1]) + 1
 
     def known_in(self, gap: Gap) -> int:
         """Return the last offset between the end of the segment and the next one that an entry is for, or -1."""
         rows = (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
         return int(self._offsets[rows].max(initial=-1))
 
-    def findings(self, ending: ScanResult) -> Iterator[Finding]:
+    def findings(self, result: ScanResult) -> Iterator[Finding]:
         """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
-        past_end = self._offsets >= self._seen_to
-        is_cut_off = past_end & (self._offsets < (ending.missing_to or 0))
-        absent = ~self._is_right & ~past_end & ~self._is_early & (not ending.is_damaged)
+        past_end = self._offsets >= self._end_offset
+        is_cut_off = past_end & (self._offsets < (result.missing_to or 0))
+        absent = ~self._is_right & ~past_end & ~self._is_early & (not result.is_damaged)
         for wrong, reason in (
             (self._is_early, "is earlier than a batch before it: a lookup would pass over records"),
             (absent, "is not the largest timestamp of the batch with that offset"),
-            (past_end & ~is_cut_off & (not ending.is_damaged), _PAST_END),
+            (past_end & ~is_cut_off & (not result.is_damaged), _PAST_END),
         ):
             if wrong.any():
                 row = int(np.argmax(wrong))
                 entry = f"(timestamp {self._timestamps[row]}, offset {self._offsets[row]})"
-                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), ending.severity(reason))
+                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), result.severity(reason))
         last = int(self._timestamps[-1]) if len(self._timestamps) else _NO_TIMESTAMP
         is_whole = not (self.index.segment.is_last or self.index.is_missing or self.index.findings)
         if is_whole and last < self._latest:
@@ -272,14 +272,14 @@ class TransactionIndexCheck:
         self._open_offsets = open_offsets
         self._aborts: dict[tuple[int, int], int | None] = {}
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers = stretch.headers
-        chosen: Flags = stretch.is_sound & headers.is_transactional & (headers.column("producer_id") >= 0)
+    def add(self, batches: CheckedBatches) -> None:
+        headers = batches.headers
+        chosen: Flags = batches.is_sound & headers.is_transactional & (headers.column("producer_id") >= 0)
         for row in np.flatnonzero(chosen).tolist():
             batch = headers.table[row]
             producer_id = int(batch["producer_id"])
             if batch["attributes"] & v2.CONTROL:
-                kind = v2.control_type(stretch.window.batch(row))
+                kind = v2.control_type(batches.window.batch(row))
                 if kind in (v2.ABORT, v2.COMMIT):
                     first_offset = self._open_offsets.pop(producer_id, None)
                     if kind == v2.ABORT:
@@ -287,7 +287,7 @@ class TransactionIndexCheck:
             elif batch["record_count"] > 0:
                 self._open_offsets.setdefault(producer_id, int(batch["base_offset"]))
 
-    def findings(self, ending: ScanResult) -> Iterator[Finding]:
+    def findings(self, result: ScanResult) -> Iterator[Finding]:
         """Judge the entries, once the whole log has been seen."""
         yield from self.index.findings
         listed = set()
@@ -297,7 +297,7 @@ class TransactionIndexCheck:
             first_offset = self._aborts.get(marker)
             if entry["version"] != 0:
                 yield self.index.wrong(row, f"has the unknown version {entry['version']}")
-            elif marker not in self._aborts and not ending.is_damaged:
+            elif marker not in self._aborts and not result.is_damaged:
                 yield self.index.wrong(
                     row, f"names an abort marker of producer {marker[0]} at offset {marker[1]}, where there is none"
                 )
@@ -314,6 +314,6 @@ class TransactionIndexCheck:
                     f"a broker would let its records from offset {first_offset} on be read as committed"
                 )
                 yield Finding(Severity.ERROR, "index-entry-missing", self.index.path, message, None, offset)
-        if ending.is_damaged:
+        if result.is_damaged:
             # Markers may have been lost, and with them the ends of transactions.
             self._open_offsets.clear()

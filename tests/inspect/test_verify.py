@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import PathNotFoundError, StorageError
-from sparklog.inspect import verify, verify_look
+from sparklog.inspect import verify, verify_log
 from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partition
 from sparklog.storage.base import Entry, LocalFile, Located
 from sparklog.storage.local import LocalStorage
@@ -441,7 +441,7 @@ def test_transaction_index_of_an_unknown_version_is_found(tmp_path: Path) -> Non
 
 
 def test_every_flipped_bit_of_a_snapshot_is_found(small_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "_PAUSE_S", 0)
+    monkeypatch.setattr(verify_log, "_PAUSE_S", 0)
     path = small_log / build.producer_snapshot_name(12)
     path.write_bytes(build.producer_snapshot([ProducerEntry(7, last_offset=11)]))
     assert findings(small_log) == []
@@ -683,7 +683,7 @@ def test_damage_in_the_last_segment_is_told_of_a_log_that_grows(log: Path, monke
 
 
 def test_segments_that_are_always_replaced_are_given_up(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_look, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(verify_log, "_PAUSE_S", 0.0)
     first = files(log, ".log")[0]
     flip(first, 100)
     meddling = Meddling(first, lambda: None)
