@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sparklog.log.files import LOG, parse_offset_file, parse_partition_folder
 from sparklog.log.folders import holds_segments
-from sparklog.storage.base import locate
+from sparklog.storage.registry import locate
 from sparklog.topic.discovery import PathKind, discover, interpret
 
 

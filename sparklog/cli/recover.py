@@ -10,7 +10,7 @@ from typing import Any
 from sparklog.cli.paths import CliPath
 from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log.config import LogConfig
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.recover import Repair, repair
 
 _HOUR_MS = 3_600_000

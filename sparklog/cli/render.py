@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
+
+from sparklog.storage.process import discard_output
 
 Row = Mapping[str, Any]
 Style = Callable[[Row], str]
@@ -72,9 +73,8 @@ def flushed() -> bool:
         sys.stderr.flush()
     except BrokenPipeError:
         # What is left has nowhere to go; Python would try once more when it ends, and complain.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
+            discard_output(stream)
         return False
     return True
 

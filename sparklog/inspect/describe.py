@@ -27,7 +27,8 @@ from sparklog.log.transactions import last_stable_offset
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.schema import OFFSET_MAX
-from sparklog.storage.base import Storage, locate
+from sparklog.storage.base import Storage
+from sparklog.storage.registry import locate
 
 STABLE_OFFSET_BYTES_MAX: Final = 1 << 22
 """How much of a log is walked to find its last stable offset, unless all of it is."""

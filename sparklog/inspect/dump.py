@@ -27,7 +27,8 @@ from sparklog.record import v2
 from sparklog.record.compression import codec_name
 from sparklog.record.decode import decode_batches
 from sparklog.record.framing import is_intact
-from sparklog.storage.base import Storage, locate
+from sparklog.storage.base import Storage
+from sparklog.storage.registry import locate
 
 RowDict = dict[str, Any]
 

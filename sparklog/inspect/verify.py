@@ -32,7 +32,8 @@ from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.producer_state import parse_snapshot
-from sparklog.storage.base import Entry, Storage, locate
+from sparklog.storage.base import Entry, Storage
+from sparklog.storage.registry import locate
 
 __all__ = ["Checkpoints", "Finding", "Progress", "Severity", "read_checkpoints", "verify_directory", "verify_partition"]
 

@@ -34,7 +34,7 @@ from sparklog.log.properties import (
     options_of,
 )
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
-from sparklog.storage.base import locate
+from sparklog.storage.registry import locate
 
 _INT_MAX: Final = (1 << 31) - 1
 _MINUTE_MS: Final = 60_000

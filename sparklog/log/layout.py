@@ -19,7 +19,8 @@ from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import OffsetFile, TopicPartition
 from sparklog.log.journal import LogExtent, bound_of, commit_version
 from sparklog.log.segment import OffsetPosition, Segment
-from sparklog.storage.base import Entry, Storage, locate
+from sparklog.storage.base import Entry, Storage
+from sparklog.storage.registry import locate
 
 _log = logging.getLogger("sparklog")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import PurePath
 from typing import Final, Literal, Self, get_args
 
 import numpy as np
@@ -23,7 +22,7 @@ from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
-from sparklog.storage.base import locate
+from sparklog.storage.registry import PathText, locate
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
@@ -32,7 +31,7 @@ LOG_SCHEMA: Final = RECORD_SCHEMA.append(pa.field(FILE_COLUMN, pa.string()))
 """The columns that can be asked of a log: those of its records, and ``file``, the name of the segment's file."""
 
 
-def open_log(path: str | PurePath) -> LogReader:
+def open_log(path: PathText) -> LogReader:
     """Open a partition's folder to read it.
 
     Parameters

@@ -12,12 +12,12 @@ Source: apache/spark, python/pyspark/util.py (handle_worker_exception).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from sparklog.errors import SeglogError
+from sparklog.storage.process import environment_value, set_environment_value
 
 _SHORTENED: Final = "SPARK_SIMPLIFIED_TRACEBACK"
 _HIDDEN: Final = "SPARK_HIDE_TRACEBACK"
@@ -36,8 +36,8 @@ def plain_errors() -> Iterator[None]:
         if cause is not None and not _is_told(cause, error.message):
             error.add_note(f"Caused by {type(cause).__name__}: {cause}")
         # Spark sets this for its workers, and for nothing else.
-        if os.environ.get(_SHORTENED):
-            os.environ[_HIDDEN] = "1"
+        if environment_value(_SHORTENED):
+            set_environment_value(_HIDDEN, "1")
         raise
 
 

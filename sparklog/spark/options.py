@@ -29,7 +29,7 @@ from sparklog.spark.parsing import (
     settle_alias,
 )
 from sparklog.spark.schema import HEADERS, check_columns
-from sparklog.storage.base import locate
+from sparklog.storage.registry import locate
 
 LATEST: Final = -1
 """An offset in JSON that stands for the end of the log."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.properties import LONG_MAX, did_you_mean, options_of
-from sparklog.storage.base import locate
+from sparklog.storage.registry import locate
 
 NO_PATH: Final = (
     "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "

@@ -18,7 +18,8 @@ from sparklog.log.files import parse_partition_folder
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.schema import check_written
 from sparklog.spark.write_options import WriteOptions
-from sparklog.storage.writing import LocalWritableStorage, WritableStorage
+from sparklog.storage.base import WritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.commit import Job, abort, commit
 from sparklog.topic.write_target import WriteTarget, find_target
 from sparklog.write.locking import refuse_running_broker

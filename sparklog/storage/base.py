@@ -1,20 +1,63 @@
-"""Where bytes are: what every kind of storage offers, and which one a path asks for.
+"""What every kind of storage offers: contracts, and the small values that go over them.
 
-Storage knows files and folders and nothing of Kafka. A path without a scheme, or with ``file:``, is of this machine.
+A storage knows files and folders and nothing of Kafka. `sparklog.storage.registry` says which storage a path is in.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from typing import Final, NamedTuple, Protocol, Self
-from urllib.parse import unquote
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self
 
-from sparklog.errors import InvalidOptionError
-from sparklog.storage.local import Entry, LocalFile, LocalStorage, Name
 
-_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)|(?P<file>file):", re.IGNORECASE)
-_NOT_UNICODE: Final = re.compile(r"[\x00\ud800-\udfff]")
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a storage can do beyond reading; `sparklog.storage.capabilities` refuses to write where one is missing.
+
+    Attributes
+    ----------
+    can_lock : bool
+        A file can be locked against other processes, as a broker locks its log directories.
+    can_rename : bool
+        A file can be given another name in one step, in the place of what has that name.
+    can_overwrite : bool
+        Bytes in the midst of a file can be changed, and a file can be cut.
+    can_append : bool
+        Bytes can be added to the end of a file that is there.
+    """
+
+    can_lock: bool = False
+    can_rename: bool = False
+    can_overwrite: bool = False
+    can_append: bool = False
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """One name in a folder; what it names is told as its links lead.
+
+    Attributes
+    ----------
+    is_folder, is_file : bool
+        Neither is true of a pipe, a device, a socket, or a link that leads nowhere or in a circle.
+    size_bytes : int
+        0 unless it is a file.
+    special : str
+        What it is where it is neither, such as "a FIFO"; else empty.
+    """
+
+    name: str
+    is_folder: bool
+    is_file: bool
+    size_bytes: int
+    special: str = ""
+
+
+class Name(NamedTuple):
+    """One name in a folder, and whether it is that of a folder, or of a link to one."""
+
+    name: str
+    is_folder: bool
 
 
 class ReadableFile(Protocol):
@@ -46,13 +89,24 @@ class ReadableFile(Protocol):
 
 
 class Storage(Protocol):
-    """Files and folders, read only."""
+    """Files and folders, read only. A storage is pickled with every place in it, and so has to be small."""
+
+    @property
+    def scheme(self) -> str:
+        """What its URLs begin with, without the colon, such as "file"."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
 
     def entries(self, path: str) -> list[Entry]:
         """List a folder, sorted by name."""
 
     def names(self, path: str) -> list[Name]:
-        """List the names in a folder, sorted, and no more than that: cheaper than `entries`."""
+        """List the names in a folder, sorted, and which of them are of folders.
+
+        `entries` gives these names as well, and asks for the size of each file, which costs a call of the system for
+        each: where a folder holds thousands of names, and only their kinds matter, this takes a fraction of its time.
+        """
 
     def is_folder(self, path: str) -> bool:
         """Tell whether there is a folder at ``path``; False also where there is nothing."""
@@ -76,53 +130,98 @@ class Storage(Protocol):
         """Return what tells a file or folder from every other, however its path is spelled; None where it is not."""
 
 
-class Located(NamedTuple):
-    """A path and the storage that it is in."""
+class WritableFile(Protocol):
+    """An open file that grows at its end."""
 
-    storage: Storage
-    path: str
+    @property
+    def path(self) -> str: ...
 
+    def size_bytes(self) -> int: ...
 
-def locate(path: str | os.PathLike[str], argument: str = "path") -> Located:
-    """Return the storage for a path or URL, and the path as that storage names it.
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        """Write at the end; all of it, or an error."""
 
-    Parameters
-    ----------
-    path : str or PathLike
-        A relative one is taken from where we run.
-    argument : str
-        What gave it, for errors: the name of an option or of an argument.
+    def append_from(self, path: str, position: int, length_bytes: int) -> None:
+        """Write a part of another file at the end; `StorageError` where that file is shorter."""
 
-    Raises
-    ------
-    InvalidOptionError
-        The path is empty or no file can have it, or its scheme or host is one that no storage here is for.
-    """
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
-    if not isinstance(text, str):
-        raise InvalidOptionError(f"{argument} must be text or a Path, got {path!r}")
-    url = _URL.match(text)
-    plain = text if url is None else _of_url(text, url, argument)
-    if not plain.strip():
-        raise InvalidOptionError(f"{argument} is empty: {text!r}; to say the folder that this runs in, write '.'")
-    if _NOT_UNICODE.search(plain):
-        raise InvalidOptionError(f"{argument} has what no path may have here, NUL or what is not Unicode: {text!r}")
-    storage: Storage = LocalStorage()
-    return Located(storage, storage.absolute(plain))
+    def write_at(self, position: int, data: bytes) -> None:
+        """Overwrite bytes that are there."""
 
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file, or grow it by zeros."""
 
-def _of_url(text: str, url: re.Match[str], argument: str) -> str:
-    """Return the path of a URL of this machine."""
-    scheme = (url["scheme"] or url["file"]).lower()
-    if scheme != "file":
-        raise InvalidOptionError(
-            f"no storage for '{scheme}:' paths: {argument} is {text!r}; what is read here is file: or no scheme"
-        )
-    if (url["host"] or "").lower() not in ("", "localhost"):
-        raise InvalidOptionError(
-            f"{argument} is a URL of the host {url['host']!r}: {text!r}; a file of this machine is file:///path"
-        )
-    return unquote(text[url.end() :], errors="surrogateescape")
+    def preallocate(self, size_bytes: int) -> None:
+        """Give the file that size, by zeros, if it is smaller; its end, for `append`, stays where it is."""
+
+    def begin_sync(self, position: int) -> None:
+        """Have what was written from a position on go to the disk, without waiting for it, where that can be."""
+
+    def sync(self) -> None:
+        """Return when what was written is on the disk."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
 
 
-__all__ = ["Entry", "LocalFile", "Located", "Name", "ReadableFile", "Storage", "locate"]
+class HeldLock(Protocol):
+    """A lock that is held until it is closed."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+class WritableStorage(Storage, Protocol):
+    """Files and folders that may be read and changed."""
+
+    def open_for_append(self, path: str) -> WritableFile:
+        """Open a file to write at its end, making it where it is not there."""
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Give a file another name in one step, in the place of what has that name."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; nothing where it is not there."""
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, and those that it is in; nothing where it is there."""
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder; nothing where it is not there, or not empty."""
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the names in a folder are on the disk."""
+
+    def sync_files(self, paths: Collection[str]) -> None:
+        """Return when what was written to these files is on the disk: in any order, and as many at once as is fast."""
+
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
+        """Take the lock that a file stands for, as Kafka does; closing it lets go of it.
+
+        Other processes are always kept out, those that were forked from this one included. In this process, those who
+        ask with ``is_shared`` hold it together, however they spell the path.
+        """
+
+    def claim(self, path: str, spelling: str) -> HeldLock:
+        """Keep others of this process from claiming the same folder, until it is closed.
+
+        Parameters
+        ----------
+        path : str
+            The folder, which is there.
+        spelling : str
+            What the caller calls it, for errors.
+
+        Raises
+        ------
+        LockedError
+            It is claimed already, under whatever spelling.
+        """
+
+    def claimed_as(self, path: str) -> str | None:
+        """Return what the one of this process calls a folder who has claimed it; None where nobody has."""

@@ -12,45 +12,18 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import ClassVar, Final, Self
 
 from sparklog.errors import PathNotFoundError, SeglogError, StorageError
+from sparklog.storage.base import Capabilities, Entry, Name
 
-_READ_BYTES_MAX = 1 << 30
-_SPECIAL_KINDS = (
+_READ_BYTES_MAX: Final = 1 << 30
+_SPECIAL_KINDS: Final = (
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-
-
-@dataclass(frozen=True, order=True)
-class Entry:
-    """One name in a folder; what it names is told as its links lead.
-
-    Attributes
-    ----------
-    is_folder, is_file : bool
-        Neither is true of a pipe, a device, a socket, or a link that leads nowhere or in a circle.
-    size_bytes : int
-        0 unless it is a file.
-    special : str
-        What it is where it is neither, such as "a FIFO"; else empty.
-    """
-
-    name: str
-    is_folder: bool
-    is_file: bool
-    size_bytes: int
-    special: str = ""
-
-
-class Name(NamedTuple):
-    """One name in a folder, and whether it is that of a folder, or of a link to one."""
-
-    name: str
-    is_folder: bool
 
 
 class LocalFile:
@@ -125,8 +98,12 @@ class LocalFile:
         self.close()
 
 
+@dataclass(frozen=True)
 class LocalStorage:
-    """The file systems of this machine; see `sparklog.storage.base.Storage`."""
+    """The file systems of this machine, read only; see `sparklog.storage.base.Storage`."""
+
+    scheme: ClassVar[str] = "file"
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     def entries(self, path: str) -> list[Entry]:
         try:
@@ -221,3 +198,17 @@ def to_storage_error(error: OSError, path: str) -> SeglogError:
     if error.errno == errno.ELOOP:
         return StorageError(f"cannot read {path}: its links lead round in a circle; remove the link")
     return StorageError(f"cannot read {path}: {error.strerror}")
+
+
+def to_write_error(error: OSError, path: str) -> SeglogError:
+    """Say what went wrong with a write, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = "the disk is full" if error.errno == errno.ENOSPC else "the quota is used up"
+        return StorageError(f"cannot write {path}: {what}; make room")
+    if error.errno == errno.EFBIG:
+        return StorageError(f"cannot write {path}: it would be larger than a file may be for this user (ulimit -f)")
+    if error.errno == errno.EROFS:
+        return StorageError(f"cannot write {path}: its file system is read-only")
+    if isinstance(error, PermissionError):
+        return StorageError(f"no permission to write {path}: run as the owner of Kafka's files")
+    return to_storage_error(error, path)

@@ -21,7 +21,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.record.encode import BatchSettings, encode_batches
 from sparklog.record.intake import take_records
-from sparklog.storage.writing import WritableStorage
+from sparklog.storage.base import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget

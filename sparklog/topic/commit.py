@@ -18,8 +18,7 @@ from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_chec
 from sparklog.log.config import LogConfig
 from sparklog.log.files import STAGED, TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, pending
-from sparklog.storage.base import Storage
-from sparklog.storage.writing import WritableStorage
+from sparklog.storage.base import Storage, WritableStorage
 from sparklog.topic.txn_versions import LEDGER, TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import Adopted, SmallFiles, adopt
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal

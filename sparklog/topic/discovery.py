@@ -26,7 +26,8 @@ from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, loo
 from sparklog.log.journal import commit_version
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.properties import nearest
-from sparklog.storage.base import Located, Name, Storage, locate
+from sparklog.storage.base import Name, Storage
+from sparklog.storage.registry import Location, locate
 
 INTERNAL_PREFIX: Final = "__"
 """What the names of Kafka's own topics begin with; they are read when they are asked for by name."""
@@ -237,7 +238,7 @@ def interpret(storage: Storage, path: str) -> FoundPath:
     return replace(place, kind=PathKind.TOPIC, partitions=of_topic) if of_topic else place
 
 
-def _partitions_at(located: Located) -> tuple[PartitionFolder, ...]:
+def _partitions_at(located: Location) -> tuple[PartitionFolder, ...]:
     storage, path = located
     place = interpret(storage, path)
     if place.kind is PathKind.OTHER:

@@ -10,7 +10,7 @@ from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import is_cut_file
 from sparklog.log.journal import JOURNAL, pending
-from sparklog.storage.writing import WritableStorage
+from sparklog.storage.base import WritableStorage
 from sparklog.topic.commit import sweep
 from sparklog.write.journal import apply_journal, refuse_foreign_changes
 from sparklog.write.locking import hold, refuse_link, refuse_running_broker

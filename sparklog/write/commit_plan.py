@@ -17,8 +17,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.journal import Append, LogExtent, Move, Rename
 from sparklog.log.producer_state import snapshots_of
-from sparklog.storage.base import Storage
-from sparklog.storage.writing import WritableFile, WritableStorage
+from sparklog.storage.base import Storage, WritableFile, WritableStorage
 from sparklog.write.active_segment import ActiveSegmentState, append_run, fits, new_segment, seal
 from sparklog.write.recovery import Recovered
 from sparklog.write.staging import StagedFile, stamp

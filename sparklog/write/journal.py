@@ -11,8 +11,8 @@ from sparklog.errors import CommitError, PathNotFoundError
 from sparklog.log.damage import is_zero
 from sparklog.log.files import LOG, offset_file_name
 from sparklog.log.journal import JOURNAL, LAST_COMMIT, Append, Journal, Move, Rename, pending
-from sparklog.storage.base import ReadableFile, Storage
-from sparklog.storage.writing import WritableStorage, write_atomically
+from sparklog.storage.base import ReadableFile, Storage, WritableStorage
+from sparklog.write.atomic import write_atomically
 
 _COMPARED_BYTES: Final = 1 << 20
 

@@ -22,8 +22,8 @@ from typing import Final
 
 from sparklog.errors import BrokerRunningError, InvalidOptionError, LockedError
 from sparklog.log import files
-from sparklog.storage.base import Storage
-from sparklog.storage.writing import WritableStorage, in_forked_child
+from sparklog.storage.base import Storage, WritableStorage
+from sparklog.storage.process import in_forked_child
 
 BROKER_LOCK: Final = ".lock"
 WRITERS_LOCK: Final = "seglog.lock"

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Final, Self
 
 import pyarrow as pa
@@ -38,15 +37,12 @@ from sparklog.log.producer_state import ProducerBatch, Producers, plus, producer
 from sparklog.log.properties import APPEND
 from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
 from sparklog.record.intake import take_records
-from sparklog.storage.base import locate
-from sparklog.storage.writing import (
-    LocalWritableStorage,
-    WritableFile,
-    WritableStorage,
-    process_id,
-    write_atomically,
-)
+from sparklog.storage.base import WritableFile, WritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.storage.process import process_id
+from sparklog.storage.registry import PathText, locate
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll, seal
+from sparklog.write.atomic import write_atomically
 from sparklog.write.commit_plan import metadata_to_write
 from sparklog.write.flushing import FlushTimer
 from sparklog.write.journal import apply_journal
@@ -129,7 +125,7 @@ class PartitionLog:
     @classmethod
     def open(
         cls,
-        path: str | PurePath,
+        path: PathText,
         config: LogConfig | None = None,
         *,
         topic_id: str | None = None,

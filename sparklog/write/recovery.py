@@ -41,8 +41,9 @@ from sparklog.log.producer_state import (
 )
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
-from sparklog.storage.writing import WritableStorage, write_atomically
+from sparklog.storage.base import WritableStorage
 from sparklog.write.active_segment import ActiveSegmentState
+from sparklog.write.atomic import write_atomically
 from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
 from sparklog.write.recovery_indexes import active_tail, mend_older_indexes
 

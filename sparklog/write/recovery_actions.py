@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files
-from sparklog.storage.writing import WritableStorage, write_atomically
+from sparklog.storage.base import WritableStorage
+from sparklog.write.atomic import write_atomically
 
 KEPT: Final = "kept until 'sparklog recover --drop-cut'"
 

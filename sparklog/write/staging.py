@@ -33,8 +33,7 @@ from sparklog.errors import CommitError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import STAGED
 from sparklog.record.headers import BatchHeaders
-from sparklog.storage.base import Storage
-from sparklog.storage.writing import WritableStorage
+from sparklog.storage.base import Storage, WritableStorage
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from sparklog.log.config import LogConfig
 from sparklog.record.encode import BatchSettings, encode_batches
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
 from sparklog.write.staging import StagedWriter, new_job
 

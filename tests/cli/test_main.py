@@ -21,7 +21,7 @@ from sparklog.cli.main import app
 from sparklog.errors import StorageError
 from sparklog.log.journal import Append, Journal, LogExtent
 from sparklog.storage.local import LocalFile, LocalStorage
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.journal import write_journal
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, golden_set

@@ -14,8 +14,9 @@ import pytest
 from sparklog.errors import PathNotFoundError, StorageError
 from sparklog.inspect import verify, verify_log
 from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partition
-from sparklog.storage.base import Entry, LocalFile, Located
-from sparklog.storage.local import LocalStorage
+from sparklog.storage.base import Entry
+from sparklog.storage.local import LocalFile, LocalStorage
+from sparklog.storage.registry import Location
 from tests import build
 from tests.build import ProducerEntry, Record, control_batch, v2_batch, write_partition
 from tests.golden import DATA, EXAMPLES, GoldenSet, golden_sets
@@ -613,7 +614,7 @@ def found_meanwhile(
 ) -> list[Finding]:
     """Verify a folder that is changed when a file of it is opened for the first time."""
     meddling = Meddling(opened, change)
-    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
     found = findings(folder)
     assert meddling._is_done
     return found
@@ -694,7 +695,7 @@ def test_segments_that_are_always_replaced_are_given_up(log: Path, monkeypatch: 
         return LocalFile(path)
 
     monkeypatch.setattr(meddling, "open", grow)
-    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
     assert problems(log) == [("warning", "unreadable", log.name)]
 
 
@@ -831,7 +832,7 @@ def test_checkpoint_of_a_topic_made_anew_meanwhile_is_read_again(
         path.write_text(build.offset_checkpoint({("events", 0): 1}))
 
     meddling = Meddling(directory / "events-0" / f"{FIRST}.log", anew)
-    monkeypatch.setattr(verify, "locate", lambda path: Located(meddling, path))
+    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
     assert found_in(directory) == []
 
 

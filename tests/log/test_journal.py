@@ -23,7 +23,7 @@ from sparklog.log.journal import (
     parse_journal,
     pending,
 )
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.journal import apply_journal, write_journal
 
 STORAGE = LocalWritableStorage()

@@ -15,7 +15,7 @@ from sparklog.log.properties import described
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.locking import hold
 from tests.spark.conftest import ROOT
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 import sparklog
 from sparklog.log.config import LogConfig
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.recover import Repair, repair
 from tests.spark.conftest import ROOT
 from tests.spark.test_write_failures import PARTITIONS, ROWS, jobs_in

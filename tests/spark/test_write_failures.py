@@ -23,7 +23,7 @@ from sparklog.log.config import LogConfig
 from sparklog.spark import writer
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.recover import Repair, repair
 from tests.spark.conftest import ROOT
 from tests.topic.staged import findings, values

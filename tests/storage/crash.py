@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sparklog.errors import StorageError
-from sparklog.storage.writing import HeldLock, LocalWritableFile, LocalWritableStorage
+from sparklog.storage.base import HeldLock
+from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 
 Loss = Literal["kept", "torn", "lost", "zeros"]
 LOSSES: Final[tuple[Loss, ...]] = ("kept", "torn", "lost", "zeros")

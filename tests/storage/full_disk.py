@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from sparklog.storage.writing import LocalWritableFile, to_write_error
+from sparklog.storage.local import to_write_error
+from sparklog.storage.local_writing import LocalWritableFile
 from tests.storage.crash import CrashingFile, CrashingStorage
 
 NEEDS_NO_ROOM: Final = ("remove", "remove_folder")

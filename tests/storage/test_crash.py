@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.storage.writing import write_atomically
+from sparklog.write.atomic import write_atomically
 from tests.storage.crash import CrashingStorage, Stopped, crashes
 
 

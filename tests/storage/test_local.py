@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
-from sparklog.storage.base import locate
 from sparklog.storage.local import LocalFile, LocalStorage
+from sparklog.storage.registry import locate
 
 
 def test_read_is_short_only_where_the_file_ends(tmp_path: Path) -> None:

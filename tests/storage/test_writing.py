@@ -14,7 +14,8 @@ from typing import Final
 import pytest
 
 from sparklog.errors import LockedError, PathNotFoundError, StorageError
-from sparklog.storage.writing import LocalWritableStorage, write_atomically
+from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.write.atomic import write_atomically
 
 STORAGE = LocalWritableStorage()
 HOLD_LOCK = """
@@ -125,7 +126,7 @@ def test_lock_whose_path_leads_to_a_locked_file_only_when_it_is_opened_is_not_lo
 ) -> None:
     lock = tmp_path / ".lock"
     with STORAGE.lock(str(lock), 1):
-        monkeypatch.setattr("sparklog.storage.writing._held_here", lambda _: None)
+        monkeypatch.setattr("sparklog.storage.lock._held_here", lambda _: None)
         with pytest.raises(LockedError):
             STORAGE.lock(str(lock), 0)
         monkeypatch.undo()

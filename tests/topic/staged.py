@@ -11,7 +11,8 @@ import pyarrow as pa
 from sparklog.inspect.verify import Finding, Severity, verify_directory
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
-from sparklog.storage.writing import LocalWritableStorage, WritableStorage
+from sparklog.storage.base import WritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import find_target

@@ -9,7 +9,7 @@ import pytest
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import WriteTarget

@@ -14,7 +14,7 @@ from sparklog.errors import BrokerRunningError, CommitError, CorruptBatchError, 
 from sparklog.log import journal
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import ORPHAN_AGE_MS, Job, abort, commit, sweep
 from sparklog.topic.txn_versions import TxnVersion, read_ledger

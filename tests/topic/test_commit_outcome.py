@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sparklog.errors import ALL_VISIBLE, NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, SeglogError, StorageError
 from sparklog.log import journal
 from sparklog.log.config import LogConfig
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.txn_versions import TxnVersion
 from sparklog.write.partition import PartitionLog

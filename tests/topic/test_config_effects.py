@@ -17,7 +17,7 @@ from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.properties import APPEND, COMMIT, described
 from sparklog.spark.write_options import WriteOptions
-from sparklog.storage.writing import LocalWritableFile, LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import WriteTarget

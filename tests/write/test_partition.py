@@ -27,7 +27,7 @@ from sparklog.errors import (
 )
 from sparklog.inspect.verify import Finding, Severity, verify_partition
 from sparklog.log.config import LogConfig
-from sparklog.storage.writing import LocalWritableFile, LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.partition import PartitionLog
 from tests.storage.crash import CrashingStorage, FailingStorage, crashes
 

@@ -15,7 +15,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import producers_at_end
 from sparklog.log.reader import open_log
-from sparklog.storage.writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.partition import PartitionLog
 from sparklog.write.recovery import Recovered, recover
 from tests.build import write_partition

@@ -20,7 +20,8 @@ from sparklog.errors import InvalidOptionError, LockedError, StorageError
 from sparklog.inspect.verify import Finding, Severity, verify_partition
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
-from sparklog.storage.writing import LocalWritableFile, LocalWritableStorage, WritableFile
+from sparklog.storage.base import WritableFile
+from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
 

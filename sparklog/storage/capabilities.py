@@ -1,0 +1,40 @@
+"""What a storage must be able to do to be written to, and the sentence that refuses one that cannot."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from sparklog.errors import InvalidOptionError
+from sparklog.storage.base import Storage, WritableStorage
+
+_NEEDED: Final = {
+    "can_lock": "it has no locks, so that neither a running broker nor another writer could be kept out",
+    "can_rename": "it cannot rename a file in one step, so that a commit could not be made visible all at once",
+    "can_overwrite": "it cannot change bytes within a file, so that batches could not be given their offsets",
+    "can_append": "it cannot add to a file that is there, so that a log could not grow",
+}
+
+
+def to_writable(storage: Storage, path: str) -> WritableStorage:
+    """Return a storage as one that can be written to.
+
+    Raises
+    ------
+    InvalidOptionError
+        It lacks what a writer needs; the message says what.
+    """
+    reason = missing_capability(storage)
+    if reason is not None:
+        raise InvalidOptionError(
+            f"{path} cannot be written to in the storage of '{storage.scheme}:': {reason}. "
+            f"Write to a log directory on a local or NFS disk, and copy it"
+        )
+    return cast("WritableStorage", storage)
+
+
+def missing_capability(storage: Storage) -> str | None:
+    """Say why a storage cannot be written to; None where it can."""
+    for name, reason in _NEEDED.items():
+        if not getattr(storage.capabilities, name):
+            return reason
+    return None

@@ -1,0 +1,182 @@
+"""Changes files of this machine so that what was synced survives.
+
+Every change goes through one of these calls, so that a test can stop a writer at each of them. None of them syncs by
+itself but those that say so.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+from sparklog.errors import StorageError
+from sparklog.storage.base import Capabilities, HeldLock, WritableFile
+from sparklog.storage.local import LocalStorage, to_storage_error, to_write_error
+from sparklog.storage.lock import claim_folder, claimed_spelling, lock_file
+
+_COPY_BYTES_MAX: Final = 1 << 26
+_SYNCS_AT_ONCE: Final = 16
+
+
+class LocalWritableFile:
+    """An open file of this machine; see `WritableFile`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._end = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise to_write_error(error, path) from error
+
+    def size_bytes(self) -> int:
+        return self._end
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        rest = memoryview(data)
+        try:
+            while len(rest):
+                count = os.pwrite(self._descriptor, rest, self._end)
+                self._end += count
+                rest = rest[count:]
+        except OSError as error:
+            raise to_write_error(error, self.path) from error
+
+    def append_from(self, path: str, position: int, length_bytes: int) -> None:
+        try:
+            source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise to_storage_error(error, path) from error
+        try:
+            while length_bytes:
+                count = _copied(source, position, self._descriptor, self._end, min(length_bytes, _COPY_BYTES_MAX))
+                if not count:
+                    raise StorageError(f"{path} ends {length_bytes} bytes early: it was cut since it was written")
+                self._end, position, length_bytes = self._end + count, position + count, length_bytes - count
+        except OSError as error:
+            raise to_write_error(error, self.path) from error
+        finally:
+            os.close(source)
+
+    def write_at(self, position: int, data: bytes) -> None:
+        try:
+            while data:
+                count = os.pwrite(self._descriptor, data, position)
+                position, data = position + count, data[count:]
+        except OSError as error:
+            raise to_write_error(error, self.path) from error
+
+    def truncate(self, size_bytes: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size_bytes)
+            self._end = size_bytes
+        except OSError as error:
+            raise to_write_error(error, self.path) from error
+
+    def preallocate(self, size_bytes: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, max(size_bytes, self._end))
+        except OSError as error:
+            raise to_write_error(error, self.path) from error
+
+    def begin_sync(self, position: int) -> None:
+        # Linux begins to write what it is told that nobody needs, and keeps it in memory until it has.
+        if sys.platform == "linux":
+            os.posix_fadvise(self._descriptor, position, 0, os.POSIX_FADV_DONTNEED)
+
+    def sync(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise to_write_error(error, self.path) from error
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class LocalWritableStorage(LocalStorage):
+    """The file systems of this machine; see `sparklog.storage.base.WritableStorage`."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        can_lock=True, can_rename=True, can_overwrite=True, can_append=True
+    )
+
+    def open_for_append(self, path: str) -> WritableFile:
+        return LocalWritableFile(path)
+
+    def rename(self, path: str, new_path: str) -> None:
+        try:
+            Path(path).replace(new_path)
+        except OSError as error:
+            raise to_write_error(error, path) from error
+
+    def remove(self, path: str) -> None:
+        try:
+            Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise to_write_error(error, path) from error
+
+    def make_folder(self, path: str) -> None:
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise to_write_error(error, path) from error
+
+    def remove_folder(self, path: str) -> None:
+        try:
+            Path(path).rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise to_write_error(error, path) from error
+
+    def sync_folder(self, path: str) -> None:
+        _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def sync_files(self, paths: Collection[str]) -> None:
+        # Each waits for the disk, and a file system makes one wait of many that come together.
+        with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
+            for _ in pool.map(_sync, paths):
+                pass
+
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
+        return lock_file(path, timeout_seconds, is_shared=is_shared)
+
+    def claim(self, path: str, spelling: str) -> HeldLock:
+        return claim_folder(path, spelling)
+
+    def claimed_as(self, path: str) -> str | None:
+        return claimed_spelling(path, self.identity(path))
+
+
+def _sync(path: str, flags: int = os.O_RDWR) -> None:
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise to_write_error(error, path) from error
+
+
+def _copied(source: int, position: int, target: int, target_position: int, length_bytes: int) -> int:
+    """Copy bytes from file to file, in the kernel where it can; how many."""
+    try:
+        return os.copy_file_range(source, target, length_bytes, position, target_position)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+    return os.pwrite(target, os.pread(source, min(length_bytes, 1 << 20), position), target_position)

@@ -1,0 +1,225 @@
+"""Locks on files of this machine: those that Kafka takes, and those among the writers of one process."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from sparklog.errors import LockedError
+from sparklog.storage.base import HeldLock
+from sparklog.storage.local import to_write_error
+from sparklog.storage.process import in_forked_child
+
+_POLL_SECONDS: Final = 0.05
+# struct flock of a 64-bit Linux: kind, whence, start, length, process.
+_FLOCK: Final = struct.Struct("hhqqi4x")
+
+Identity = tuple[int, int]
+"""Device and inode: what tells a file or folder from every other, however its path is spelled."""
+
+
+@dataclass(eq=False)
+class _Holding:
+    """A lock of this process, which those who share it hold together.
+
+    Where the kernel has no other than POSIX's, it takes a lock from the process when any descriptor of the file is
+    closed. So none is opened while the lock is held, and where one was all the same (the path came to be another name
+    of the file meanwhile), it is closed with the others.
+    """
+
+    identity: Identity
+    descriptors: list[int]
+    is_shared: bool
+    holders: int = 1
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+_holdings: dict[Identity, _Holding] = {}
+_claims: dict[Identity, _Claim] = {}
+_changed = threading.Condition()
+
+
+def _begin_in_child() -> None:
+    """Give up what a forked child has of its parent's locks, which are not the child's.
+
+    That the child closes its descriptors takes nothing from the parent. The condition may have been another thread's.
+    """
+    global _changed
+    _changed = threading.Condition()
+    inherited: list[_Holding | _Claim] = [*_holdings.values(), *_claims.values()]
+    _holdings.clear()
+    _claims.clear()
+    for each in inherited:
+        each.close()
+
+
+in_forked_child(_begin_in_child)
+
+
+def lock_file(path: str, timeout_seconds: float, *, is_shared: bool) -> HeldLock:
+    """Take the lock that a file stands for; see `sparklog.storage.base.WritableStorage.lock`."""
+    return _ProcessLock.taken(path, time.monotonic() + timeout_seconds, is_shared)
+
+
+def claim_folder(path: str, spelling: str) -> HeldLock:
+    """Claim a folder for one writer of this process; see `sparklog.storage.base.WritableStorage.claim`."""
+    return _Claim.made(path, spelling)
+
+
+def claimed_spelling(path: str, identity: Identity | None) -> str | None:
+    """Return what the writer that has claimed a folder calls it; None where none has."""
+    with _changed:
+        return _claimed_as(path, identity)
+
+
+class _ProcessLock:
+    """One holder's part in a lock of this process."""
+
+    def __init__(self, holding: _Holding) -> None:
+        self._holding: _Holding | None = holding
+
+    @classmethod
+    def taken(cls, path: str, deadline: float, is_shared: bool) -> Self:
+        with _changed:
+            while True:
+                holding = _held_here(path)
+                if holding is None and (holding := _locked(path, is_shared)) is not None:
+                    _holdings[holding.identity] = holding
+                    return cls(holding)
+                if holding is not None and is_shared and holding.is_shared:
+                    holding.holders += 1
+                    return cls(holding)
+                if time.monotonic() >= deadline:
+                    raise LockedError(
+                        f"{path} is locked by another writer of this process"
+                        if holding is not None
+                        else f"{path} is locked by another process: a broker that runs on this directory, which must "
+                        f"be stopped first, or another writer, which did not finish in time"
+                    )
+                _changed.wait(_POLL_SECONDS)
+
+    def close(self) -> None:
+        with _changed:
+            holding, self._holding = self._holding, None
+            if holding is None or _holdings.get(holding.identity) is not holding:
+                # Closed before, or the lock of the process that this one was forked from.
+                return
+            holding.holders -= 1
+            if not holding.holders:
+                # Forgotten first: whoever is forked in between must not close what others have opened since.
+                del _holdings[holding.identity]
+                holding.close()
+                _changed.notify_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def _held_here(path: str) -> _Holding | None:
+    """Return the lock of this process on a file, whatever it was called when it was taken."""
+    try:
+        found = Path(path).stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise to_write_error(error, path) from error
+    return _holdings.get((found.st_dev, found.st_ino))
+
+
+def _locked(path: str, is_shared: bool) -> _Holding | None:
+    """Open a file and lock it against other processes; None where one of them has it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        found = os.fstat(descriptor)
+    except OSError as error:
+        raise to_write_error(error, path) from error
+    holding = _Holding((found.st_dev, found.st_ino), [descriptor], is_shared)
+    here = _holdings.get(holding.identity)
+    if here is not None:
+        here.descriptors.append(descriptor)
+        return None
+    try:
+        _lock(descriptor)
+    except OSError as error:
+        holding.close()
+        if isinstance(error, BlockingIOError | PermissionError):
+            return None
+        raise to_write_error(error, path) from error
+    return holding
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file as Kafka does, or raise at once; on Linux by a lock that only its own descriptor can lose.
+
+    Such a lock and POSIX's keep each other out. Whoever copies a log directory within our process opens and closes
+    its locks, too, and would take POSIX's from us without a word. A forked child has the descriptor as well, and closes
+    it at once.
+    """
+    if sys.platform == "linux" and sys.maxsize > 1 << 32:
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except OSError as error:
+            # Not on every file system.
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
+                raise
+        else:
+            return
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class _Claim:
+    """A folder that is one's own among those of this process; an open descriptor keeps its inode from being reused."""
+
+    def __init__(self, path: str, spelling: str, identity: Identity, descriptor: int) -> None:
+        self.path, self.spelling, self.identity = path, spelling, identity
+        self._descriptor = descriptor
+
+    @classmethod
+    def made(cls, path: str, spelling: str) -> Self:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise to_write_error(error, path) from error
+        found = os.fstat(descriptor)
+        claim = cls(path, spelling, (found.st_dev, found.st_ino), descriptor)
+        with _changed:
+            other = _claimed_as(path, claim.identity)
+            if other is None:
+                _claims[claim.identity] = claim
+                return claim
+        claim.close()
+        told = spelling if other == spelling else f"{spelling} is the folder {other}, which"
+        raise LockedError(f"{told} is open in this process already")
+
+    def close(self) -> None:
+        with _changed:
+            if _claims.get(self.identity) is self:
+                del _claims[self.identity]
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def _claimed_as(path: str, identity: Identity | None) -> str | None:
+    """Return what a folder is called by who has claimed it, or what was at its path before; None where nobody has."""
+    return next((each.spelling for each in _claims.values() if each.identity == identity or each.path == path), None)

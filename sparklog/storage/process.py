@@ -1,0 +1,36 @@
+"""The process that we run in: its number, its forks, its environment and its streams."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TextIO
+
+
+def in_forked_child(action: Callable[[], None]) -> None:
+    """Have something done at the beginning of every process that is forked from this one."""
+    os.register_at_fork(after_in_child=action)
+
+
+def process_id() -> int:
+    """Return the number of this process."""
+    return os.getpid()
+
+
+def environment_value(name: str) -> str | None:
+    """Return the value of an environment variable; None where it is not set."""
+    return os.environ.get(name)
+
+
+def set_environment_value(name: str, value: str) -> None:
+    """Set an environment variable of this process and of those that it starts."""
+    os.environ[name] = value
+
+
+def discard_output(stream: TextIO) -> None:
+    """Have what is still written to a stream go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)

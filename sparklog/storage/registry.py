@@ -1,0 +1,195 @@
+"""Says which storage a path is in: the one place that reads the text of a path.
+
+A path is text, a `pathlib.Path`, or a URL. Without a scheme it is a path of this machine, and so is ``file:``; ``~``
+and ``~user`` at its beginning are home folders. ``*``, ``?`` and ``[...]`` stand for names that are there, as in a
+shell, unless something has that very name. What looks like a scheme is one: a relative path with a colon in its first
+name is written ``./name:rest``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import translate
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.storage.base import Storage
+from sparklog.storage.local_writing import LocalWritableStorage
+
+PathText = str | os.PathLike[str]
+"""What a user may give for a path."""
+
+_SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(//(?P<host>[^/]*))?")
+_NOT_UNICODE: Final = re.compile(r"[\x00\ud800-\udfff]")
+_PATTERN: Final = re.compile(r"[*?\[]")
+_LOCAL: Final = "file"
+
+
+class Location(NamedTuple):
+    """A path, absolute and without a scheme, and the storage that it is in."""
+
+    storage: Storage
+    path: str
+
+
+class Url(NamedTuple):
+    """The parts of a URL, as they were written."""
+
+    host: str
+    path: str
+
+
+class Scheme(NamedTuple):
+    """How URLs of one scheme are read.
+
+    Attributes
+    ----------
+    open_storage : callable
+        Makes the storage from options, such as credentials.
+    plain_path : callable
+        Returns the path of a URL as the storage names it; ``argument`` and ``text``, what was given, are for errors.
+    """
+
+    open_storage: Callable[[Mapping[str, str]], Storage]
+    plain_path: Callable[[Url, str, str], str]
+
+
+def _local_path(url: Url, argument: str, text: str) -> str:
+    if url.host.lower() not in ("", "localhost"):
+        raise InvalidOptionError(
+            f"{argument} is a URL of the host {url.host!r}: {text!r}; a file of this machine is file:///path"
+        )
+    return unquote(url.path, errors="surrogateescape")
+
+
+_schemes: dict[str, Scheme] = {_LOCAL: Scheme(lambda _: LocalWritableStorage(), _local_path)}
+
+
+def register_scheme(name: str, scheme: Scheme) -> None:
+    """Have URLs of one more scheme understood in this process."""
+    _schemes[name.lower()] = scheme
+
+
+def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | None = None) -> Location:
+    """Return the storage for a path or URL, and the path as that storage names it; a pattern stays one.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        A relative one is taken from where we run.
+    argument : str
+        The name of the option or argument that gave it, for errors.
+    options : mapping of str to str, optional
+        For the storage, such as credentials.
+
+    Raises
+    ------
+    InvalidOptionError
+        The path is empty or no file can have it, or its scheme or host is one that no storage here is for.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str):
+        raise InvalidOptionError(f"{argument} must be text or a Path, got {path!r}")
+    found = _SCHEME.match(text) if isinstance(path, str) else None
+    name = _LOCAL if found is None else found["scheme"].lower()
+    if name not in _schemes:
+        known = ", ".join(f"{each}:" for each in sorted(_schemes))
+        raise InvalidOptionError(
+            f"no storage for '{name}:' paths: {argument} is {text!r}; what is read here is {known} or no scheme "
+            f"(a relative path with a colon in its first name begins with './')"
+        )
+    scheme = _schemes[name]
+    plain = _with_home(text) if found is None else scheme.plain_path(_url(text, found), argument, text)
+    if not plain.strip():
+        raise InvalidOptionError(f"{argument} is empty: {text!r}; to say the folder that this runs in, write '.'")
+    if _NOT_UNICODE.search(plain):
+        raise InvalidOptionError(f"{argument} has what no path may have here, NUL or what is not Unicode: {text!r}")
+    storage = scheme.open_storage(options or {})
+    return Location(storage, storage.absolute(plain))
+
+
+def expand(location: Location) -> list[Location]:
+    """Return the places that a pattern stands for, sorted; a path without one stands for itself.
+
+    Only a part of the path that has ``*``, ``?`` or ``[`` in it, and that nothing is named, is a pattern. What follows
+    the last such part need not be there: the path of a topic is the path of nothing.
+
+    Raises
+    ------
+    PathNotFoundError
+        Nothing matches.
+    """
+    storage, path = location
+    if not is_pattern(location):
+        return [location]
+    found = sorted(set(_matches(storage, "", path.strip("/").split("/"))))
+    if not found:
+        raise PathNotFoundError(f"nothing matches {path}")
+    return [Location(storage, each) for each in found]
+
+
+def expand_one(location: Location, argument: str = "path") -> Location:
+    """Return the only place that a path stands for.
+
+    Raises
+    ------
+    PathNotFoundError
+        It is a pattern, and nothing matches.
+    InvalidOptionError
+        It is a pattern, and more than one thing matches.
+    """
+    found = expand(location)
+    if len(found) > 1:
+        raise InvalidOptionError(
+            f"{argument} is to be one path, and {len(found)} match {location.path}, such as {found[0].path} and "
+            f"{found[1].path}"
+        )
+    return found[0]
+
+
+def is_pattern(location: Location) -> bool:
+    """Tell whether a path stands for names that match it, and not for itself."""
+    storage, path = location
+    return _PATTERN.search(path) is not None and storage.identity(path) is None and _first_pattern(storage, path) >= 0
+
+
+def _first_pattern(storage: Storage, path: str) -> int:
+    """Return the number of the first part of a path that is a pattern; -1 where none is."""
+    parts = path.strip("/").split("/")
+    for row, part in enumerate(parts):
+        if _PATTERN.search(part) and storage.identity("/" + "/".join(parts[: row + 1])) is None:
+            return row
+    return -1
+
+
+def _matches(storage: Storage, parent: str, parts: list[str]) -> Iterator[str]:
+    """Yield the paths below a folder, which is there, that the parts of a path stand for."""
+    part, rest = parts[0], parts[1:]
+    path = f"{parent}/{part}"
+    if not _PATTERN.search(part) or storage.identity(path) is not None:
+        if not rest:
+            yield path
+        elif not any(_PATTERN.search(each) for each in rest):
+            yield "/".join((path, *rest))
+        elif storage.is_folder(path):
+            yield from _matches(storage, path, rest)
+        return
+    matches = re.compile(translate(part)).fullmatch
+    for each in storage.names(parent or "/"):
+        if not matches(each.name) or (each.name.startswith(".") and not part.startswith(".")):
+            continue
+        if not rest:
+            yield f"{parent}/{each.name}"
+        elif each.is_folder:
+            yield from _matches(storage, f"{parent}/{each.name}", rest)
+
+
+def _with_home(text: str) -> str:
+    return os.path.expanduser(text) if text.startswith("~") else text  # noqa: PTH111 - Path would drop the dots
+
+
+def _url(text: str, found: re.Match[str]) -> Url:
+    return Url(found["host"] or "", text[found.end() :])
