@@ -1,12 +1,12 @@
-"""Everything that can be wrong with a partition's folder, or with a whole log directory, as findings.
+"""Verifies a partition's folder, or a whole log directory: everything that is wrong is a finding.
 
-Nothing is changed, and nothing ends the look through: what cannot be read is a finding as well. Every batch and record
-is decoded; indexes, leader epochs, producer snapshots and the checkpoints of the log directory are held against them.
-A torn or zero-filled tail of the last segment is what a stopped broker leaves, and only a note.
+Nothing is changed, and no damage ends the work: a file that cannot be read is a finding as well. Every batch and record
+is decoded; indexes, leader epochs, producer snapshots and the checkpoints of the log directory are compared with them.
+A torn or zero-filled tail of the last segment is only a note, since a broker that stops may leave one.
 
-The folder may be one that a broker writes to: what it is in the middle of is no damage, and is not told as such.
+The folder may be one that a broker writes to. Work that the broker is in the middle of is no damage, and not reported.
 
-Source of what a broker trips over: apache/kafka, LogLoader.java, LogManager.java, LocalLog.scala.
+Source of what a broker fails on: apache/kafka, LogLoader.java, LogManager.java, LocalLog.scala.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _NAMES_SHOWN_MAX: Final = 5
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """What the checkpoints of a log directory say, by the name of the file; those that can be read."""
+    """The offsets in the checkpoints of a log directory that can be read, by the name of the file."""
 
     folder: str
     offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
     def of(self, partition: TopicPartition | None) -> dict[str, int]:
-        """Return what they say of one partition, by the name of the file."""
+        """Return the offsets that they have for one partition, by the name of the file."""
         return (
             {name: lines[partition] for name, lines in self.offsets.items() if partition in lines} if partition else {}
         )
 
 
 def read_checkpoints(storage: Storage, folder: str) -> tuple[Checkpoints, list[Finding]]:
-    """Read the offset checkpoints of a log directory, and say what is wrong with them."""
+    """Read the offset checkpoints of a log directory, and find what is wrong with them."""
     offsets = dict[str, Mapping[TopicPartition, int]]()
     findings: list[Finding] = []
     for name in CHECKPOINTS:
@@ -112,7 +112,7 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
     path : str
         The folder.
     checkpoints : Checkpoints, optional
-        Those of its log directory, from `read_checkpoints`; they are read here where they are not given.
+        The checkpoints of its log directory, from `read_checkpoints`; they are read here where they are not given.
 
     Yields
     ------

@@ -1,8 +1,8 @@
-"""Offsets that no batch of a log has: what the cleaner leaves between batches, and a cut leaves at a segment's end.
+"""Finds offsets that no batch of a log has: between batches, or between the end of a segment and the next one.
 
-A leader gives out offsets without gaps, and only the cleaner makes some. In a log that it has never been through, a
-sealed segment that ends before the next one begins has most likely lost its end. An index that has an entry for a batch
-in between proves it.
+A leader gives out offsets without gaps; only the cleaner makes gaps. In a log that was never cleaned, a sealed segment
+that ends before the next one begins has most likely lost its end. An index that has an entry for a batch in between
+proves it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparklog.record import v2
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets from ``start_offset`` up to ``end_offset``, exclusive, that a sealed segment ends without."""
+    """The offsets from ``start_offset`` up to ``end_offset``, exclusive, that are missing at a sealed segment's end."""
 
     path: str
     position: int
@@ -35,7 +35,7 @@ class Gap:
 
 
 class OffsetGaps:
-    """Looks for gaps in the offsets of one segment."""
+    """Finds gaps in the offsets of one segment."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment

@@ -1,11 +1,15 @@
-"""The indexes of a segment against its batches, which are seen once, in order.
+"""Compares the indexes of a segment with its batches, which are given once, in order.
 
-An entry is right where a reader that begins at it misses nothing. An offset index must point at the beginning of a
-batch that is not past its offset, and its offset be the last of a batch from there on: that batch's own, or, as older
-brokers wrote one entry an append, that of the append's last batch, or, as the cleaner does, that of the last record
-which it kept of that batch. A time index must give the largest timestamp so far,
-and a batch that has it. Each aborted transaction must have its marker, and each abort marker its entry where the log
-still has records of the transaction. What lies in damaged bytes of the log is not judged.
+An entry is right where a reader that begins at it misses nothing.
+
+- An entry of the offset index must point at the beginning of a batch that does not begin after the entry's offset. That
+  offset must be the last one of a batch from there on: of that batch; or of the last batch of an append, since older
+  brokers wrote one entry for each append; or of the last record that the cleaner kept of that batch.
+- An entry of the time index must give the largest timestamp so far, and a batch that has it.
+- Each aborted transaction must have its marker, and each abort marker an entry where the log still has records of the
+  transaction.
+
+Entries that point into damaged bytes of the log are not judged.
 """
 
 from __future__ import annotations
@@ -41,14 +45,14 @@ _PAST_END: Final = "is past the end of the log"
 
 @dataclass(frozen=True)
 class ScanResult:
-    """How the walk over a segment's log ended.
+    """How the scan of a segment's log ended.
 
     Attributes
     ----------
     position : int
         Where the last whole batch ends.
     is_damaged : bool
-        Whether something in it was not what it should be.
+        Whether something in the log is wrong.
     is_torn : bool
         Whether a batch that was being written is cut short there.
     missing_to : int or None
@@ -61,12 +65,12 @@ class ScanResult:
     missing_to: int | None = None
 
     def severity(self, reason: str) -> Severity:
-        """Return how bad a wrong entry is: a log that was torn leaves entries behind, and a broker drops them."""
+        """Return how bad a wrong entry is; entries past a torn end of the log are dropped by a broker."""
         return Severity.WARNING if self.is_torn and reason == _PAST_END else Severity.ERROR
 
 
 class Index:
-    """One index as it was read: its entries up to the first that is out of order, and what is wrong with the file."""
+    """One index: its entries up to the first that is out of order, and the findings about the file itself."""
 
     def __init__(self, segment: Segment, suffix: str) -> None:
         self.segment = segment
@@ -97,7 +101,7 @@ class Index:
         severity: Severity = Severity.ERROR,
         code: str = "index-entry",
     ) -> Finding:
-        """Make the finding of an entry, which stands for ``count`` of its kind."""
+        """Make the finding of a wrong entry, the first of ``count`` that are wrong in the same way."""
         more = f"; and so {count - 1} more" if count > 1 else ""
         position = row * self.layout.itemsize
         return Finding(severity, code, self.path, f"entry {row} {message}{more}", position)
@@ -184,7 +188,7 @@ class OffsetIndexCheck:
         return int(self._offsets[rows].max(initial=-1))
 
     def findings(self, result: ScanResult) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen."""
+        """Judge the entries, once the whole log has been scanned."""
         yield from self.index.findings
         past_end = self._positions >= result.position
         is_cut_off = past_end & (self._offsets < (result.missing_to or 0))
@@ -237,7 +241,7 @@ class TimeIndexCheck:
         return int(self._offsets[rows].max(initial=-1))
 
     def findings(self, result: ScanResult) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen."""
+        """Judge the entries, once the whole log has been scanned."""
         yield from self.index.findings
         past_end = self._offsets >= self._end_offset
         is_cut_off = past_end & (self._offsets < (result.missing_to or 0))
@@ -288,7 +292,7 @@ class TransactionIndexCheck:
                 self._open_offsets.setdefault(producer_id, int(batch["base_offset"]))
 
     def findings(self, result: ScanResult) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen."""
+        """Judge the entries, once the whole log has been scanned."""
         yield from self.index.findings
         listed = set()
         for row, entry in enumerate(self.index.entries):
@@ -315,5 +319,5 @@ class TransactionIndexCheck:
                 )
                 yield Finding(Severity.ERROR, "index-entry-missing", self.index.path, message, None, offset)
         if result.is_damaged:
-            # Markers may have been lost, and with them the ends of transactions.
+            # Markers may be lost, and with them the ends of transactions.
             self._open_offsets.clear()

@@ -1,8 +1,9 @@
 """Verifies the segments of a partition, whose folder may be one that a broker writes to.
 
-What a broker is in the middle of is no damage, and it is over when a second look is taken. A segment in which something
-seems to be wrong is verified again where it may still change: the last one always, and an earlier one where its files
-are not those that were listed, which are then listed again. Only findings on which two looks agree are reported.
+Work that a broker is in the middle of is no damage, and it is done when a second look is taken. A segment in which
+something seems to be wrong is verified again where it may still change: the last one always, and an earlier one where
+its files are not those that were listed, which are then listed again. Only problems on which two looks agree are
+reported.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.layout import PartitionLayout
-from sparklog.log.scan import walk
+from sparklog.log.scan import scan
 from sparklog.log.segment import Window
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
@@ -191,7 +191,7 @@ class Producers:
 
     def encode(self) -> bytes:
         """Return the bytes of a snapshot, as of a broker that has just loaded these producers."""
-        rows = [_snapshot_row(producer_id, self.entries[producer_id]) for producer_id in _as_hashed(self.entries)]
+        rows = [_snapshot_row(producer_id, self.entries[producer_id]) for producer_id in _in_java_order(self.entries)]
         body = np.array(rows, dtype=SNAPSHOT_ENTRY).tobytes()
         header = np.array([(_SNAPSHOT_VERSION, 0, len(rows))], dtype=SNAPSHOT_HEADER)
         header["crc"] = crc32c(body, crc32c(header.tobytes()[6:]))
@@ -335,11 +335,13 @@ def _snapshot_row(producer_id: int, entry: ProducerEntry) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _as_hashed(producer_ids: Iterable[int]) -> list[int]:
-    """Order producer ids as Java's ``HashMap`` does which they were put into in this order and never taken from.
+def _in_java_order(producer_ids: Iterable[int]) -> list[int]:
+    """Order producer ids as a ``HashMap`` of Java does into which they were put in this order.
 
-    It has 16 places, and twice as many whenever three quarters of them are passed; an id's place is given by the lowest
-    bits of its hash. (Where eight ids share a place Kafka's order may be another.)
+    The order means nothing to a reader of a snapshot. With it, the file is byte for byte that of a broker that has just
+    loaded these producers, and the tests compare the two. Such a map has 16 places, and doubles them whenever it has
+    more ids than three quarters of its places; the lowest bits of an id's hash are its place. The order of a broker is
+    another one where more than eight ids share a place, or where its map was larger once.
     """
     ids = list(producer_ids)
     places = _HASH_TABLE_MIN
@@ -371,7 +373,7 @@ def producers_at_end(layout: PartitionLayout, now_ms: int | None = None) -> Prod
     """
     producers, start_offset = snapshot_before(layout)
     producers = producers if now_ms is None else producers.without_expired(now_ms)
-    for _, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+    for _, window in scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
         producers.fold(window)
     return producers
 

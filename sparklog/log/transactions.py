@@ -16,7 +16,7 @@ import numpy as np
 
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.producer_state import snapshot_before
-from sparklog.log.scan import refuse_damaged, walk
+from sparklog.log.scan import refuse_damaged, scan
 from sparklog.log.segment import Window
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
@@ -37,7 +37,7 @@ def last_stable_offset(layout: PartitionLayout) -> int:
         A checksum differs.
     """
     producers, start_offset = snapshot_before(layout)
-    for segment, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
+    for segment, window in scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
         # Batches of no transaction, which may be nearly all, have no say in this.
         chosen = Window(window.buffer, window.headers.where(_is_in_transaction(window.headers)))
         refuse_damaged(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
@@ -46,7 +46,7 @@ def last_stable_offset(layout: PartitionLayout) -> int:
     if first_unstable is None:
         return layout.end_offset
     stable_offset = max(first_unstable, layout.start_offset)
-    for _ in walk(layout, stable_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+    for _ in scan(layout, stable_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
         pass
     return stable_offset
 
@@ -65,7 +65,7 @@ class TransactionMarkers:
     def __init__(self, layout: PartitionLayout, start_offset: int) -> None:
         # What is gone by then is not asked for either: whoever reads it finds it missing. All batches are checked,
         # since a marker whose header is wrong looks like any other.
-        self._windows = walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
+        self._windows = scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
         self._markers: defaultdict[int, deque[tuple[int, bool]]] = defaultdict(deque)
 
     def is_aborted(self, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -95,7 +95,7 @@ def adopt(
     """
     snapshots = frozenset(offset for offset, _ in snapshots_of(storage, f"{directory}/{folder}"))
     adoption = _Adoption(folder, found, config, small, snapshots)
-    epochs = found.leader_epochs or ([(0, found.tail.end_offset)] if staged else [])
+    epochs = found.leader_epochs or ([(0, found.state.end_offset)] if staged else [])
     for each in staged:
         base_offset = adoption.tail.end_offset
         run = each.run(storage, directory, base_offset)
@@ -141,11 +141,11 @@ class _Adoption:
     def __init__(
         self, folder: str, found: Recovered, config: LogConfig, small: SmallFiles, snapshots: frozenset[int]
     ) -> None:
-        self.tail, self._snapshots = found.tail, snapshots
+        self.tail, self._snapshots = found.state, snapshots
         self._folder, self._found, self._config, self._small = folder, found, config, small
         self._moves: list[Move] = []
         self._segments: list[int] = []
-        self._open = _OpenIndexes(found.tail)
+        self._open = _OpenIndexes(found.state)
 
     def take(self, staged: StagedFile) -> None:
         """Put a staged file at the end of the active segment, or in its place where that is empty."""
@@ -175,7 +175,7 @@ class _Adoption:
         self._moves.append(self._small.append(data, f"{self._folder}/{name}"))
 
     def done(self) -> Adopted:
-        before, tail = self._found.tail, self.tail
+        before, tail = self._found.state, self.tail
         if tail.end_offset > before.end_offset:
             self._seal()
             self._put_snapshot()
