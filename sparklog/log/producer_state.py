@@ -1,7 +1,7 @@
-"""What every producer of a log has in flight, and the rules by which its next batch is taken.
+"""The state of every producer of a log, and the rules by which its next batch is accepted.
 
-The state follows from the batches of the log: `Producers.fold` replays them, and refuses none, since what is in a log
-was taken once. `Producers.check` is for the batch that a producer is about to append.
+The state follows from the batches of the log: `Producers.fold` replays them, and refuses none, since every batch of a
+log was accepted once. `Producers.check` is for the batch that a producer is about to append.
 
 A producer snapshot (``<offset>.snapshot``) is the state as of an offset, so that a log need not be read from its start:
 
@@ -19,8 +19,8 @@ A producer snapshot (``<offset>.snapshot``) is the state as of an offset, so tha
           4     coordinator_epoch
           8     first_offset         of its open transaction; -1 none
 
-Of a producer's batches only the last is kept in it. Kafka writes the producers in the order in which a hash map of Java
-gives them, by their ids modulo a power of two, and so they are written here.
+Of a producer's batches it has only the last. The order of the producers means nothing; Kafka writes them in the order
+of a hash map of Java, and they are written here in the order of such a map that has just been filled.
 
 Source: apache/kafka, ProducerStateManager.java, ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360;
 ProducerSnapshot.json.
