@@ -134,7 +134,7 @@ class DamageScanner:
         doubtful_position: int | None = None,
         wants_next: bool = True,
     ) -> Damage:
-        """Judge what stands at a position where no sound batch does.
+        """Judge the bytes at a position where no sound batch stands.
 
         Parameters
         ----------
@@ -157,7 +157,15 @@ class DamageScanner:
         zeros_from = data_end(self._file, position, end_position) if self._is_last else end_position
         if self._is_last and zeros_from == position:
             reason, length_bytes = "only zeros stand behind the last batch", end_position - position
-            return Damage(DamageKind.ZEROS, reason, position, length_bytes, expected_offset, None, zeros_from, True)
+            return Damage(
+                DamageKind.ZEROS,
+                reason,
+                position,
+                length_bytes,
+                expected_offset,
+                zeros_from=zeros_from,
+                may_be_torn=True,
+            )
         what, reason = (DamageKind.TORN_BATCH, _CUT_SHORT) if fault is None else (what, fault)
         next_position, may_be_torn = None, False
         if wants_next or (self._is_last and fault is None):
@@ -180,8 +188,8 @@ class DamageScanner:
             expected_offset,
             next_position,
             zeros_from,
-            may_be_torn and not self.is_given_up,
-            self.is_given_up,
+            may_be_torn=may_be_torn and not self.is_given_up,
+            is_search_given_up=self.is_given_up,
         )
 
     def _next_batch(
