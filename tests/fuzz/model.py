@@ -84,6 +84,8 @@ class Model:
         the name of the last segment says where it begins.
     torn_at : int or None
         Where a torn tail of the last segment begins, if there is one.
+    begins_in : str
+        The segment that is looked at first.
     unseen : set of str
         Of `UNSEEN`: how the log differs from the sound one without a fault.
     """
@@ -93,6 +95,7 @@ class Model:
     end_offset: int
     is_end_sound: bool
     torn_at: int | None
+    begins_in: str = ""
     unseen: frozenset[str] = frozenset()
 
     @property
@@ -178,6 +181,7 @@ def model_of(files: Mapping[str, bytes], sound: SoundLog | None = None, start: i
         end_offset=max(base_offset, placed[-1].offsets[1] + 1) if placed else base_offset,
         is_end_sound=not walked or isinstance(walked[-1], Placed) or walked[-1].file != names[-1],
         torn_at=torn_at,
+        begins_in="" if begin is None else begin[0],
     )
     return model if sound is None else replace(model, unseen=_unseen(model, sound, files))
 
@@ -329,7 +333,7 @@ def index_proves_loss(
     Who looks no further than the offset `reach`, exclusive, does not come to the end of every segment.
     """
     for name in segments_of(files)[:-1]:
-        if any(fault.file == name for fault in model.faults):
+        if name < model.begins_in or any(fault.file == name for fault in model.faults):
             continue
         last = max((each.offsets[1] for each in model.placed if each.file == name), default=base_of(name) - 1)
         if reach is not None and reach <= last + 1:

@@ -62,7 +62,7 @@ def judge(
         behind = model_of(files, log, start)
         again_judged = _judge_rows(log, query, answer, behind, files, again, is_prefix=is_prefix)
         return verdict if again_judged.finding else again_judged
-    return _judge_offset(log, query, answer, model, files)
+    return _judge_offset(log, query, answer, model, files, again)
 
 
 def _is_same(answer: Answer, sound: Answer) -> bool:
@@ -117,29 +117,46 @@ def _reach(query: Query, model: Model) -> int | None:
     return min(ends, default=None)
 
 
-def _judge_offset(log: SoundLog, query: Query, answer: Answer, model: Model, files: Mapping[str, bytes]) -> Verdict:
+def _judge_offset(
+    log: SoundLog,
+    query: Query,
+    answer: Answer,
+    model: Model,
+    files: Mapping[str, bytes],
+    again: Callable[[Query], Answer],
+) -> Verdict:
+    reach: int | None = 0
     if query.kind == "time":
         expected = model.offset_for_time(query.time, log.start_offset)
-        # What is found before a fault is found.
-        is_right = answer.offset == expected and not any(
-            fault.is_met(log.start_offset, expected) for fault in model.faults
+        reach = None if answer.offset is None else answer.offset + 1
+        # What is found before a fault is found; a log that ends before its start offset is empty, which is warned of.
+        is_right = answer.offset == expected and (
+            not any(fault.is_met(log.start_offset, expected) for fault in model.faults)
+            or (model.end_offset < log.start_offset and bool(answer.warnings))
         )
     elif query.kind == "stable":
         expected = max(model.last_stable_offset, log.start_offset)
         is_right = answer.offset == expected and model.is_end_sound and (not model.faults or bool(model.unseen))
         # A snapshot of the producers knows of transactions whose batches are not there any more.
         is_right |= not model.faults and "other batches" in model.unseen
+        if not is_right and model.is_end_sound and _is_refused_when_read(log, answer, again):
+            return Verdict("unseen until it is read: what is below the last stable offset")
     else:
         is_right = any(
             answer.offset == max(each.end_offset, log.start_offset) and each.is_end_sound
             for each in _as_from_the_end(log, model, files)
         )
     if is_right:
-        reach = None if query.kind != "time" or answer.offset is None else answer.offset + 1
         return _unless_known_better(log, answer, model, files, reach)
     names = {"stable": "last stable offset", "time": "offset for a time", "end": "end offset"}
     reason = "not the format's" if not model.faults else _kind(model.faults[-1])
     return Verdict("silent", f"silent, wrong {names[query.kind]}: {reason}")
+
+
+def _is_refused_when_read(log: SoundLog, answer: Answer, again: Callable[[Query], Answer]) -> bool:
+    """Tell whether who reads up to a last stable offset meets damage below it, which is not looked for before."""
+    read = again(Query("batches", committed=True, start=log.start_offset, end=answer.offset))
+    return read.is_refused
 
 
 def _as_from_the_end(log: SoundLog, model: Model, files: Mapping[str, bytes]) -> Iterator[Model]:
