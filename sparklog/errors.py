@@ -17,7 +17,7 @@ WILL_BE_VISIBLE: Final = (
     "This write was decided, and all of it will be visible once the next write to the directory, or "
     "'sparklog recover', has finished it: do not repeat it"
 )
-"""What an error of a write says of what readers see: always one of these three, and never two."""
+"""An error of a write ends with exactly one of these three sentences on what readers see of it."""
 
 NOT_KNOWN: Final = (
     "It is not known how much of this write is visible: open the log again, and its end offset tells; "
@@ -34,8 +34,8 @@ class SeglogError(Exception):
     message : str
         What is wrong, where, and what to do.
     outcome : str
-        Of a write: what readers see of it, one of `NOTHING_VISIBLE`, `ALL_VISIBLE`, `WILL_BE_VISIBLE` and, where the
-        disk failed twice, `NOT_KNOWN`; empty of an error that is of no write.
+        What readers see of a write that failed: one of `NOTHING_VISIBLE`, `ALL_VISIBLE`, `WILL_BE_VISIBLE` and, where
+        the disk failed twice, `NOT_KNOWN`. It is empty where the error is not about a write.
     """
 
     code = "SEGLOG_ERROR"
@@ -51,7 +51,7 @@ class SeglogError(Exception):
 
 @contextmanager
 def outcome(sentence: str) -> Iterator[None]:
-    """Let every error of ours that leaves the ``with`` block say what readers see of a write, if none within has."""
+    """Set the outcome of every error of ours that leaves the ``with`` block and has none yet."""
     try:
         yield
     except SeglogError as error:
@@ -132,12 +132,12 @@ class CommitError(SeglogError):
 
 
 class CorruptLogError(SeglogError):
-    """Bytes of a log that are not what Kafka writes.
+    """Bytes of a log that Kafka does not write.
 
     Parameters
     ----------
     reason : str
-        What is wrong, in a few words.
+        The damage in a few words.
     path : str, optional
         The file.
     position : int, optional
@@ -170,7 +170,7 @@ class CorruptLogError(SeglogError):
         super().__init__(message)
 
     def located(self, *, path: str | None = None, position: int | None = None, offset: int | None = None) -> Self:
-        """Return the same error with the places it did not know yet."""
+        """Return the same error with the path, position or offset that it did not have yet."""
         return type(self)(
             self.reason,
             path=self.path if self.path is not None else path,
@@ -209,12 +209,6 @@ class DecompressedSizeError(CorruptBatchError):
     """A batch that decompresses to more than the limit allows."""
 
     code = "SEGLOG_DECOMPRESSED_SIZE"
-
-
-class CorruptIndexError(CorruptLogError):
-    """An index whose entries are not in order or point outside their log."""
-
-    code = "SEGLOG_CORRUPT_INDEX"
 
 
 class CorruptCheckpointError(CorruptLogError):

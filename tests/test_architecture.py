@@ -150,6 +150,12 @@ def test_room_knows_the_rooms_below_it_only(path: Path) -> None:
             assert parts[1] in BELOW[room(path)], f"{name(path)} imports {each.module}"
 
 
+@pytest.mark.parametrize("path", [path for path in IN_ROOMS if room(path) == "cli"], ids=name)
+def test_no_command_knows_both_bytes_and_files(path: Path) -> None:
+    known = {each.module.split(".")[1] for each in imports(path) if each.module.startswith("sparklog.")}
+    assert not known >= {"record", "storage"}
+
+
 def test_imports_of_our_own_stand_at_the_top_but_for_those_that_have_a_reason() -> None:
     late = {
         (name(path), each.module)

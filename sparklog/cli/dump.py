@@ -1,4 +1,4 @@
-"""``dump``: finds the logs to dump, and says what they hold where there is nothing to show."""
+"""``dump``: the sentences that say what logs hold where there is nothing to show."""
 
 from __future__ import annotations
 

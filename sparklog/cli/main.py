@@ -2,7 +2,7 @@
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``);
 2 the command cannot be carried out, and stderr says why in one line: also where ``dump`` is to begin behind the end of
-every log; 141, as of any command that SIGPIPE ends, if who reads the output closes it (``sparklog dump ... | head``).
+every log; 141, as of any command that SIGPIPE ends, if the reader of the output closes it (``sparklog dump | head``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from sparklog import __version__
-from sparklog.cli import describe as summary
+from sparklog.cli import describe as describe_rows
 from sparklog.cli import render, views
 from sparklog.cli.paths import find_target, is_file, log_bytes
 from sparklog.errors import InvalidOptionError, SeglogError
@@ -38,7 +38,7 @@ class IsolationLevels(StrEnum):
 
 
 class _Commands(TyperGroup):
-    """The commands; an error of ours is told in a line, without a traceback."""
+    """The commands; an error of ours is printed in one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -100,24 +100,24 @@ def describe(
     partitions: Annotated[bool, typer.Option("--partitions", help="A line a partition, not a topic.")] = False,
     segments: Annotated[bool, typer.Option("--segments", help="A line a segment, not a topic.")] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Walk every batch header, and count batches, records and codecs exactly.")
+        bool, typer.Option("--full", help="Scan every batch header, and count batches, records and codecs exactly.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Show topics, partitions and segments: offsets, times, sizes, codecs and formats.
 
-    Only indexes and the ends of each segment are read, so codecs and formats are those seen there, and times are
+    Only indexes and the ends of each segment are read, so codecs and formats are those found there, and times are
     nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
     """
     folders = dict.fromkeys(folder for path in paths for folder in find_target(path).folders)
     described = [(folder, describe_partition(folder.path, is_full=full)) for folder in folders]
     columns: Sequence[render.Column]
     if segments:
-        rows, columns = summary.segment_rows(described, is_full=full), views.SEGMENTS
+        rows, columns = describe_rows.segment_rows(described, is_full=full), views.SEGMENTS
     elif partitions:
-        rows, columns = summary.partition_rows(described, is_full=full), views.PARTITIONS
+        rows, columns = describe_rows.partition_rows(described, is_full=full), views.PARTITIONS
     else:
-        rows, columns = summary.topic_rows(described, is_full=full), views.TOPICS
+        rows, columns = describe_rows.topic_rows(described, is_full=full), views.TOPICS
     if as_json:
         render.json_lines(rows)
     else:
@@ -134,7 +134,7 @@ def dump(
     path: Annotated[
         str,
         typer.Argument(
-            help="As of describe; or one file: .log, .index, .timeindex, .txnindex, .snapshot, "
+            help="A path as for describe; or one file: .log, .index, .timeindex, .txnindex, .snapshot, "
             "leader-epoch-checkpoint, partition.metadata or an offset checkpoint."
         ),
     ],
@@ -151,11 +151,11 @@ def dump(
     ] = IsolationLevels.READ_UNCOMMITTED,
     as_json: Json = False,
 ) -> None:
-    """Show the records of a log, or its batches, or what is in one of its files.
+    """Show the records of a log, or its batches, or the entries of one of its files.
 
     In JSON, keys and values that are UTF-8 are text; others are base64 under "key_base64", "value_base64".
     """
-    # Only here and in `verify` is compiled code loaded.
+    # Compiled code is loaded only here, in `verify` and in `recover`.
     from sparklog.cli.dump import extents, refuse_outside
     from sparklog.inspect.dump import DumpRange, batch_rows, file_rows, log_of_file, log_of_folder, record_rows
 
@@ -203,7 +203,7 @@ def _file_of(row: render.Row) -> str:
 
 
 def _milliseconds(text: str) -> int:
-    """Read a time: ms since the epoch, or ISO 8601, in UTC where it does not say otherwise."""
+    """Read a time: ms since the epoch, or ISO 8601, which is in UTC unless it says otherwise."""
     if text.lstrip("-").isdigit():
         return int(text)
     try:
@@ -218,20 +218,20 @@ def _milliseconds(text: str) -> int:
 def verify(paths: Paths, as_json: Json = False) -> None:
     """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
 
-    Exit status 1 where there is an error. Warnings and notes are no errors: a torn end of the last segment is what a
-    broker that died leaves, and it mends that itself.
+    Exit status 1 where there is an error. Warnings and notes are no errors: a broker that dies may leave a torn end of
+    the last segment, and cuts it off itself when it starts.
     """
-    import sparklog.cli.verify as check
+    from sparklog.cli.verify import Outcome, as_json_row, findings, report
 
     targets = [find_target(path) for path in paths]
-    outcome = check.Outcome()
+    outcome = Outcome()
     with render.progress(sum(log_bytes(target) for target in targets)) as advance:
-        rows = check.findings(targets, outcome, advance)
+        rows = findings(targets, outcome, advance)
         if as_json:
-            render.json_lines(check.as_json(row) for row in rows)
+            render.json_lines(as_json_row(row) for row in rows)
         found = list(rows)
     if not as_json:
-        check.report(found, outcome)
+        report(found, outcome)
     if outcome.has_errors:
         raise typer.Exit(_FAILED)
 
@@ -246,29 +246,30 @@ def recover(
     ] = False,
     drop_cut: Annotated[
         bool,
-        typer.Option("--drop-cut", help="Remove the .cut files too, which keep what was cut off damaged or torn logs."),
+        typer.Option("--drop-cut", help="Remove the .cut files too, with the bytes that were cut off damaged logs."),
     ] = False,
     staged_hours: Annotated[
-        float, typer.Option(min=0, help="Remove what jobs older than this have staged and never committed.")
+        float, typer.Option(min=0, help="Remove files that jobs older than this have staged and never committed.")
     ] = 168.0,
     as_json: Json = False,
 ) -> None:
     """Put logs in order after a writer or a broker died: finish commits, cut torn ends, make missing indexes.
 
-    Every batch is checked. What is cut is kept beside the log in a .cut file. The directory is locked as by a broker;
-    one that runs is refused. Exit status 1 where a log is damaged and was left as it is, 2 where one cannot be read.
+    Every batch is checked. Bytes that are cut are kept beside the log in a .cut file. The directory is locked as by a
+    broker; where a broker runs, the command refuses. Exit status 1 where a log is damaged and was left as it is, 2
+    where one cannot be read.
     """
-    import sparklog.cli.recover as mend
+    from sparklog.cli.recover import Outcome, recover_rows
 
-    outcome = mend.Outcome()
+    outcome = Outcome()
     targets = [find_target(path) for path in paths]
-    # All of it is done before any of it is told: a pipe that is closed must not end it halfway.
-    rows = list(mend.rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
+    # All of it is done before any of it is printed: a pipe that is closed must not end it halfway.
+    rows = list(recover_rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
     if as_json:
         render.json_lines(rows)
     else:
         render.table(views.ACTIONS, rows)
-        render.say(outcome.told(dry_run=dry_run))
+        render.say(outcome.sentence(dry_run=dry_run))
     if outcome.failed:
         raise typer.Exit(_CANNOT)
     if outcome.damaged:

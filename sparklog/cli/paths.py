@@ -1,4 +1,4 @@
-"""What a path on the command line stands for: a log directory, a topic, a partition's folder, or one file."""
+"""Finds the logs of a path on the command line: a log directory, a topic, a partition's folder, or one file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparklog.topic.discovery import PathKind, discover, interpret
 
 @dataclass(frozen=True)
 class LogFolder:
-    """A folder that holds a partition's log; Kafka may have set it aside, and then its name is all there is."""
+    """A folder that holds a partition's log; of one that Kafka has set aside, only the name is known."""
 
     path: str
 
@@ -33,12 +33,12 @@ class LogFolder:
 
 @dataclass(frozen=True)
 class CliPath:
-    """A path and the folders that it stands for.
+    """A path and the folders of logs that it names.
 
     Attributes
     ----------
     is_directory : bool
-        Whether it is a log directory, and not only some of what is in one.
+        Whether it is a log directory, and not only some of its partitions.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""``recover``: runs it over targets, and makes rows of what it does."""
+"""``recover``: recovers targets, and makes rows of what was done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparklog.cli.paths import CliPath
 from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.topic.recover import Repair, repair
+from sparklog.topic.recover import RecoverOptions, recover_directory
 from sparklog.write.clock import wall_clock_ms
 
 _HOUR_MS = 3_600_000
@@ -18,24 +18,26 @@ _HOUR_MS = 3_600_000
 
 @dataclass
 class Outcome:
-    """How much was done, how many logs are damaged and were left as they are, and how many could not be looked at."""
+    """The number of actions, of damaged logs that were left as they are, and of logs that cannot be read or written."""
 
     actions: int = 0
     damaged: int = 0
     failed: int = 0
 
-    def told(self, *, dry_run: bool) -> str:
+    def sentence(self, *, dry_run: bool) -> str:
         verb = "to do" if dry_run else "done"
         failed = f", {self.failed} that cannot be read or written" * (self.failed > 0)
         done = f"{self.actions} thing{'s' * (self.actions != 1)} {verb}"
         return f"{done}, {self.damaged} damaged and left as they are{failed}"
 
 
-def rows(
+def recover_rows(
     targets: list[CliPath], outcome: Outcome, staged_hours: float, *, truncate: bool, drop_cut: bool, dry_run: bool
 ) -> Iterator[dict[str, Any]]:
-    """Put targets in order, one log directory after another; a row of each thing done, while ``outcome`` counts."""
-    how = Repair(LogConfig(), int(staged_hours * _HOUR_MS), truncate=truncate, drop_cut=drop_cut, dry_run=dry_run)
+    """Recover targets, one log directory after another; give a row for each action, and count them in ``outcome``."""
+    options = RecoverOptions(
+        LogConfig(), int(staged_hours * _HOUR_MS), truncate=truncate, drop_cut=drop_cut, dry_run=dry_run
+    )
     folders: dict[str, list[str]] = {}
     for target in targets:
         if target.is_directory:
@@ -43,7 +45,7 @@ def rows(
         for folder in target.folders:
             folders.setdefault(folder.path.rpartition("/")[0], []).append(folder.path)
     for directory, within in folders.items():
-        for found in repair(LocalWritableStorage(), directory, within, how, wall_clock_ms()):
+        for found in recover_directory(LocalWritableStorage(), directory, within, options, wall_clock_ms()):
             if isinstance(found, CorruptLogError):
                 outcome.damaged += 1
                 yield {"status": "damaged", "path": found.path or directory, "what": str(found)}

@@ -1,7 +1,7 @@
-"""What a person or a program sees: the one module that prints.
+"""Prints for a person or a program; this is the only module that prints.
 
-Data goes to stdout, as lines of JSON or as a table; all else (errors, warnings, progress) to stderr. Colours and
-truncation are for terminals only: what is piped or written to a file is plain and whole.
+Data goes to stdout, as lines of JSON or as a table; errors, warnings and progress go to stderr. Colours and truncation
+are for terminals only: output to a pipe or a file is plain and whole.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def no_heading(_: Row) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its title, how it is told from a row, and whether a narrow terminal may fold it."""
+    """A column of a table: its title, how its text is made from a row, and whether a narrow terminal may fold it."""
 
     title: str
     text: Callable[[Row], str]
@@ -67,12 +67,12 @@ def json_lines(rows: Iterable[Row]) -> None:
 
 
 def flushed() -> bool:
-    """Write out what was printed, and tell whether somebody still reads it."""
+    """Flush the output, and tell whether somebody still reads it."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        # What is left has nowhere to go; Python would try once more when it ends, and complain.
+        # The rest of the output has nowhere to go. Python would try to write it when it ends, and complain.
         for stream in (sys.stdout, sys.stderr):
             discard_output(stream)
         return False
@@ -87,16 +87,16 @@ def is_terminal() -> bool:
 def table(
     columns: Sequence[Column], rows: Sequence[Row], style: Style = no_style, heading: Callable[[Row], str] = no_heading
 ) -> None:
-    """Print a table whose rows are all there; columns that may be are folded where a terminal is too narrow.
+    """Print a table of all rows at once; where a terminal is too narrow, the columns that may be folded are.
 
     Parameters
     ----------
     columns : sequence of Column
     rows : sequence of dict
     style : callable
-        How the first cell of a row looks.
+        Gives the style of a row's first cell.
     heading : callable
-        What a row belongs to; printed above the rows whenever it changes.
+        Gives the heading of a row, which is printed above the rows whenever it changes.
     """
     console = _stdout()
     cells = [[column.text(row) for column in columns] for row in rows]
@@ -117,7 +117,7 @@ def table(
 
 
 def stream(columns: Sequence[Column], rows: Iterator[Row], heading: Callable[[Row], str]) -> None:
-    """Print a table row by row, as wide as the first rows ask for.
+    """Print a table row by row; the first rows decide how wide the columns are.
 
     Parameters
     ----------
@@ -125,14 +125,14 @@ def stream(columns: Sequence[Column], rows: Iterator[Row], heading: Callable[[Ro
         The last one takes the rest of the line; on a terminal it is cut there.
     rows : iterator of dict
     heading : callable
-        What a row belongs to; printed above the rows whenever it changes.
+        Gives the heading of a row, which is printed above the rows whenever it changes.
     """
     first: list[tuple[Row, list[str]]] = []
     lines = ((row, [column.text(row) for column in columns]) for row in rows)
     try:
         first.extend(islice(lines, _ROWS_MEASURED))
     finally:
-        # Where a damaged log ends the rows, those before it are printed all the same.
+        # Where the damage of a log ends the rows, those before it are printed all the same.
         widths = [
             max([len(column.title), *(min(cell_len(cells[n]), _CELL_WIDTH_MAX) for _, cells in first)])
             for n, column in enumerate(columns)
@@ -148,7 +148,7 @@ def _put_lines(
     heading: Callable[[Row], str],
     above: str | None,
 ) -> str | None:
-    """Print lines of a stream, and return the heading that the last one is below."""
+    """Print lines of a stream, and return the heading of the last one."""
     console = _stdout()
     for row, cells in lines:
         if above != (above := heading(row)):
@@ -162,8 +162,8 @@ def _put_lines(
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
     padded = []
     for cell, column, width in zip(cells, columns, widths, strict=True):
-        room = " " * max(width - cell_len(cell), 0)
-        padded.append(room + cell if column.align == "right" else cell + room)
+        padding = " " * max(width - cell_len(cell), 0)
+        padded.append(padding + cell if column.align == "right" else cell + padding)
     return "  ".join(padded).rstrip()
 
 
@@ -179,7 +179,7 @@ def say(message: str = "") -> None:
 
 
 def complain(kind: Literal["error", "warning", "note"], message: str) -> None:
-    """Print one line on stderr, with what kind it is before it."""
+    """Print one line on stderr, its kind first."""
     console = _stderr()
     console.print(Text.assemble((f"{kind}: ", _STYLES[kind]), printable(message)), soft_wrap=True)
 
@@ -190,7 +190,7 @@ def severity_style(severity: str) -> str:
 
 @contextmanager
 def progress(total_bytes: int) -> Iterator[Callable[[str, int], None]]:
-    """Show how far a long work is, on a terminal; what is given tells it of a name and so many more bytes."""
+    """Show a progress bar on a terminal; gives the function that advances it by a number of bytes, under a name."""
     console = _stderr()
     bar = Progress(
         TextColumn("{task.description}"),
@@ -212,22 +212,22 @@ def progress(total_bytes: int) -> Iterator[Callable[[str, int], None]]:
 
 
 class LogHandler(logging.Handler):
-    """Prints what the library warns of, once."""
+    """Prints each warning of the library once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        if message in self._told:
+        if message in self._printed:
             return
-        self._told.add(message)
+        self._printed.add(message)
         complain("warning" if record.levelno < logging.ERROR else "error", message)
 
 
 def time_text(timestamp: int | None) -> str:
-    """Write ms since the epoch as ISO 8601, UTC; as the number where it is beyond the years that have such dates."""
+    """Write ms since the epoch as ISO 8601, UTC; as the number where such a date would be past the year 9999."""
     if timestamp is None or timestamp < 0:
         return "-"
     try:
@@ -257,7 +257,7 @@ def data_text(data: bytes | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Write what would move a terminal's cursor, or worse, as escapes."""
+    """Write control characters, which could move a terminal's cursor or worse, as escapes."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
@@ -279,7 +279,7 @@ def _jsonable(row: Row) -> dict[str, Any]:
 
 
 class _Console(Console):
-    """A console that leaves it to the command how it ends when nobody reads any more; rich would exit with 1."""
+    """A console that raises where nobody reads its output any more; the console of rich would exit with 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

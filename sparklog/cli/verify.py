@@ -1,4 +1,4 @@
-"""``verify``: runs it over targets, and makes rows of what it finds."""
+"""``verify``: verifies targets, and makes rows of the findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RowDict = dict[str, Any]
 
 @dataclass
 class Outcome:
-    """How often something was found, by severity, and how much was gone through."""
+    """The number of findings by severity, and how much was verified."""
 
     counts: Counter[Severity] = field(default_factory=Counter)
     checked_bytes: int = 0
@@ -29,13 +29,13 @@ class Outcome:
         return self.counts[Severity.ERROR] > 0
 
     def __str__(self) -> str:
-        told = [f"{self.counts[severity]} {severity}{'s' * (self.counts[severity] != 1)}" for severity in Severity]
+        counts = [f"{self.counts[severity]} {severity}{'s' * (self.counts[severity] != 1)}" for severity in Severity]
         where = f"{self.partitions} partition{'s' * (self.partitions != 1)}"
-        return f"{render.bytes_text(self.checked_bytes)} in {where} checked: {', '.join(told)}"
+        return f"{render.bytes_text(self.checked_bytes)} in {where} checked: {', '.join(counts)}"
 
 
 def findings(targets: list[CliPath], outcome: Outcome, advance: Callable[[str, int], None]) -> Iterator[RowDict]:
-    """Verify targets one after another; a row of each finding, while ``outcome`` counts along."""
+    """Verify targets one after another; give a row for each finding, and count them in ``outcome``."""
     for target in targets:
         outcome.partitions += len(target.folders)
         events = (
@@ -53,7 +53,7 @@ def findings(targets: list[CliPath], outcome: Outcome, advance: Callable[[str, i
 
 
 def report(rows: list[RowDict], outcome: Outcome) -> None:
-    """Print findings as a table, file by file, the worst first, and a line that sums up."""
+    """Print findings as a table, file by file, the worst first, and a line that sums them up."""
     severities = [severity.value for severity in Severity]
     worst: dict[str, int] = {}
     for row in rows:
@@ -70,8 +70,8 @@ def report(rows: list[RowDict], outcome: Outcome) -> None:
     render.say(str(outcome))
 
 
-def as_json(row: RowDict) -> RowDict:
-    """Return a row without what is only for people."""
+def as_json_row(row: RowDict) -> RowDict:
+    """Return a row without the field that only tables show."""
     return {name: value for name, value in row.items() if name != "file"}
 
 
@@ -92,7 +92,7 @@ def _row(finding: Finding, target: CliPath) -> RowDict:
 
 
 def _short(path: str, target: CliPath) -> str:
-    """Name a file below a target without what all its files share."""
+    """Name a file relative to its target."""
     for folder in (target.path, target.path.rpartition("/")[0]):
         if path.startswith(f"{folder}/"):
             return path[len(folder) + 1 :]

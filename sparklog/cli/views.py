@@ -1,4 +1,4 @@
-"""Which columns a table has, for each kind of row."""
+"""The columns of each table."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ ACTIONS: Final = (
 
 
 def counted(columns: Sequence[Column]) -> list[Column]:
-    """Put what a full walk counts in the place of the times."""
+    """Replace the times by the counts that a full scan makes."""
     return [*(column for column in columns[:-1] if column.title not in _TIMES), *COUNTS, columns[-1]]
 
 

@@ -1,1 +1,1 @@
-"""What a log holds, and what is wrong with it: describe, verify, dump."""
+"""Looks into logs and changes nothing: describes them, verifies them, and makes the rows of a dump."""

@@ -1,8 +1,8 @@
-"""What a partition's log is like: its offsets, times, sizes and formats.
+"""Describes a partition's log: its offsets, times, sizes and formats.
 
-By default no more is read than names, indexes, and the headers at the two ends of each segment, however long the log
-is; codecs, formats and times are then those seen there. Walking every header (`describe_partition` with ``is_full``)
-makes them exact.
+By default only names, indexes, and the headers at the two ends of each segment are read, however long the log is;
+codecs, formats and times are then those of the batches there. A scan of every header (`describe_partition` with
+``is_full``) makes them exact.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from sparklog.storage.base import Storage
 from sparklog.storage.registry import locate
 
 STABLE_OFFSET_BYTES_MAX: Final = 1 << 22
-"""How much of a log is walked to find its last stable offset, unless all of it is."""
+"""How much of a log is scanned to find its last stable offset, unless all of it is scanned anyway."""
 
 
 @dataclass
 class BatchStats:
-    """What the headers that were looked at have, all or some of a log's.
+    """Counts and times of the batches whose headers were read: all batches of a log, or some.
 
     Attributes
     ----------
     batches, control_batches, transactional_batches : int
     records : int or None
-        Of those batches, markers left out; None where there is a compressed wrapper, whose header does not say.
+        The number of records in them without markers; None where there is a compressed wrapper, whose header does not
+        say it.
     first_timestamp, max_timestamp : int or None
-        ms; of the first batch that has one, and the largest. None where there is none.
+        The timestamp of the first batch that has one, and the largest timestamp, ms. None where there is none.
     codec_batches, magic_batches : Counter
         How many batches have each codec id, and each magic.
     """
@@ -58,14 +59,14 @@ class BatchStats:
     codec_batches: Counter[int] = field(default_factory=Counter)
     magic_batches: Counter[int] = field(default_factory=Counter)
 
-    def see(self, headers: BatchHeaders) -> None:
+    def count(self, headers: BatchHeaders) -> None:
         """Add batches that follow those before."""
         if not len(headers):
             return
         data = headers.where(~headers.is_control)
         counts = data.column("record_count")
         base_timestamps, max_timestamps = headers.column("base_timestamp"), headers.column("max_timestamp")
-        # A delete horizon stands where the first record's timestamp did, and nothing where there is no record left.
+        # A delete horizon takes the place of the first record's timestamp; a batch without records has neither.
         is_hidden = (headers.column("attributes") & v2.DELETE_HORIZON != 0) | (base_timestamps < 0)
         timestamps = np.where(is_hidden, max_timestamps, base_timestamps)
         self.add(
@@ -82,7 +83,7 @@ class BatchStats:
         )
 
     def add(self, other: BatchStats) -> None:
-        """Add what was seen of the log that follows."""
+        """Add the batches of a later part of the log."""
         self.batches += other.batches
         self.control_batches += other.control_batches
         self.transactional_batches += other.transactional_batches
@@ -96,18 +97,18 @@ class BatchStats:
 
 
 @dataclass(frozen=True)
-class SegmentSummary:
-    """One segment; ``end_offset`` is exclusive, and None where damage hides it, which ``error`` then tells."""
+class SegmentDescription:
+    """One segment; ``end_offset`` is exclusive, and None where damage hides it, which ``error`` then describes."""
 
     base_offset: int
     end_offset: int | None
     log_bytes: int
-    seen: BatchStats
+    stats: BatchStats
     error: str | None = None
 
 
 @dataclass(frozen=True)
-class PartitionSummary:
+class PartitionDescription:
     """One partition.
 
     Attributes
@@ -115,12 +116,13 @@ class PartitionSummary:
     topic_id : str or None
         None where there is no ``partition.metadata``, or none that can be read.
     start_offset, end_offset : int or None
-        Of the log, the end exclusive; None where damage hides them, which ``error`` then tells.
+        Of the log, the end exclusive; None where damage hides them, which ``error`` then describes.
     last_stable_offset : int or None
-        Also None where more of the log than `STABLE_OFFSET_BYTES_MAX` would have to be walked for it, unless all was.
+        Also None where more than `STABLE_OFFSET_BYTES_MAX` of the log would have to be scanned for it, unless all of
+        the log was scanned anyway.
     total_bytes : int
         Of all files in the folder.
-    seen : BatchStats
+    stats : BatchStats
         Of the whole log.
     """
 
@@ -131,12 +133,12 @@ class PartitionSummary:
     end_offset: int | None
     last_stable_offset: int | None
     total_bytes: int
-    segments: tuple[SegmentSummary, ...]
-    seen: BatchStats
+    segments: tuple[SegmentDescription, ...]
+    stats: BatchStats
     error: str | None = None
 
 
-def describe_partition(path: str, *, is_full: bool = False) -> PartitionSummary:
+def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescription:
     """Describe the log in a partition's folder.
 
     Parameters
@@ -144,12 +146,12 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionSummary:
     path : str
         The folder.
     is_full : bool
-        Walk all headers, so that everything is counted.
+        Scan all headers, so that everything is counted.
 
     Returns
     -------
-    PartitionSummary
-        Of a damaged log too, as far as it can be told.
+    PartitionDescription
+        Damage is no error: the log is described up to it, and ``error`` says what it is.
 
     Raises
     ------
@@ -166,12 +168,12 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionSummary:
     except SeglogError as damage:
         error = str(damage)
         segments = _listed(located.storage, located.path)
-    summaries = tuple(_describe_segment(segment, is_full) for segment in segments)
-    error = error or next((summary.error for summary in summaries if summary.error), None)
-    seen = BatchStats()
-    for summary in summaries:
-        seen.add(summary.seen)
-    return PartitionSummary(
+    described = tuple(_describe_segment(segment, is_full) for segment in segments)
+    error = error or next((segment.error for segment in described if segment.error), None)
+    stats = BatchStats()
+    for segment in described:
+        stats.add(segment.stats)
+    return PartitionDescription(
         path=located.path,
         topic_partition=files.parse_partition_folder(name),
         topic_id=_topic_id(located.storage, located.path),
@@ -179,8 +181,8 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionSummary:
         end_offset=layout.end_offset if layout else None,
         last_stable_offset=_stable_offset(layout, is_full) if layout else None,
         total_bytes=sum(entry.size_bytes for entry in entries),
-        segments=summaries,
-        seen=seen,
+        segments=described,
+        stats=stats,
         error=error,
     )
 
@@ -192,16 +194,16 @@ def _listed(storage: Storage, folder: str) -> tuple[Segment, ...]:
         return ()
 
 
-def _describe_segment(segment: Segment, is_full: bool) -> SegmentSummary:
-    seen, end_offset = BatchStats(), segment.base_offset
+def _describe_segment(segment: Segment, is_full: bool) -> SegmentDescription:
+    stats, end_offset = BatchStats(), segment.base_offset
     try:
         with segment.open() as log:
             for headers in _all_headers(log) if is_full else _headers_at_the_ends(log):
-                seen.see(headers)
+                stats.count(headers)
                 end_offset = max(end_offset, int(headers.column("last_offset")[-1]) + 1)
     except SeglogError as error:
-        return SegmentSummary(segment.base_offset, None, segment.size_bytes, seen, str(error))
-    return SegmentSummary(segment.base_offset, end_offset, segment.size_bytes, seen)
+        return SegmentDescription(segment.base_offset, None, segment.size_bytes, stats, str(error))
+    return SegmentDescription(segment.base_offset, end_offset, segment.size_bytes, stats)
 
 
 def _all_headers(log: OpenSegment) -> Iterator[BatchHeaders]:
@@ -210,25 +212,25 @@ def _all_headers(log: OpenSegment) -> Iterator[BatchHeaders]:
 
 
 def _headers_at_the_ends(log: OpenSegment) -> Iterator[BatchHeaders]:
-    """Give the first batch, that with the largest timestamp where the time index knows of a later one, and the last.
+    """Give the first batch, the one with the largest timestamp if the time index has a later one, and the last batches.
 
-    The last ones are given last, so that the offset after them is the segment's end. Where damage ends them too early,
-    it is raised after what could be seen.
+    The last batches come last, so that the offset after them is the segment's end. The error of damage among them is
+    raised after those that could be read.
     """
-    seen, damage = list(islice(log.hop(log.start), 1)), None
-    yield from seen
+    first, damage = list(islice(log.single_headers(log.start), 1)), None
+    yield from first
     last: list[BatchHeaders] = []
     try:
-        last.extend(log.hop(log.seek(log.segment.upper_offset)))
+        last.extend(log.single_headers(log.seek(log.segment.upper_offset)))
     except CorruptLogError as error:
         damage = error
     latest = _latest(log.segment)
-    if latest is not None and all(latest.timestamp > int(each.column("max_timestamp").max()) for each in seen + last):
+    if latest is not None and all(latest.timestamp > int(each.column("max_timestamp").max()) for each in first + last):
         batch = log.first_batch_from(latest.offset)
         if batch is not None:
             yield batch
     if last:
-        # Without an index they are the whole segment: they are looked at together.
+        # Without an index they are the whole segment, and are counted together.
         yield replace(last[0], table=np.concatenate([each.table for each in last]))
     if damage is not None:
         raise damage
@@ -244,7 +246,7 @@ def _latest(segment: Segment) -> TimeEntry | None:
 
 
 def _stable_offset(layout: PartitionLayout, is_full: bool) -> int | None:
-    """Return the last stable offset if it costs little, or may cost."""
+    """Return the last stable offset, unless finding it costs much and not all of the log is scanned anyway."""
     try:
         _, offset = snapshot_before(layout)
         if not is_full and _bytes_from(layout, offset) > STABLE_OFFSET_BYTES_MAX:

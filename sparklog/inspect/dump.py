@@ -126,7 +126,7 @@ class DumpedLog:
 
     def max_timestamp(self) -> int | None:
         """Return the largest timestamp (ms) that `describe_partition` knows of; None of a single file."""
-        return None if self.is_file else describe_partition(self.layout.path).seen.max_timestamp
+        return None if self.is_file else describe_partition(self.layout.path).stats.max_timestamp
 
 
 def log_of_folder(path: str) -> DumpedLog:

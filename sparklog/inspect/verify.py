@@ -1,25 +1,25 @@
-"""Everything that can be wrong with a partition's folder, or with a whole log directory, as findings.
+"""Verifies a partition's folder, or a whole log directory: everything that is wrong is a finding.
 
-Nothing is changed, and nothing ends the look through: what cannot be read is a finding as well. Every batch and record
-is decoded; indexes, leader epochs, producer snapshots and the checkpoints of the log directory are held against them.
-A torn or zero-filled tail of the last segment is what a stopped broker leaves, and only a note.
+Nothing is changed, and no damage ends the work: a file that cannot be read is a finding as well. Every batch and record
+is decoded; indexes, leader epochs, producer snapshots and the checkpoints of the log directory are compared with them.
+A torn or zero-filled tail of the last segment is only a note, since a broker that stops may leave one.
 
-The folder may be one that a broker writes to: what it is in the middle of is no damage, and is not told as such.
+The folder may be one that a broker writes to. Work that the broker is in the middle of is no damage, and not reported.
 
-Source of what a broker trips over: apache/kafka, LogLoader.java, LogManager.java, LocalLog.scala.
+Source of what a broker fails on: apache/kafka, LogLoader.java, LogManager.java, LocalLog.scala.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.inspect.verify_epochs import check_epochs
 from sparklog.inspect.verify_gaps import likely_cuts
-from sparklog.inspect.verify_look import Event, PartitionLook
+from sparklog.inspect.verify_log import Event, PartitionCheck, agreed_findings
 from sparklog.inspect.verify_names import (
     CHECKPOINTS,
     foreign_in_directory,
@@ -38,25 +38,24 @@ from sparklog.storage.registry import locate
 __all__ = ["Checkpoints", "Finding", "Progress", "Severity", "read_checkpoints", "verify_directory", "verify_partition"]
 
 _NAMES_SHOWN_MAX: Final = 5
-_PAUSE_S: Final = 0.05
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """What the checkpoints of a log directory say, by the name of the file; those that can be read."""
+    """The offsets in the checkpoints of a log directory that can be read, by the name of the file."""
 
     folder: str
     offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
     def of(self, partition: TopicPartition | None) -> dict[str, int]:
-        """Return what they say of one partition, by the name of the file."""
+        """Return the offsets that they have for one partition, by the name of the file."""
         return (
             {name: lines[partition] for name, lines in self.offsets.items() if partition in lines} if partition else {}
         )
 
 
 def read_checkpoints(storage: Storage, folder: str) -> tuple[Checkpoints, list[Finding]]:
-    """Read the offset checkpoints of a log directory, and say what is wrong with them."""
+    """Read the offset checkpoints of a log directory, and find what is wrong with them."""
     offsets = dict[str, Mapping[TopicPartition, int]]()
     findings: list[Finding] = []
     for name in CHECKPOINTS:
@@ -113,7 +112,7 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
     path : str
         The folder.
     checkpoints : Checkpoints, optional
-        Those of its log directory, from `read_checkpoints`; they are read here where they are not given.
+        The checkpoints of its log directory, from `read_checkpoints`; they are read here where they are not given.
 
     Yields
     ------
@@ -134,33 +133,28 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
     yield from foreign_in_partition(folder, entries)
     yield from _metadata(storage, folder)
     partition = files.parse_partition_folder(name)
-    said = checkpoints.of(partition)
-    look = PartitionLook(storage, folder)
-    yield from look.run()
-    yield from check_epochs(storage, folder, look.runs, said.get(files.LOG_START_CHECKPOINT, 0))
-    if not look.is_sparse and not said.get(files.CLEANER_CHECKPOINT):
-        yield from likely_cuts(look.gaps)
+    offsets = checkpoints.of(partition)
+    check = PartitionCheck(storage, folder)
+    yield from check.run()
+    yield from check_epochs(storage, folder, check.runs, offsets.get(files.LOG_START_CHECKPOINT, 0))
+    if not check.is_sparse and not offsets.get(files.CLEANER_CHECKPOINT):
+        yield from likely_cuts(check.gaps)
     for entry in entries:
         found = files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.SNAPSHOT:
-            yield from _snapshot(storage, f"{folder}/{entry.name}", found.offset)
+            # A broker writes it in place.
+            yield from agreed_findings(partial(_snapshot, storage, f"{folder}/{entry.name}", found.offset))
     yield from _orphans(storage, folder, entries)
-    if look.has_segments and list(_against_checkpoints(checkpoints.folder, name, said, look.end_offset)):
+    if check.has_segments and list(_past_end(checkpoints.folder, name, offsets, check.end_offset)):
         # Read again: the partition may have been deleted and made anew since they were read.
-        said = read_checkpoints(storage, checkpoints.folder)[0].of(partition)
-        yield from _against_checkpoints(checkpoints.folder, name, said, look.end_offset)
+        offsets = read_checkpoints(storage, checkpoints.folder)[0].of(partition)
+        yield from _past_end(checkpoints.folder, name, offsets, check.end_offset)
 
 
 def _snapshot(storage: Storage, path: str, offset: int) -> Iterator[Finding]:
     try:
         data = storage.read_small(path)
-        try:
-            entries = None if data is None else parse_snapshot(data, path)
-        except SeglogError:
-            # A broker writes it in place.
-            time.sleep(_PAUSE_S)
-            data = storage.read_small(path)
-            entries = None if data is None else parse_snapshot(data, path)
+        entries = None if data is None else parse_snapshot(data, path)
     except SeglogError as error:
         finding = unreadable(error, path)
         if data == b"":
@@ -219,15 +213,15 @@ def _orphans(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[Fi
         yield Finding(Severity.WARNING, "orphan", f"{folder}/{name}", message)
 
 
-def _against_checkpoints(folder: str, name: str, said: Mapping[str, int], end_offset: int) -> Iterator[Finding]:
-    """Hold the log end offset against what the checkpoints of the log directory say of the partition of a name."""
+def _past_end(folder: str, name: str, offsets: Mapping[str, int], end_offset: int) -> Iterator[Finding]:
+    """Find the checkpoints of a log directory that give a partition an offset past the end of its log."""
     for checkpoint, severity, meaning in (
         (files.LOG_START_CHECKPOINT, Severity.ERROR, "a broker would delete the whole log"),
         (files.HIGH_WATERMARK_CHECKPOINT, Severity.ERROR, "records that were committed are gone"),
         (files.RECOVERY_POINT_CHECKPOINT, Severity.ERROR, "records that were flushed are gone"),
         (files.CLEANER_CHECKPOINT, Severity.WARNING, "the cleaner would begin again at the start"),
     ):
-        offset = said.get(checkpoint, 0)
+        offset = offsets.get(checkpoint, 0)
         if offset > end_offset:
             message = f"offset {offset} of {name} is past the end of its log, {end_offset}: {meaning}"
             yield Finding(severity, "checkpoint", f"{folder}/{checkpoint}", message, None, end_offset)

@@ -1,8 +1,8 @@
-"""The leader epochs of a partition's batches, against each other and against ``leader-epoch-checkpoint``.
+"""Compares the leader epochs of a partition's batches with each other and with ``leader-epoch-checkpoint``.
 
-Epochs never fall from batch to batch. The checkpoint has a line for each epoch, written before the first batch of the
-epoch is. Its beginning is cut at once when records or segments are deleted, while the log start offset is written down
-up to a minute later: batches before its first line are as they should be.
+Epochs never fall from batch to batch. The checkpoint has a line for each epoch, which is written before the first batch
+of the epoch. When records or segments are deleted, the first lines of the checkpoint are cut at once, while the log
+start offset is written up to a minute later: so batches before the first line are no damage.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class EpochRuns:
         self._path = segment.path()
         self.runs: list[EpochRun] = []
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers = stretch.sound.where(stretch.sound.column("leader_epoch") >= 0)
+    def add(self, batches: CheckedBatches) -> None:
+        headers = batches.sound.where(batches.sound.column("leader_epoch") >= 0)
         if not len(headers):
             return
         epochs, lasts = headers.column("leader_epoch"), headers.column("last_offset")
@@ -88,20 +88,20 @@ class EpochRuns:
 
 
 def check_epochs(storage: Storage, folder: str, runs: list[EpochRun], start_offset: int) -> list[Finding]:
-    """Judge the leader epochs of a partition, once all of its segments have been seen.
+    """Judge the leader epochs of a partition, once all of its segments have been scanned.
 
     Parameters
     ----------
     runs : list of EpochRun
         Of all segments, in order.
     start_offset : int
-        The log start offset that was last written down; 0 where none was.
+        The log start offset in the checkpoint; 0 where there is none.
     """
     path = f"{folder}/{files.LEADER_EPOCH_CHECKPOINT}"
     findings: list[Finding] = []
     lines: list[tuple[int, int]] = []
     try:
-        # Now, and not before the walk: a broker writes an epoch down before it appends the first batch of it.
+        # Now, and not before the scan: a broker writes an epoch down before it appends the first batch of it.
         data = storage.read_small(path)
         lines = [] if data is None else parse_leader_epochs(data, path)
     except SeglogError as error:
@@ -123,7 +123,7 @@ def check_epochs(storage: Storage, folder: str, runs: list[EpochRun], start_offs
 
 
 def _first_wrong(path: str, runs: list[EpochRun], lines: list[tuple[int, int]]) -> Finding | None:
-    """Make the finding of the first batch whose epoch is not the one that it should be."""
+    """Make the finding of the first batch whose epoch is wrong."""
     starts = np.array([start for _, start in lines], dtype=np.int64)
     last_epoch = -1
     for run in runs:

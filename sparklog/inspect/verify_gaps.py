@@ -1,8 +1,8 @@
-"""Offsets that no batch of a log has: what the cleaner leaves between batches, and a cut leaves at a segment's end.
+"""Finds offsets that no batch of a log has: between batches, or between the end of a segment and the next one.
 
-A leader gives out offsets without gaps, and only the cleaner makes some. In a log that it has never been through, a
-sealed segment that ends before the next one begins has most likely lost its end. An index that has an entry for a batch
-in between proves it.
+A leader gives out offsets without gaps; only the cleaner makes gaps. In a log that was never cleaned, a sealed segment
+that ends before the next one begins has most likely lost its end. An index that has an entry for a batch in between
+proves it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparklog.record import v2
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets from ``start_offset`` up to ``end_offset``, exclusive, that a sealed segment ends without."""
+    """The offsets from ``start_offset`` up to ``end_offset``, exclusive, that are missing at a sealed segment's end."""
 
     path: str
     position: int
@@ -35,7 +35,7 @@ class Gap:
 
 
 class OffsetGaps:
-    """Looks for gaps in the offsets of one segment."""
+    """Finds gaps in the offsets of one segment."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -43,16 +43,16 @@ class OffsetGaps:
         self._position = 0
         self.has_inner = False
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers = stretch.sound
+    def add(self, batches: CheckedBatches) -> None:
+        headers = batches.sound
         if not len(headers):
             return
         bases, lasts = headers.column("base_offset"), headers.column("last_offset")
         # A wrapper of magic 0 or 1 does not say where its offsets begin, nor how many they are.
-        is_told = (headers.column("magic") == 2) | (headers.column("attributes") & v2.CODEC_MASK == 0)
+        is_known = (headers.column("magic") == 2) | (headers.column("attributes") & v2.CODEC_MASK == 0)
         expected = np.concatenate([[self._next_offset], lasts[:-1] + 1])
         is_sparse = headers.column("record_count") <= lasts - bases
-        self.has_inner |= bool((is_told & ((bases > expected) | is_sparse)).any())
+        self.has_inner |= bool((is_known & ((bases > expected) | is_sparse)).any())
         self._next_offset = int(lasts[-1]) + 1
         self._position = headers.origin + headers.valid_bytes
 

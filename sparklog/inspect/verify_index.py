@@ -1,11 +1,15 @@
-"""The indexes of a segment against its batches, which are seen once, in order.
+"""Compares the indexes of a segment with its batches, which are given once, in order.
 
-An entry is right where a reader that begins at it misses nothing. An offset index must point at the beginning of a
-batch that is not past its offset, and its offset be the last of a batch from there on: that batch's own, or, as older
-brokers wrote one entry an append, that of the append's last batch, or, as the cleaner does, that of the last record
-which it kept of that batch. A time index must give the largest timestamp so far,
-and a batch that has it. Each aborted transaction must have its marker, and each abort marker its entry where the log
-still has records of the transaction. What lies in damaged bytes of the log is not judged.
+An entry is right where a reader that begins at it misses nothing.
+
+- An entry of the offset index must point at the beginning of a batch that does not begin after the entry's offset. That
+  offset must be the last one of a batch from there on: of that batch; or of the last batch of an append, since older
+  brokers wrote one entry for each append; or of the last record that the cleaner kept of that batch.
+- An entry of the time index must give the largest timestamp so far, and a batch that has it.
+- Each aborted transaction must have its marker, and each abort marker an entry where the log still has records of the
+  transaction.
+
+Entries that point into damaged bytes of the log are not judged.
 """
 
 from __future__ import annotations
@@ -41,14 +45,14 @@ _PAST_END: Final = "is past the end of the log"
 
 @dataclass(frozen=True)
 class ScanResult:
-    """How the walk over a segment's log ended.
+    """How the scan of a segment's log ended.
 
     Attributes
     ----------
     position : int
         Where the last whole batch ends.
     is_damaged : bool
-        Whether something in it was not what it should be.
+        Whether something in the log is wrong.
     is_torn : bool
         Whether a batch that was being written is cut short there.
     missing_to : int or None
@@ -61,12 +65,12 @@ class ScanResult:
     missing_to: int | None = None
 
     def severity(self, reason: str) -> Severity:
-        """Return how bad a wrong entry is: a log that was torn leaves entries behind, and a broker drops them."""
+        """Return how bad a wrong entry is; entries past a torn end of the log are dropped by a broker."""
         return Severity.WARNING if self.is_torn and reason == _PAST_END else Severity.ERROR
 
 
 class Index:
-    """One index as it was read: its entries up to the first that is out of order, and what is wrong with the file."""
+    """One index: its entries up to the first that is out of order, and the findings about the file itself."""
 
     def __init__(self, segment: Segment, suffix: str) -> None:
         self.segment = segment
@@ -81,7 +85,7 @@ class Index:
         except PathNotFoundError:
             self.is_missing = True
             if suffix != files.TRANSACTION_INDEX:
-                self._tell_missing()
+                self._report_missing()
             return
         except SeglogError as error:
             self.findings.append(Finding(Severity.ERROR, "unreadable", self.path, error.message))
@@ -97,7 +101,7 @@ class Index:
         severity: Severity = Severity.ERROR,
         code: str = "index-entry",
     ) -> Finding:
-        """Make the finding of an entry, which stands for ``count`` of its kind."""
+        """Make the finding of a wrong entry, the first of ``count`` that are wrong in the same way."""
         more = f"; and so {count - 1} more" if count > 1 else ""
         position = row * self.layout.itemsize
         return Finding(severity, code, self.path, f"entry {row} {message}{more}", position)
@@ -126,7 +130,7 @@ class Index:
         self.findings.append(self.wrong(row, f"is out of order: {fields}", code="index-order"))
         return entries[:row]
 
-    def _tell_missing(self) -> None:
+    def _report_missing(self) -> None:
         if self.segment.is_last:
             self._note_missing("there is no index yet: a broker makes it when it first needs it")
         elif self.segment.storage.identity(f"{self.path}{files.SWAP}") is not None:
@@ -152,21 +156,21 @@ class OffsetIndexCheck:
         entries = self.index.entries
         self._offsets: Numbers = entries["relative_offset"].astype(np.int64) + segment.base_offset
         self._positions: Numbers = entries["position"].astype(np.int64)
-        self._is_seen = np.zeros(len(entries), dtype=bool)
+        self._is_in_sound_batch = np.zeros(len(entries), dtype=bool)
         self._is_off_boundary = np.zeros(len(entries), dtype=bool)
         self._is_too_early = np.zeros(len(entries), dtype=bool)
         self._is_last_offset = np.zeros(len(entries), dtype=bool)
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers = stretch.headers
+    def add(self, batches: CheckedBatches) -> None:
+        headers = batches.headers
         starts = headers.column("position")
         end = int(starts[-1] + headers.column("batch_bytes")[-1])
         rows = slice(*np.searchsorted(self._positions, [starts[0], end]))
         at = np.searchsorted(starts, self._positions[rows], side="right") - 1
-        self._is_seen[rows] |= stretch.is_sound[at]
-        self._is_off_boundary[rows] |= stretch.is_sound[at] & (starts[at] != self._positions[rows])
-        self._is_too_early[rows] |= stretch.is_sound[at] & (headers.column("base_offset")[at] > self._offsets[rows])
-        sound = stretch.sound
+        self._is_in_sound_batch[rows] |= batches.is_sound[at]
+        self._is_off_boundary[rows] |= batches.is_sound[at] & (starts[at] != self._positions[rows])
+        self._is_too_early[rows] |= batches.is_sound[at] & (headers.column("base_offset")[at] > self._offsets[rows])
+        sound = batches.sound
         if len(sound):
             bases, lasts = sound.column("base_offset"), sound.column("last_offset")
             rows = slice(*np.searchsorted(self._offsets, [bases[0], lasts[-1] + 1]))
@@ -183,14 +187,14 @@ class OffsetIndexCheck:
         )
         return int(self._offsets[rows].max(initial=-1))
 
-    def findings(self, ending: ScanResult) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen."""
+    def findings(self, result: ScanResult) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been scanned."""
         yield from self.index.findings
-        past_end = self._positions >= ending.position
-        is_cut_off = past_end & (self._offsets < (ending.missing_to or 0))
-        beside = self._is_seen & self._is_off_boundary
-        early = self._is_seen & ~beside & self._is_too_early
-        unknown = ~self._is_last_offset & ~past_end & ~beside & ~early & (not ending.is_damaged)
+        past_end = self._positions >= result.position
+        is_cut_off = past_end & (self._offsets < (result.missing_to or 0))
+        beside = self._is_in_sound_batch & self._is_off_boundary
+        early = self._is_in_sound_batch & ~beside & self._is_too_early
+        unknown = ~self._is_last_offset & ~past_end & ~beside & ~early & (not result.is_damaged)
         for wrong, reason in (
             (past_end & ~is_cut_off, _PAST_END),
             (beside, "does not point at the beginning of a batch"),
@@ -200,7 +204,7 @@ class OffsetIndexCheck:
             if wrong.any():
                 row = int(np.argmax(wrong))
                 entry = f"(offset {self._offsets[row]}, position {self._positions[row]})"
-                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), ending.severity(reason))
+                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), result.severity(reason))
 
 
 class TimeIndexCheck:
@@ -214,14 +218,14 @@ class TimeIndexCheck:
         self._is_right = np.zeros(len(entries), dtype=bool)
         self._is_early = np.zeros(len(entries), dtype=bool)
         self._latest = _NO_TIMESTAMP
-        self._seen_to = segment.base_offset
+        self._end_offset = segment.base_offset
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers, is_sound = stretch.headers, stretch.is_sound
+    def add(self, batches: CheckedBatches) -> None:
+        headers, is_sound = batches.headers, batches.is_sound
         lasts = headers.column("last_offset")
         timestamps = np.where(is_sound, headers.column("max_timestamp"), _NO_TIMESTAMP)
         latest = np.maximum(np.maximum.accumulate(timestamps), self._latest)
-        rows = slice(*np.searchsorted(self._offsets, [self._seen_to, lasts[-1] + 1]))
+        rows = slice(*np.searchsorted(self._offsets, [self._end_offset, lasts[-1] + 1]))
         at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
         magic = headers.column("magic")[at]
         # A wrapper of magic 0 or 1 does not say where its offsets begin.
@@ -229,28 +233,28 @@ class TimeIndexCheck:
         # Messages of magic 0 carry no time: with LogAppendTime, a broker indexes when it appended them.
         self._is_right[rows] = is_held & ((timestamps[at] == self._timestamps[rows]) | (magic == 0))
         self._is_early[rows] = is_held & is_sound[at] & (latest[at] > self._timestamps[rows])
-        self._latest, self._seen_to = int(latest[-1]), int(lasts[-1]) + 1
+        self._latest, self._end_offset = int(latest[-1]), int(lasts[-1]) + 1
 
     def known_in(self, gap: Gap) -> int:
         """Return the last offset between the end of the segment and the next one that an entry is for, or -1."""
         rows = (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
         return int(self._offsets[rows].max(initial=-1))
 
-    def findings(self, ending: ScanResult) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen."""
+    def findings(self, result: ScanResult) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been scanned."""
         yield from self.index.findings
-        past_end = self._offsets >= self._seen_to
-        is_cut_off = past_end & (self._offsets < (ending.missing_to or 0))
-        absent = ~self._is_right & ~past_end & ~self._is_early & (not ending.is_damaged)
+        past_end = self._offsets >= self._end_offset
+        is_cut_off = past_end & (self._offsets < (result.missing_to or 0))
+        absent = ~self._is_right & ~past_end & ~self._is_early & (not result.is_damaged)
         for wrong, reason in (
             (self._is_early, "is earlier than a batch before it: a lookup would pass over records"),
             (absent, "is not the largest timestamp of the batch with that offset"),
-            (past_end & ~is_cut_off & (not ending.is_damaged), _PAST_END),
+            (past_end & ~is_cut_off & (not result.is_damaged), _PAST_END),
         ):
             if wrong.any():
                 row = int(np.argmax(wrong))
                 entry = f"(timestamp {self._timestamps[row]}, offset {self._offsets[row]})"
-                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), ending.severity(reason))
+                yield self.index.wrong(row, f"{entry} {reason}", int(wrong.sum()), result.severity(reason))
         last = int(self._timestamps[-1]) if len(self._timestamps) else _NO_TIMESTAMP
         is_whole = not (self.index.segment.is_last or self.index.is_missing or self.index.findings)
         if is_whole and last < self._latest:
@@ -272,14 +276,14 @@ class TransactionIndexCheck:
         self._open_offsets = open_offsets
         self._aborts: dict[tuple[int, int], int | None] = {}
 
-    def see(self, stretch: CheckedBatches) -> None:
-        headers = stretch.headers
-        chosen: Flags = stretch.is_sound & headers.is_transactional & (headers.column("producer_id") >= 0)
+    def add(self, batches: CheckedBatches) -> None:
+        headers = batches.headers
+        chosen: Flags = batches.is_sound & headers.is_transactional & (headers.column("producer_id") >= 0)
         for row in np.flatnonzero(chosen).tolist():
             batch = headers.table[row]
             producer_id = int(batch["producer_id"])
             if batch["attributes"] & v2.CONTROL:
-                kind = v2.control_type(stretch.window.batch(row))
+                kind = v2.control_type(batches.window.batch(row))
                 if kind in (v2.ABORT, v2.COMMIT):
                     first_offset = self._open_offsets.pop(producer_id, None)
                     if kind == v2.ABORT:
@@ -287,8 +291,8 @@ class TransactionIndexCheck:
             elif batch["record_count"] > 0:
                 self._open_offsets.setdefault(producer_id, int(batch["base_offset"]))
 
-    def findings(self, ending: ScanResult) -> Iterator[Finding]:
-        """Judge the entries, once the whole log has been seen."""
+    def findings(self, result: ScanResult) -> Iterator[Finding]:
+        """Judge the entries, once the whole log has been scanned."""
         yield from self.index.findings
         listed = set()
         for row, entry in enumerate(self.index.entries):
@@ -297,7 +301,7 @@ class TransactionIndexCheck:
             first_offset = self._aborts.get(marker)
             if entry["version"] != 0:
                 yield self.index.wrong(row, f"has the unknown version {entry['version']}")
-            elif marker not in self._aborts and not ending.is_damaged:
+            elif marker not in self._aborts and not result.is_damaged:
                 yield self.index.wrong(
                     row, f"names an abort marker of producer {marker[0]} at offset {marker[1]}, where there is none"
                 )
@@ -314,6 +318,6 @@ class TransactionIndexCheck:
                     f"a broker would let its records from offset {first_offset} on be read as committed"
                 )
                 yield Finding(Severity.ERROR, "index-entry-missing", self.index.path, message, None, offset)
-        if ending.is_damaged:
-            # Markers may have been lost, and with them the ends of transactions.
+        if result.is_damaged:
+            # Markers may be lost, and with them the ends of transactions.
             self._open_offsets.clear()

@@ -1,7 +1,7 @@
-"""Names in a log directory and in the folder of a partition: which of them are Kafka's, and what the others may do.
+"""Judges the names in a log directory and in the folder of a partition: which are Kafka's, and what the others may do.
 
 A file of a log is a regular file whose name is 20 digits and a suffix of Kafka's. Everything else is foreign: it is
-listed, and never opened.
+reported, and never opened.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ _REMOTE_CACHE: Final = "remote-log-index-cache"
 _STAGED: Final = "of a write that was not committed, or is on its way: 'sparklog recover' removes old ones"
 _PASSING: Final = "a broker removes or replaces it, or stopped while it did: it ends that when it starts"
 
-Told = tuple[Severity, str, str]
+NameFinding = tuple[Severity, str, str]
+"""Severity, code and message."""
 
 
 def is_log(name: str) -> bool:
-    """Whether a folder of a log directory is a log to verify."""
+    """Tell whether a folder of a log directory is a log to verify."""
     aside = _SET_ASIDE.fullmatch(name)
     if aside is not None:
         return aside[1] != "delete"
@@ -47,7 +48,7 @@ def is_log(name: str) -> bool:
 
 
 def foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    """Say which files and folders of a log directory are not Kafka's, or of something unfinished."""
+    """Find the files and folders of a log directory that are not Kafka's, or that belong to unfinished work."""
     for entry in entries:
         path = f"{folder}/{entry.name}"
         if entry.special:
@@ -82,16 +83,16 @@ def _special_in_directory(path: str, entry: Entry) -> Finding:
 
 
 def foreign_in_partition(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    """Say which names in the folder of a partition are not Kafka's, or of something unfinished."""
+    """Find the names in the folder of a partition that are not Kafka's, or that belong to unfinished work."""
     for entry in entries:
-        told = _of_name(entry)
-        if told is not None:
-            severity, code, message = told
+        found = _judge_name(entry)
+        if found is not None:
+            severity, code, message = found
             yield Finding(severity, code, f"{folder}/{entry.name}", message)
 
 
 def orphans(entries: list[Entry]) -> set[str]:
-    """Return the names of indexes whose log is not there; also of those that a broker is just removing."""
+    """Return the names of indexes whose log is not there; a broker may be about to remove them."""
     logs = {entry.name for entry in entries if entry.name.endswith(files.LOG)}
     found = ((entry.name, files.parse_offset_file(entry.name)) for entry in entries if _is_offset_file(entry))
     return {
@@ -102,12 +103,12 @@ def orphans(entries: list[Entry]) -> set[str]:
 
 
 def _is_offset_file(entry: Entry) -> bool:
-    """Whether it is a regular file that is named as a file of a log is."""
+    """Tell whether it is a regular file with the name of a file of a log."""
     return entry.is_file and files.parse_offset_file(entry.name) is not None
 
 
-def _of_name(entry: Entry) -> Told | None:
-    """Say what is to be said of one name in a partition's folder."""
+def _judge_name(entry: Entry) -> NameFinding | None:
+    """Judge one name in a partition's folder; None where it is one of Kafka's."""
     name = entry.name
     if entry.special:
         is_ours = _OFFSET_FILE.fullmatch(name) or name.removesuffix(files.BEING_WRITTEN) in _PARTITION_FILES

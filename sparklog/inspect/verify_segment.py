@@ -1,8 +1,8 @@
-"""Every batch of one segment looked at: where the bytes are whole, and what is wrong where they are not.
+"""Verifies every batch of one segment, and finds what is wrong with the bytes that are no sound batch.
 
-Damage is a value here, a `Finding`, and never ends the walk: after it the next whole batch is looked for, byte by byte,
-and the walk goes on from there. Batches whose checksum or content is wrong stay in the walk, told apart, so that an
-index is not blamed for what the log has done.
+Damage is a value here, a `Finding`, and never ends the scan, which goes on at the next whole batch, at whatever byte.
+Batches whose checksum or content is wrong are passed on too, and marked, so that an index is not blamed for the damage
+of its log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ _COLUMNS: Final = ("key", "offset", "timestamp", "position")
 
 
 class Severity(StrEnum):
-    """How bad a finding is: data or its order is wrong, something a broker would trip over or mend, or mere news."""
+    """How bad a finding is.
+
+    An error is wrong data, or data in a wrong order; a warning, something that a broker would fail on or put right; a
+    note, something that is good to know.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -42,7 +46,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that was found wrong, or worth saying.
+    """Something that is wrong, or good to know.
 
     Attributes
     ----------
@@ -54,7 +58,7 @@ class Finding:
     position : int or None
         In the file, bytes.
     offset : int or None
-        Of the batch there, or the one expected there.
+        The offset of the batch there, or the one that is expected there.
     message : str
     """
 
@@ -68,7 +72,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Progress:
-    """So many more bytes have been gone through."""
+    """The number of bytes that were verified since the last report."""
 
     path: str
     checked_bytes: int
@@ -76,7 +80,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class CheckedBatches:
-    """Batches one behind the other, and for each whether its checksum and its records are right: shape (n_batches,)."""
+    """Batches one behind the other, and whether the checksum and records of each are right: shape (n_batches,)."""
 
     window: Window
     is_sound: Flags
@@ -91,7 +95,7 @@ class CheckedBatches:
 
 
 def unreadable(error: SeglogError, path: str) -> Finding:
-    """Make a finding of an error that a file, or something in it, could not be read for."""
+    """Make a finding of the error because of which a file, or something in it, could not be read."""
     if isinstance(error, CorruptLogError):
         code = "corrupt-file"
         return Finding(Severity.ERROR, code, error.path or path, error.reason, error.position, error.offset)
@@ -105,7 +109,7 @@ def scan_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progre
     ------
     Finding or CheckedBatches or Progress
         The batches come in the order of the file; where some do not begin where those before them ended, a finding has
-        said what is between them. Their bytes are there until the next ones are asked for.
+        described the bytes between them. Their bytes are valid until the next batches are asked for.
 
     Raises
     ------
@@ -221,8 +225,8 @@ class _SegmentScan:
     def _record_offsets(self, sound: BatchHeaders, rows: Numbers, firsts: Numbers, ends: Numbers) -> Iterator[Finding]:
         """Check the first and last offsets of the batches that hold records against each other and their headers.
 
-        What headers tell has been told. A wrapper of magic 0 or 1 does not say there where its offsets begin, and a
-        batch may hold offsets above the last one that it says.
+        Findings about the headers alone have been made before. A wrapper of magic 0 or 1 does not say in its header
+        where its offsets begin, and a batch may hold offsets above the last one in its header.
         """
         lasts = sound.column("last_offset").copy()
         in_order = sound.column("base_offset") > np.concatenate([[self._boundary.offset - 1], lasts[:-1]])
@@ -275,7 +279,7 @@ class _SegmentScan:
 
 
 def _decoded(window: Window) -> tuple[Records, dict[int, CorruptBatchError]]:
-    """Decode every record; of each the position of its batch, offset and timestamp, and what is wrong by row."""
+    """Decode every record: its batch's position, its offset and its timestamp; and the errors, by the batch's row."""
     headers = window.headers
     errors: dict[int, CorruptBatchError] = {}
     try:

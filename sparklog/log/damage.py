@@ -34,7 +34,7 @@ WRONG_CHECKSUM_REASON: Final = "the checksum does not match the bytes"
 
 _OFFSET_MIN: Final = -1 << 63
 _WINDOW_BYTES: Final = 1 << 22
-# What the processor's cache still holds when it is compared.
+# So many bytes are still in the processor's cache when they are compared.
 _ZEROS: Final = bytes(1 << 18)
 _SEARCH_COST_MAX: Final = 4
 _ZEROS_OF_RECORDS_MAX: Final = 64
@@ -42,7 +42,7 @@ _CUT_SHORT: Final = "a batch is cut short"
 
 
 class DamageKind(StrEnum):
-    """What can stand where a sound batch must begin."""
+    """The kinds of bytes that can stand where a sound batch must begin."""
 
     ZEROS = "zeros"
     TORN_BATCH = "torn batch"
@@ -53,18 +53,18 @@ class DamageKind(StrEnum):
 
 @dataclass(frozen=True)
 class Damage:
-    """What stands in a segment's file where a sound batch must begin.
+    """The bytes of a segment's file that stand where a sound batch must begin.
 
     Attributes
     ----------
     what : DamageKind
-        `TORN_BATCH` is a batch that is cut short, at the end of the file or by what follows it.
+        `TORN_BATCH` is a batch that is cut short, by the end of the file or by other bytes.
     reason : str
-        What is wrong there, in a few words.
+        The damage in a few words.
     position : int
         Where it begins, bytes.
     length_bytes : int
-        The length of what is no sound batch: up to the next sound one, or to the end of the file.
+        The length of the damage: up to the next sound batch, or to the end of the file.
     expected_offset : int
         The offset that the batch there must have or be above.
     next_position : int or None
@@ -134,7 +134,7 @@ class DamageScanner:
         doubtful_position: int | None = None,
         wants_next: bool = True,
     ) -> Damage:
-        """Judge what stands at a position where no sound batch does.
+        """Judge the bytes at a position where no sound batch stands.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class DamageScanner:
         fault : str or None
             Why the bytes are no sound batch; None where they may be the beginning of one that is longer than the file.
         what : DamageKind
-            What they are where there is a fault.
+            The kind of damage where there is a fault.
         doubtful_position : int, optional
             Where the batches begin that stand directly before the position and are all damaged: the size of one of them
             may be wrong, and the next sound batch begin inside it.
@@ -157,7 +157,15 @@ class DamageScanner:
         zeros_from = data_end(self._file, position, end_position) if self._is_last else end_position
         if self._is_last and zeros_from == position:
             reason, length_bytes = "only zeros stand behind the last batch", end_position - position
-            return Damage(DamageKind.ZEROS, reason, position, length_bytes, expected_offset, None, zeros_from, True)
+            return Damage(
+                DamageKind.ZEROS,
+                reason,
+                position,
+                length_bytes,
+                expected_offset,
+                zeros_from=zeros_from,
+                may_be_torn=True,
+            )
         what, reason = (DamageKind.TORN_BATCH, _CUT_SHORT) if fault is None else (what, fault)
         next_position, may_be_torn = None, False
         if wants_next or (self._is_last and fault is None):
@@ -180,8 +188,8 @@ class DamageScanner:
             expected_offset,
             next_position,
             zeros_from,
-            may_be_torn and not self.is_given_up,
-            self.is_given_up,
+            may_be_torn=may_be_torn and not self.is_given_up,
+            is_search_given_up=self.is_given_up,
         )
 
     def _next_batch(
@@ -223,7 +231,7 @@ class DamageScanner:
         int
             Where one begins. At the end, ``is_given_up`` says whether the budget was used up.
         """
-        # Compiled code, which nobody waits for who meets no damage.
+        # This loads compiled code, for which nobody should wait who meets no damage.
         from sparklog.record.kernels_search import ASK, FOUND, search
 
         if self._budget_bytes is None:
@@ -265,13 +273,13 @@ def whole_batch_at(file: ReadableFile, position: int) -> BatchHeaders | None:
 
 
 def is_zero(file: ReadableFile, position: int, end_position: int) -> bool:
-    """Tell whether there are only zeros from a position on; what a sparse file does not store is not read."""
-    room = bytearray(min(len(_ZEROS), max(end_position - position, 0)))
+    """Tell whether there are only zeros in a range of a file; holes of a sparse file are not read."""
+    buffer = bytearray(min(len(_ZEROS), max(end_position - position, 0)))
     while (data_at := file.data_position(position)) is not None and data_at < end_position:
-        wanted_bytes = min(len(room), end_position - data_at)
-        count = file.read_into(data_at, memoryview(room)[:wanted_bytes])
+        wanted_bytes = min(len(buffer), end_position - data_at)
+        count = file.read_into(data_at, memoryview(buffer)[:wanted_bytes])
         # bytearray and bytes are compared at the speed of memory, slices of a memoryview are not.
-        if (room if count == len(room) else room[:count]) != (_ZEROS if count == len(_ZEROS) else _ZEROS[:count]):
+        if (buffer if count == len(buffer) else buffer[:count]) != (_ZEROS if count == len(_ZEROS) else _ZEROS[:count]):
             return False
         if not count:
             break
@@ -303,8 +311,8 @@ def is_intact_at(file: ReadableFile, position: int, batch_bytes: int) -> bool:
 def has_wrong_size(file: ReadableFile, position: int, zeros_from: int, end_position: int) -> bool:
     """Tell whether all bytes of a batch are there although its size says that some are missing.
 
-    The size is not covered by the checksum. So where the checksum is that of the bytes up to the end of the file, or
-    up to the zeros of a file that was made longer beforehand, it is the size that is wrong.
+    The checksum does not cover the size. So if the checksum is that of the bytes up to the end of the file, or up to
+    the zeros of a preallocated file, then the size is wrong.
 
     Parameters
     ----------
@@ -340,7 +348,7 @@ def _take_in(checksum: RunningChecksum, file: ReadableFile, position: int, end_p
 
 
 def refuse_damaged(file: ReadableFile, headers: BatchHeaders, path: str, hint: str) -> None:
-    """Raise `CorruptBatchError` for the first of some batches whose checksum differs: for few, one at a time."""
+    """Raise `CorruptBatchError` for the first of a few batches whose checksum differs; they are read one at a time."""
     for batch in headers.table:
         position, batch_bytes = int(batch["position"]), int(batch["batch_bytes"])
         if batch_bytes > LARGE_BATCH_BYTES:

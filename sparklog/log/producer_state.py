@@ -1,7 +1,7 @@
-"""What every producer of a log has in flight, and the rules by which its next batch is taken.
+"""The state of every producer of a log, and the rules by which its next batch is accepted.
 
-The state follows from the batches of the log: `Producers.fold` replays them, and refuses none, since what is in a log
-was taken once. `Producers.check` is for the batch that a producer is about to append.
+The state follows from the batches of the log: `Producers.fold` replays them, and refuses none, since every batch of a
+log was accepted once. `Producers.check` is for the batch that a producer is about to append.
 
 A producer snapshot (``<offset>.snapshot``) is the state as of an offset, so that a log need not be read from its start:
 
@@ -19,8 +19,8 @@ A producer snapshot (``<offset>.snapshot``) is the state as of an offset, so tha
           4     coordinator_epoch
           8     first_offset         of its open transaction; -1 none
 
-Of a producer's batches only the last is kept in it. Kafka writes the producers in the order in which a hash map of Java
-gives them, by their ids modulo a power of two, and so they are written here.
+Of a producer's batches it has only the last. The order of the producers means nothing; Kafka writes them in the order
+of a hash map of Java, and they are written here in the order of such a map that has just been filled.
 
 Source: apache/kafka, ProducerStateManager.java, ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360;
 ProducerSnapshot.json.
@@ -47,7 +47,7 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.layout import PartitionLayout
-from sparklog.log.scan import walk
+from sparklog.log.scan import scan
 from sparklog.log.segment import Window
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
@@ -191,7 +191,7 @@ class Producers:
 
     def encode(self) -> bytes:
         """Return the bytes of a snapshot, as of a broker that has just loaded these producers."""
-        rows = [_snapshot_row(producer_id, self.entries[producer_id]) for producer_id in _as_hashed(self.entries)]
+        rows = [_snapshot_row(producer_id, self.entries[producer_id]) for producer_id in _in_java_order(self.entries)]
         body = np.array(rows, dtype=SNAPSHOT_ENTRY).tobytes()
         header = np.array([(_SNAPSHOT_VERSION, 0, len(rows))], dtype=SNAPSHOT_HEADER)
         header["crc"] = crc32c(body, crc32c(header.tobytes()[6:]))
@@ -335,11 +335,13 @@ def _snapshot_row(producer_id: int, entry: ProducerEntry) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _as_hashed(producer_ids: Iterable[int]) -> list[int]:
-    """Order producer ids as Java's ``HashMap`` does which they were put into in this order and never taken from.
+def _in_java_order(producer_ids: Iterable[int]) -> list[int]:
+    """Order producer ids as a ``HashMap`` of Java does into which they were put in this order.
 
-    It has 16 places, and twice as many whenever three quarters of them are passed; an id's place is given by the lowest
-    bits of its hash. (Where eight ids share a place Kafka's order may be another.)
+    The order means nothing to a reader of a snapshot. With it, the file is byte for byte that of a broker that has just
+    loaded these producers, and the tests compare the two. Such a map has 16 places, and doubles them whenever it has
+    more ids than three quarters of its places; the lowest bits of an id's hash are its place. The order of a broker is
+    another one where more than eight ids share a place, or where its map was larger once.
     """
     ids = list(producer_ids)
     places = _HASH_TABLE_MIN
@@ -371,7 +373,7 @@ def producers_at_end(layout: PartitionLayout, now_ms: int | None = None) -> Prod
     """
     producers, start_offset = snapshot_before(layout)
     producers = producers if now_ms is None else producers.without_expired(now_ms)
-    for _, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+    for _, window in scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
         producers.fold(window)
     return producers
 

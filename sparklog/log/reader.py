@@ -17,7 +17,7 @@ import pyarrow as pa
 from sparklog.errors import CorruptBatchError, CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.scan import refuse_damaged, refuse_damaged_end, walk
+from sparklog.log.scan import refuse_damaged, refuse_damaged_end, scan
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
@@ -236,7 +236,7 @@ class LogReader:
         markers = TransactionMarkers(self._layout, start) if committed else None
         columns = [name for name in schema.names if name != FILE_COLUMN]
         progress = Progress()
-        for segment, window in walk(self._layout, start, end, fail_on_data_loss):
+        for segment, window in scan(self._layout, start, end, fail_on_data_loss):
             headers, failure = window.headers, None
             is_wanted = ~headers.is_control
             if markers is not None:

@@ -1,4 +1,4 @@
-"""Walks the batches of a log by offset, over segments that a broker may replace or remove meanwhile."""
+"""Scans the batches of a log by offset, over segments that a broker may replace or remove meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("sparklog")
 _MISSES_MAX: Final = 5
 
 
-def walk(
+def scan(
     layout: PartitionLayout,
     start_offset: int,
     end_offset: int,
@@ -26,19 +26,20 @@ def walk(
     *,
     is_checked: bool = False,
 ) -> Iterator[tuple[Segment, Window]]:
-    """Walk every batch that may hold an offset of a range.
+    """Scan every batch that may hold an offset of a range.
 
     Parameters
     ----------
     layout : PartitionLayout
-        Of the log, as it was. Where a segment is not there any more the folder is listed again, and the walk goes on in
-        whatever segment holds the offset by then.
+        The layout of the log when the range was chosen. Where a segment is not there any more, the folder is listed
+        again, and the scan goes on in the segment that holds the offset by then.
     start_offset, end_offset : int
         The range, the end exclusive.
     fail_on_data_loss : bool
-        Whether it is an error, or a warning, that offsets of the range are gone.
+        Whether it is an error, and not only a warning, that offsets of the range are gone.
     is_checked : bool
-        Check the checksum of every batch before it is given. Otherwise whoever takes a batch, or leaves one out, does.
+        Whether to check the checksum of every batch before it is given. Otherwise the caller checks every batch that it
+        uses or leaves out.
 
     Yields
     ------
@@ -50,8 +51,8 @@ def walk(
     DataLossError
         Offsets of the range are gone.
     CorruptBatchError
-        A batch is damaged, as far as its header tells, or its checksum where that is looked at; or a segment before
-        the last has lost its end.
+        The header of a batch is damaged, or a checksum that is checked does not match; or a segment before the last
+        has lost its end.
     """
     path, offset, misses = layout.path, start_offset, 0
     while offset < end_offset:
@@ -64,7 +65,7 @@ def walk(
         try:
             log = segment.open()
         except PathNotFoundError:
-            # A broker has removed it, or put another in its place; it does not do so again and again.
+            # A broker has removed it or put another in its place, which it does not do again and again.
             misses += 1
             if misses > _MISSES_MAX:
                 raise
@@ -95,7 +96,7 @@ def walk(
 
 def refuse_damaged(segment: Segment, window: Window) -> None:
     """Raise `CorruptBatchError` for the first batch of a window whose checksum differs."""
-    # Compiled code, which planning a read without transactions should not wait for.
+    # This loads compiled code, for which the planning of a read without transactions should not wait.
     from sparklog.record.decode import check_crcs
 
     try:
@@ -105,10 +106,10 @@ def refuse_damaged(segment: Segment, window: Window) -> None:
 
 
 def refuse_damaged_end(layout: PartitionLayout) -> None:
-    """Raise `CorruptBatchError` unless the batch that a log ends with is sound, as far as that decides where it ends.
+    """Raise `CorruptBatchError` unless the last batch of a log is sound in all that decides where the log ends.
 
-    Its checksum must be right, and the offset of a wrapper of magic 0 or 1, which no checksum covers, that of its last
-    message.
+    Its checksum must be right. The offset of a wrapper of magic 0 or 1, which no checksum covers, must be that of its
+    last message.
     """
     if not layout.segments:
         return
@@ -120,7 +121,7 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
         window = log.read(header)
     refuse_damaged(segment, window)
     if int(header.column("record_count")[0]) < 0:
-        # Compiled code, as above.
+        # This loads compiled code, as above.
         from sparklog.record.decode import decode_batches
 
         try:
@@ -133,8 +134,8 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
 def _check_skipped(segment: Segment, window: Window, first: int, offset: int) -> None:
     """Check the last batch that is passed over because it ends before an offset.
 
-    Were the last offset in its header wrong, it might hold that offset after all. Where the batch behind it begins at
-    or before the offset, it cannot.
+    If the last offset in its header were wrong, it might hold that offset after all. It cannot where the batch behind
+    it begins at or before the offset.
     """
     headers = window.headers
     if not first or (first < len(headers) and headers.column("base_offset")[first] <= offset):
@@ -148,7 +149,7 @@ def _check_skipped(segment: Segment, window: Window, first: int, offset: int) ->
 
 
 def _lose(path: str, offset: int, end_offset: int, fail_on_data_loss: bool) -> int:
-    """Say that offsets are gone; where reading goes on."""
+    """Raise or warn that offsets are gone; return the offset at which reading goes on."""
     message = f"offsets [{offset}, {end_offset}) of {path} were there when the read was planned, and are gone"
     if fail_on_data_loss:
         raise DataLossError(f"{message}: retention removed them, or the log was truncated")

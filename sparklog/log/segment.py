@@ -1,11 +1,11 @@
-"""One segment: its batches in order, the place of an offset or a time in it, and where it ends.
+"""One segment: its batches in order, the position of an offset or a time in it, and where it ends.
 
-Nothing here decodes a record. Indexes are hints: a place that one gives is believed only when an intact batch stands
-there whose offsets agree with the entry; otherwise the walk begins at the beginning of the segment.
+Nothing here decodes a record. Indexes are hints: the position in an entry is believed only when an intact batch stands
+there whose offsets agree with the entry; otherwise the scan begins at the beginning of the segment.
 
-Walks give headers whose checksums nobody has looked at. Who returns records of a batch, or leaves them out because of
-what its header says, checks the batch; to plan a read that is not needed, since a task that reads the planned offsets
-checks every batch that it meets on its way from the first of them to the last.
+Scans give headers whose checksums nobody has checked. A caller that returns records of a batch, or leaves them out
+because of its header, checks the batch. Planning a read does not need to: the task that reads the planned offsets
+checks every batch from the first of them to the last.
 """
 
 from __future__ import annotations
@@ -55,16 +55,17 @@ class Segment:
     base_offset : int
         Lower bound of its offsets, and the name of its files.
     upper_offset : int
-        Upper bound, exclusive: the base of the next segment, or of the last one the most that an offset can be. The
-        relative offsets of indexes reach less far; a broker splits a segment that reaches further when it loads it.
+        Exclusive upper bound of its offsets: the base offset of the next segment, or for the last segment the largest
+        offset that there can be. The relative offsets of indexes reach less far; a broker splits a segment that reaches
+        further when it loads it.
     size_bytes : int
         Of the ``.log`` file.
     is_last : bool
-        The one that may be written to, and so the one whose tail may be torn.
+        Whether it is the segment that may be written to, the only one whose tail may be torn.
     swap : str
-        What comes behind the names of its files: nothing, or ``.swap`` where a cleaner died before it was done.
+        The end of its files' names: nothing, or ``.swap`` where a cleaner died before it was done.
     log_path : str or None
-        The ``.log`` file, where it is one whose name does not follow from the base offset.
+        The path of its ``.log`` file, where that is not named for the base offset.
     """
 
     storage: Storage
@@ -88,8 +89,8 @@ class Segment:
     def floor_boundary(self, offset: int) -> int:
         """Return an offset at or before the given one at which, the offset index says, a batch begins.
 
-        It is a hint, and not compared with the log; where there is no index, or none of its entries is as early, it is
-        the base offset.
+        It is a hint that is not compared with the log. It is the base offset where there is no index, or where no
+        entry of the index is as early.
         """
         try:
             with self.storage.open(self.path(files.OFFSET_INDEX)) as index:
@@ -101,7 +102,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Window:
-    """Whole batches, one behind the other, and the bytes that they are in, until the next window is asked for."""
+    """Whole batches, one behind the other, and their bytes, which are valid until the next window is asked for."""
 
     buffer: memoryview
     headers: BatchHeaders
@@ -114,7 +115,7 @@ class Window:
 
 @dataclass(frozen=True)
 class OffsetPosition:
-    """A batch boundary: the byte position, and the offset that the next batch must not be below."""
+    """A batch boundary: its byte position, and the lowest offset that the batch there may have."""
 
     position: int
     offset: int
@@ -144,7 +145,7 @@ class WindowScan:
         Once the scan has ended: why what stands at ``position`` is no batch; None where the file ends there, or where
         it may be the beginning of a longer batch.
     what : DamageKind
-        What it is where there is a fault.
+        The kind of damage where there is a fault.
     """
 
     def __init__(self, file: ReadableFile, position: int, end_position: int | None = None) -> None:
@@ -180,7 +181,7 @@ class WindowScan:
 
 
 class OpenSegment:
-    """A segment whose ``.log`` file is open; closes it with ``with``."""
+    """A segment whose ``.log`` file is open; a ``with`` block closes it."""
 
     def __init__(self, segment: Segment, file: ReadableFile) -> None:
         self.segment = segment
@@ -199,15 +200,15 @@ class OpenSegment:
         return OffsetPosition(0, self.segment.base_offset)
 
     def windows(self, start: OffsetPosition, end_position: int | None = None) -> Iterator[Window]:
-        """Walk the batches from a boundary to the end of the segment, some at a time.
+        """Scan the batches from a boundary to the end of the segment, some at a time.
 
-        A batch that is longer than a window has one of its own. A torn or zero-filled tail of the last segment ends it;
-        so does ``end_position``, a batch boundary behind which nothing is looked at.
+        A batch that is longer than a window has one of its own. The scan ends at a torn or zero-filled tail of the last
+        segment, and at ``end_position``, a batch boundary behind which nothing is looked at.
 
         Raises
         ------
         CorruptBatchError
-            What stands where a batch must begin is not one, and is not such a tail; or offsets do not ascend.
+            The bytes where a batch must begin are neither a batch nor such a tail, or offsets do not ascend.
         """
         boundary, scan = start, WindowScan(self._file, start.position, end_position)
         for window in scan:
@@ -215,21 +216,20 @@ class OpenSegment:
             yield window
         self._refuse_damage(boundary, scan.size_bytes, scan.fault, scan.what)
 
-    def hop(self, start: OffsetPosition) -> Iterator[BatchHeaders]:
-        """Walk the headers from a boundary to the end of the segment, reading nothing between them.
+    def single_headers(self, start: OffsetPosition) -> Iterator[BatchHeaders]:
+        """Scan the headers from a boundary to the end of the segment one at a time, reading nothing between them.
 
-        For a few batches, which come one at a time: it needs no compiled code. Many are walked by `windows`, to which
-        it turns in the end.
+        This is for a few batches, and needs no compiled code. After many headers it goes on with `windows`.
         """
-        place, size_bytes = start, self._file.size_bytes()
+        boundary, size_bytes = start, self._file.size_bytes()
         for _ in range(_SINGLE_HEADERS_MAX):
-            header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
-            if not len(header) or place.position + header.valid_bytes > size_bytes:
-                self._refuse_damage(place, size_bytes, header.fault)
+            header = first_header(self._file.read(boundary.position, HEADER_BYTES_MAX), boundary.position)
+            if not len(header) or boundary.position + header.valid_bytes > size_bytes:
+                self._refuse_damage(boundary, size_bytes, header.fault)
                 return
-            place = OffsetPosition(place.position + header.valid_bytes, self._checked(header, place.offset))
+            boundary = OffsetPosition(boundary.position + header.valid_bytes, self._checked(header, boundary.offset))
             yield header
-        for window in self.windows(place):
+        for window in self.windows(boundary):
             yield window.headers
 
     def seek(self, offset: int) -> OffsetPosition:
@@ -239,15 +239,15 @@ class OpenSegment:
                 return self.start
             entry, header = self._floor_entry(index, offset)
             if entry is not None and header is not None and header.column("last_offset")[0] != entry.offset:
-                # Older brokers wrote an entry an append, whose batch is the first of several. Or the batch's own offset
-                # is wrong, which no checksum covers: whoever comes from before it notices that.
+                # Older brokers wrote one entry for each append, and the batch is the first of several. Or the batch's
+                # own offset is wrong, which no checksum covers: a scan from the entry before it will notice that.
                 entry, header = self._floor_entry(index, entry.offset - 1)
         return (
             self.start if entry is None or header is None else OffsetPosition(entry.position, self.segment.base_offset)
         )
 
     def _floor_entry(self, index: ReadableFile, offset: int) -> tuple[OffsetEntry | None, BatchHeaders | None]:
-        """Find the last entry at or before an offset, and the batch there; nothing where the log says otherwise."""
+        """Find the last entry at or before an offset, and the batch there; (None, None) where the log disagrees."""
         entry = floor_offset(index, self.segment.base_offset, offset)
         if entry is None:
             return None, None
@@ -259,15 +259,15 @@ class OpenSegment:
 
     def end(self) -> OffsetPosition:
         """Find where the last whole batch ends, and the offset after it; the base offset where there is none."""
-        place = self.seek(self.segment.upper_offset)
-        for headers in self.hop(place):
-            place = OffsetPosition(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)
-        return place
+        boundary = self.seek(self.segment.upper_offset)
+        for headers in self.single_headers(boundary):
+            boundary = OffsetPosition(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)
+        return boundary
 
     def last_batch_before(self, end: OffsetPosition) -> BatchHeaders | None:
-        """Return the header of the batch that ends at a place; None where there is none."""
+        """Return the header of the last batch before a boundary; None where there is none."""
         last: BatchHeaders | None = None
-        for headers in self.hop(self.seek(max(end.offset - 1, self.segment.base_offset))):
+        for headers in self.single_headers(self.seek(max(end.offset - 1, self.segment.base_offset))):
             inside = headers.where(headers.column("position") < end.position)
             last = inside[len(inside) - 1 :] if len(inside) else last
             if len(inside) < len(headers) or headers.origin + headers.valid_bytes >= end.position:
@@ -275,36 +275,37 @@ class OpenSegment:
         return last
 
     def refuse_misplaced(self, last: BatchHeaders, is_past_end: bool) -> None:
-        """Raise if what follows the batch at which a reader stops says that its offsets are wrong.
+        """Raise if the bytes behind the batch at which a reader stops show that the offsets of that batch are wrong.
 
-        No checksum covers a base offset. Were that of the last batch too high, whoever stops there would miss what
-        comes behind it.
+        No checksum covers a base offset. If that of the last batch were too high, a reader that stops there would miss
+        the batches behind it.
 
         Parameters
         ----------
         last : BatchHeaders
             The header of that batch.
         is_past_end : bool
-            Whether its offsets go past what the reader wanted: then what follows must be sound, or the end of the log.
+            Whether its offsets go past those that the reader wanted. Then a sound batch must follow, or the end of the
+            log.
         """
-        place = OffsetPosition(last.origin + last.valid_bytes, int(last.column("last_offset")[-1]) + 1)
-        header = first_header(self._file.read(place.position, HEADER_BYTES_MAX), place.position)
+        boundary = OffsetPosition(last.origin + last.valid_bytes, int(last.column("last_offset")[-1]) + 1)
+        header = first_header(self._file.read(boundary.position, HEADER_BYTES_MAX), boundary.position)
         size_bytes = self._file.size_bytes()
-        if len(header) and place.position + header.valid_bytes <= size_bytes:
-            self._checked(header, place.offset)
+        if len(header) and boundary.position + header.valid_bytes <= size_bytes:
+            self._checked(header, boundary.offset)
         elif is_past_end:
-            self._refuse_damage(place, size_bytes, header.fault)
+            self._refuse_damage(boundary, size_bytes, header.fault)
 
     def first_batch_from(self, offset: int) -> BatchHeaders | None:
         """Find the batch that holds an offset, or else the next one."""
-        return _first(self.hop(self.seek(offset)), lambda headers: headers.column("last_offset") >= offset)
+        return _first(self.single_headers(self.seek(offset)), lambda headers: headers.column("last_offset") >= offset)
 
     def first_batch_at(self, timestamp: int, start_offset: int) -> BatchHeaders | None:
         """Find the first batch with a timestamp (ms) at or after the given one and offsets from ``start_offset`` on.
 
-        Those that are passed over on the way have their checksums looked at: nobody else will, since nobody reads them.
+        The checksums of the batches that are passed over on the way are checked here, since nobody reads them later.
         """
-        for headers in self.hop(self._seek_time(timestamp)):
+        for headers in self.single_headers(self._seek_time(timestamp)):
             is_late = (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
             rows = np.flatnonzero(is_late)
             self._refuse_damaged(headers[: int(rows[0])] if len(rows) else headers)
@@ -313,11 +314,11 @@ class OpenSegment:
         return None
 
     def refuse_cut_end(self, end_offset: int) -> None:
-        """Raise if an index of a segment that is not the last proves that its log once went on behind its end.
+        """Raise if an index of a sealed segment proves that batches are missing at the end of its log.
 
-        The last entry of an index is an offset that was in the log. It proves that batches are missing where it lies
-        between the end of the log and the next segment, and the last entry before the end of the log agrees with the
-        log, so that the index is this log's.
+        The last entry of an index is for an offset that was once in the log. It proves that batches are missing if it
+        lies between the end of the log and the next segment. The last entry before the end of the log must agree with
+        the log, which shows that the index belongs to it.
 
         Parameters
         ----------
@@ -356,17 +357,17 @@ class OpenSegment:
         return int(offsets[-1])
 
     def _agrees(self, layout: np.dtype[Any], entry: Any, offset: int) -> bool:
-        """Tell whether the batch that holds an offset is the one that an entry of an index speaks of."""
+        """Tell whether an entry of an index is for the batch that holds an offset."""
         header = self.first_batch_from(offset)
         if header is None:
             return False
         if layout == TIME_ENTRY:
             return int(header.column("max_timestamp")[0]) == int(entry["timestamp"])
-        # Older brokers wrote an entry an append: the batch at the position is then the first of several.
+        # Older brokers wrote one entry for each append: the batch at the position is then the first of several.
         return int(entry["position"]) <= int(header.column("position")[0])
 
     def read(self, header: BatchHeaders) -> Window:
-        """Read the one batch that a header is of."""
+        """Read the whole batch of a header."""
         position, batch_bytes = int(header.column("position")[0]), int(header.column("batch_bytes")[0])
         buffer = self._file.read(position, batch_bytes)
         headers = scan_headers(buffer, position)
@@ -374,7 +375,7 @@ class OpenSegment:
         return Window(buffer, headers)
 
     def _seek_time(self, timestamp: int) -> OffsetPosition:
-        """Find a batch boundary before which nothing is as late as a time, from the time index where there is one."""
+        """Find a batch boundary before which no batch is as late as a time, with the time index where there is one."""
         with self._index(files.TIME_INDEX) as index:
             entry = floor_time(index, self.segment.base_offset, timestamp) if index else None
         if entry is None:
@@ -387,14 +388,14 @@ class OpenSegment:
         return self.start
 
     def _index(self, suffix: str) -> ReadableFile | nullcontext[None]:
-        """Open an index; nothing where it is missing."""
+        """Open an index; where it is missing, a context manager that gives None."""
         try:
             return self.segment.storage.open(self.segment.path(suffix))
         except PathNotFoundError:
             return nullcontext()
 
     def header_at(self, position: int) -> BatchHeaders | None:
-        """Return the header of the batch at a position that an index gives, if an intact batch stands there."""
+        """Return the header of the intact batch at a position from an index; None where there is none."""
         return whole_batch_at(self._file, position) if position >= 0 else None
 
     def _refuse_damaged(self, headers: BatchHeaders) -> None:
@@ -404,10 +405,10 @@ class OpenSegment:
         _log.warning("%s says %s, and the log does not: not using it", self.segment.path(suffix), what)
 
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
-        """Check that offsets ascend and stay in the segment; the offset after the last batch."""
+        """Check that offsets ascend and stay in the segment; return the offset after the last batch."""
         self._resolve_zero(headers)
         last_offsets = headers.column("last_offset")
-        # The base offset of a compressed wrapper is not written in it; its last offset has to do until it is decoded.
+        # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
         previous = np.concatenate([[lowest_offset - 1], last_offsets[:-1]])
         headers.column("lowest_offset")[:] = previous + 1
         wrong = np.flatnonzero(
@@ -427,10 +428,10 @@ class OpenSegment:
         return int(last_offsets[-1]) + 1
 
     def _resolve_zero(self, headers: BatchHeaders) -> None:
-        """Look into a wrapper of magic 1 at offset 0, which does not say where it ends: its last message does.
+        """Set the offset of a wrapper of magic 1 at offset 0 to that of its last message.
 
-        The offset of a wrapper is that of its last message, but old librdkafka left it 0, and Kafka reads it so. Only
-        the first batch of a log can be at offset 0.
+        The offset of a wrapper is that of its last message, but old versions of librdkafka left it 0, and Kafka reads
+        such wrappers. Only the first batch of a log can be at offset 0.
         """
         first = headers.table[0]
         if self.segment.base_offset or first["position"] or first["last_offset"] or first["magic"] != 1:
@@ -453,10 +454,10 @@ class OpenSegment:
     def _refuse_damage(
         self, start: OffsetPosition, size_bytes: int, fault: str | None, what: DamageKind = DamageKind.NOT_A_BATCH
     ) -> None:
-        """Raise unless what begins at a boundary, which is no whole batch, may be the torn end of the log."""
+        """Raise unless the bytes at a boundary, which are no whole batch, may be the torn end of the log."""
         if start.position >= size_bytes:
             return
-        # Where sound data goes on behind a batch that cannot be a torn one is of no use to a reader, which stops here.
+        # A reader stops here, and need not know where sound data goes on.
         damage = self._scanner().judge(start.position, start.offset, size_bytes, fault, what=what, wants_next=False)
         if self.segment.is_last:
             self.zeros_from = damage.zeros_from
@@ -475,9 +476,9 @@ class OpenSegment:
         return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.upper_offset)
 
 
-def _first(walk: Iterator[BatchHeaders], chosen: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> BatchHeaders | None:
-    """Return the first batch of a walk for which ``chosen`` is true."""
-    for headers in walk:
+def _first(scan: Iterator[BatchHeaders], chosen: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> BatchHeaders | None:
+    """Return the first batch of a scan for which ``chosen`` is true."""
+    for headers in scan:
         rows = np.flatnonzero(chosen(headers))
         if len(rows):
             return headers[int(rows[0]) : int(rows[0]) + 1]

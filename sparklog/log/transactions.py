@@ -1,8 +1,8 @@
-"""What a reader must know of transactions: which are decided, and which batches were aborted.
+"""Finds which transactions of a log are decided, and which batches were aborted.
 
 Both follow from the log alone: a transactional batch belongs to the transaction that the producer's next marker ends,
-and where that is an abort marker the batch must not be read. The transaction index says the same of aborted
-transactions, but may have lost entries to the cleaner, so it is not asked.
+and where that is an abort marker, the batch must not be read. The transaction index lists the aborted transactions too,
+but the cleaner may have removed entries from it, so it is not used.
 
 Source: apache/kafka, ProducerStateManager.java, CompletedFetch.java; KIP-98.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.producer_state import snapshot_before
-from sparklog.log.scan import refuse_damaged, walk
+from sparklog.log.scan import refuse_damaged, scan
 from sparklog.log.segment import Window
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
@@ -25,11 +25,12 @@ from sparklog.record.headers import BatchHeaders
 def last_stable_offset(layout: PartitionLayout) -> int:
     """Return the offset below which every transaction is decided.
 
-    It is the first offset of the earliest open transaction, or the log end offset. The high watermark is not asked: it
-    says what was replicated when a broker last wrote it down, not what the log holds.
+    It is the first offset of the earliest open transaction, or the log end offset. The high watermark is not used: it
+    is the offset up to which records were replicated when a broker last wrote it down, and not the end of the log.
 
-    Checksums are looked at of every marker, and where a transaction is open of all that is thereby left out, since a
-    marker whose header is wrong may be among it. What is before the last stable offset is checked when it is read.
+    The checksum of every marker is checked. Where a transaction is open, so are those of all batches from it on, since
+    a marker whose header is wrong may be among them. Batches before the last stable offset are checked when they are
+    read.
 
     Raises
     ------
@@ -37,8 +38,8 @@ def last_stable_offset(layout: PartitionLayout) -> int:
         A checksum differs.
     """
     producers, start_offset = snapshot_before(layout)
-    for segment, window in walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
-        # Batches of no transaction, which may be nearly all, have no say in this.
+    for segment, window in scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
+        # Batches of no transaction, which may be nearly all, do not matter here.
         chosen = Window(window.buffer, window.headers.where(_is_in_transaction(window.headers)))
         refuse_damaged(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
         producers.fold(chosen)
@@ -46,13 +47,13 @@ def last_stable_offset(layout: PartitionLayout) -> int:
     if first_unstable is None:
         return layout.end_offset
     stable_offset = max(first_unstable, layout.start_offset)
-    for _ in walk(layout, stable_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+    for _ in scan(layout, stable_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
         pass
     return stable_offset
 
 
 class TransactionMarkers:
-    """The markers of a log, found by walking ahead of a reader no further than it must.
+    """The markers of a log, found by a scan ahead of a reader that goes no further than it must.
 
     Parameters
     ----------
@@ -63,9 +64,9 @@ class TransactionMarkers:
     """
 
     def __init__(self, layout: PartitionLayout, start_offset: int) -> None:
-        # What is gone by then is not asked for either: whoever reads it finds it missing. All batches are checked,
-        # since a marker whose header is wrong looks like any other.
-        self._windows = walk(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
+        # Offsets that are gone by then are no error here, since the reader finds them missing. All batches are checked,
+        # since a marker whose header is wrong looks like any other batch.
+        self._windows = scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
         self._markers: defaultdict[int, deque[tuple[int, bool]]] = defaultdict(deque)
 
     def is_aborted(self, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -19,7 +19,7 @@ from sparklog.write.recovery_actions import Action
 
 
 @dataclass(frozen=True)
-class Repair:
+class RecoverOptions:
     """How to put a directory in order.
 
     Attributes
@@ -46,8 +46,8 @@ class Repair:
     lock_timeout_seconds: float = 60.0
 
 
-def repair(
-    storage: WritableStorage, directory: str, folders: Sequence[str], how: Repair, now_ms: int
+def recover_directory(
+    storage: WritableStorage, directory: str, folders: Sequence[str], options: RecoverOptions, now_ms: int
 ) -> Iterator[Action | SeglogError]:
     """Finish the commit that was decided, remove what dead jobs staged, and recover logs, of which all is checked.
 
@@ -71,33 +71,33 @@ def repair(
         The commit cannot be finished.
     """
     refuse_running_broker(storage, directory)
-    with nullcontext() if how.dry_run else hold(storage, directory, how.lock_timeout_seconds):
-        yield from _finished(storage, directory, dry_run=how.dry_run)
-        for name in sweep(storage, directory, now_ms, orphan_age_ms=how.orphan_age_ms, dry_run=how.dry_run):
+    with nullcontext() if options.dry_run else hold(storage, directory, options.lock_timeout_seconds):
+        yield from _finished(storage, directory, dry_run=options.dry_run)
+        for name in sweep(storage, directory, now_ms, orphan_age_ms=options.orphan_age_ms, dry_run=options.dry_run):
             yield Action(f"{directory}/{name}", "removed, staged by a job that was never committed")
         for folder in folders:
             try:
                 refuse_link(storage, folder)
-                yield from _recovered(storage, folder, how, now_ms)
+                yield from _recovered(storage, folder, options, now_ms)
             except SeglogError as error:
                 yield error
 
 
-def _recovered(storage: WritableStorage, folder: str, how: Repair, now_ms: int) -> Iterator[Action]:
+def _recovered(storage: WritableStorage, folder: str, options: RecoverOptions, now_ms: int) -> Iterator[Action]:
     found = recover(
         storage,
         folder,
-        how.config,
+        options.config,
         now_ms,
-        truncate=how.truncate,
-        dry_run=how.dry_run,
+        truncate=options.truncate,
+        dry_run=options.dry_run,
         is_thorough=True,
         is_quiet=True,
     )
     yield from found.actions
-    for entry in storage.entries(folder) if how.drop_cut else ():
+    for entry in storage.entries(folder) if options.drop_cut else ():
         if entry.is_file and is_cut_file(entry.name):
-            if not how.dry_run:
+            if not options.dry_run:
                 storage.remove(f"{folder}/{entry.name}")
             yield Action(f"{folder}/{entry.name}", "removed, with what had been cut off a segment")
 

@@ -95,7 +95,7 @@ def plan_commit(
     """
     snapshots = frozenset(offset for offset, _ in snapshots_of(storage, f"{directory}/{folder}"))
     plan = _CommitPlan(folder, found, config, small, snapshots)
-    epochs = found.leader_epochs or ([(0, found.tail.end_offset)] if staged else [])
+    epochs = found.leader_epochs or ([(0, found.state.end_offset)] if staged else [])
     for each in staged:
         base_offset = plan.tail.end_offset
         run = each.run(storage, directory, base_offset)
@@ -141,11 +141,11 @@ class _CommitPlan:
     def __init__(
         self, folder: str, found: Recovered, config: LogConfig, small: SmallFiles, snapshots: frozenset[int]
     ) -> None:
-        self.tail, self._snapshots = found.tail, snapshots
+        self.tail, self._snapshots = found.state, snapshots
         self._folder, self._found, self._config, self._small = folder, found, config, small
         self._moves: list[Move] = []
         self._segments: list[int] = []
-        self._indexes = _IndexEntries(found.tail)
+        self._indexes = _IndexEntries(found.state)
 
     def add(self, staged: StagedFile) -> None:
         """Append a staged file to the active segment, or put it in the segment's place where that is empty."""
@@ -177,7 +177,7 @@ class _CommitPlan:
 
     def result(self) -> PartitionChange:
         """Finish the plan, and return it."""
-        before, tail = self._found.tail, self.tail
+        before, tail = self._found.state, self.tail
         if tail.end_offset > before.end_offset:
             self._seal()
             self._put_snapshot()

@@ -190,7 +190,7 @@ class PartitionLog:
             write_atomically(storage, f"{folder}/{files.PARTITION_METADATA}", metadata)
         self._start_offset, self._producers = found.start_offset, found.producers
         self._epochs = found.leader_epochs
-        self._tail = replace(found.tail, segment=replace(found.tail.segment, roll_jitter_ms=self._jitter_ms()))
+        self._tail = replace(found.state, segment=replace(found.state.segment, roll_jitter_ms=self._jitter_ms()))
         self._active = self._opened(self._tail)
         self._preallocate()
         self._flushed_ms = self._clock()

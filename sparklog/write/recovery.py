@@ -1,13 +1,14 @@
-"""Opens a partition's folder to be written to: finishes what was begun, cuts what was torn, makes what is missing.
+"""Recovers a partition's folder so that it can be written to.
 
-What a broker does when it loads a log, and more careful in what it cuts off:
+Recovery finishes what a broker or a writer had begun, cuts off the torn end of the log, and makes the files that are
+missing. It does what a broker does when it loads a log, and is more careful about the bytes that it cuts off:
 
-- A crash tears the last write, and nothing that was on the disk before it. So only what stands at the end of the log is
-  cut, with no whole batch behind it, at or above the recovery point, and not after a clean shutdown. Everything else
-  that is no sound batch is damage: opening refuses, and `truncate` insists.
-- Whatever is cut is said, and its bytes are kept beside the log in a ``.cut`` file; see `sparklog.log.files`.
+- A crash tears the last write, and nothing that was on the disk before it. So bytes are cut only at the end of the log,
+  where no whole batch follows them, at or above the recovery point, and not after a clean shutdown. All other bytes
+  that are no sound batch are damage: recovery refuses the log, unless ``truncate`` insists.
+- Every cut is reported, and the bytes are kept beside the log in a ``.cut`` file; see `sparklog.log.files`.
 
-The last batches are always checked; a log that was closed cleanly is not read before them.
+The last batches are always checked. The rest of a log that was closed cleanly is not read.
 
 Source: apache/kafka, LogLoader.java, LogSegment.java (recover, sanityCheck).
 """
@@ -45,7 +46,7 @@ from sparklog.storage.base import WritableStorage
 from sparklog.write.active_segment import ActiveSegmentState
 from sparklog.write.atomic import write_atomically
 from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
-from sparklog.write.recovery_indexes import active_tail, mend_older_indexes
+from sparklog.write.recovery_indexes import recover_active_segment, recover_older_indexes
 
 _INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _NONE: Final = -1
@@ -61,19 +62,19 @@ class Recovered:
 
     Attributes
     ----------
-    tail : ActiveSegmentState
-        Where the next batch goes.
+    state : ActiveSegmentState
+        The state of the active segment, to which the next batch is appended.
     start_offset : int
         Log start offset.
     producers : Producers
         As of the log end offset.
     leader_epochs : tuple of (int, int)
-        Epochs and their start offsets; none of a log that has had no batch.
+        Epochs and their start offsets; empty for a log that has had no batch.
     actions : tuple of Action
-        What had to be done.
+        Everything that had to be done.
     """
 
-    tail: ActiveSegmentState
+    state: ActiveSegmentState
     start_offset: int
     producers: Producers
     leader_epochs: LeaderEpochs
@@ -91,24 +92,24 @@ def recover(
     is_thorough: bool = False,
     is_quiet: bool = False,
 ) -> Recovered:
-    """Make a partition's folder fit to be written to. The caller holds the lock of its log directory.
+    """Recover a partition's folder so that it can be written to. The caller holds the lock of its log directory.
 
     Parameters
     ----------
     folder : str
-        The partition's folder, which is there.
+        The partition's folder, which exists.
     config : LogConfig
         Says how far apart index entries are.
     now_ms : int
         Wall-clock time, ms since the epoch.
     truncate : bool
-        Cut the log at its first damage even where no crash can have torn it, which loses what follows.
+        Whether to cut the log at its first damage even where no crash can have torn it, which loses all that follows.
     dry_run : bool
-        Change nothing, and say what would be done.
+        Whether to change nothing, and only return the actions that would be done.
     is_thorough : bool
-        Check every batch of the log, and not only those that may not have been on the disk.
+        Whether to check every batch of the log, and not only those that may not have been on the disk.
     is_quiet : bool
-        Warn of nothing: the caller shows the actions.
+        Whether to log no warnings, since the caller shows the actions.
 
     Raises
     ------
@@ -119,22 +120,23 @@ def recover(
     _remove_leftovers(actions)
     layout = _sound_layout(actions, truncate=truncate, is_thorough=is_thorough)
     with _hinted():
-        # Before anything is cut: a log that cannot be opened stays as it is.
+        # These come before any cut, so that a log which cannot be recovered stays as it is.
         producers = producers_at_end(layout, now_ms)
+        epochs = _leader_epochs(actions, layout)
     _cut_torn_tail(actions, layout)
     _lower_checkpoints(actions, layout)
     _remove_orphans(actions, layout)
-    epochs = _leader_epochs(actions, layout)
+    _write_leader_epochs(actions, epochs)
     _remove_snapshots(actions, layout)
     with _hinted():
-        tail = active_tail(actions, layout, config, now_ms)
-    mend_older_indexes(actions, layout, config)
-    return Recovered(tail, layout.start_offset, producers, epochs, tuple(actions.done))
+        state = recover_active_segment(actions, layout, config, now_ms)
+    recover_older_indexes(actions, layout, config)
+    return Recovered(state, layout.start_offset, producers, epochs, tuple(actions.done))
 
 
 @contextmanager
 def _hinted() -> Iterator[None]:
-    """Say what to do about damage that is met only because an index or a snapshot is not there."""
+    """Add what to do about damage to an error that is raised only because an index or a snapshot is missing."""
     try:
         yield
     except CorruptBatchError as error:
@@ -180,7 +182,7 @@ def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool
 
 
 def _refuse_damaged_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Raise where the log ends in the midst of a batch that was on the disk: no crash tears it then."""
+    """Raise where the log ends in the middle of a batch that was on the disk, since no crash tears such a batch."""
     if not layout.segments or layout.segments[-1].size_bytes <= layout.end.position:
         return
     if not _may_be_torn(actions, layout.end_offset):
@@ -200,7 +202,7 @@ def _may_be_torn(actions: RecoveryActions, offset: int) -> bool:
 
 
 def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Cut off what stands behind the last whole batch, say so, and keep it."""
+    """Cut off the bytes behind the last whole batch, warn of it, and keep them."""
     if not layout.segments or layout.segments[-1].size_bytes <= layout.end.position:
         return
     name, position = layout.segments[-1].path().rpartition("/")[2], layout.end.position
@@ -226,7 +228,7 @@ def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
 
 
 def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Lower what the checkpoints of the log directory say of a log that ends before it, as a broker does."""
+    """Lower the offsets in the log directory's checkpoints that are past the end of the log, as a broker does."""
     at, directory = layout.topic_partition, actions.folder.rpartition("/")[0]
     for name in (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT):
         path = f"{directory}/{name}"
@@ -261,42 +263,43 @@ def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, trunc
 
 
 def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: bool) -> PartitionLayout:
-    """Check batches that may not have been on the disk when a log was left, or all: the layout as it ends by them."""
+    """Check the batches that may not have been on the disk, or all; return the layout up to where they are sound."""
     for segment in _to_check(actions, layout, is_thorough=is_thorough):
         with segment.open() as log:
-            # Of a log that was closed only the last batches are looked at, from where its index leads.
+            # Of a log that was closed, only the last batches are checked, from the position that its index gives.
             is_closed = not is_thorough and _was_closed(actions, layout)
             end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
             if end is None:
                 continue
-            if segment.is_last and end.is_unwritten and _may_be_torn(actions, end.place.offset):
-                damage = log.judge_checksum(end.place, end.error.reason)
+            if segment.is_last and end.is_unwritten and _may_be_torn(actions, end.start.offset):
+                damage = log.judge_checksum(end.start, end.error.reason)
                 if damage.may_be_torn:
-                    return replace(layout, end=end.place, zeros_from=damage.zeros_from)
+                    return replace(layout, end=end.start, zeros_from=damage.zeros_from)
             raise end.error
     return layout
 
 
 class _FirstDamage(NamedTuple):
-    """Where the sound batches of a segment end.
+    """The first damaged batch of a segment.
 
     Attributes
     ----------
-    place : OffsetPosition
-        Where the damaged batch begins.
+    start : OffsetPosition
+        Where it begins.
     error : CorruptBatchError
-        What is wrong with it.
+        The error that describes the damage.
     is_unwritten : bool
-        Whether it is its checksum, so that it may never have been written whole: an intact batch in a wrong place was.
+        Whether its checksum is wrong, so that it may never have been written whole. An intact batch in a wrong place
+        was written whole.
     """
 
-    place: OffsetPosition
+    start: OffsetPosition
     error: CorruptBatchError
     is_unwritten: bool
 
 
 def _sound_end(log: OpenSegment, start: OffsetPosition, layout: PartitionLayout) -> _FirstDamage | None:
-    """Return where the first damaged batch of a segment begins, and what is wrong there; None where there is none."""
+    """Find the first damaged batch of a segment; None where there is none."""
     segment, offset, is_checking = log.segment, start.offset, False
     window: Window | None = None
     try:
@@ -333,14 +336,14 @@ def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
 
 
 def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:
-    """Return the segments from the one on up to whose beginning a broker knew all to be on the disk."""
+    """Return the segments from the recovery point on: everything before it was on the disk."""
     known = recovery_point(actions.storage, actions.folder)
     first = len(layout.segments) - 1 if known is None else layout.segment_of(known)
     return layout.segments[first:]
 
 
 def _cut_at(actions: RecoveryActions, name: str, position: int) -> None:
-    """Cut the log at a damage: what follows in its segment, and every later segment; all of it is kept beside."""
+    """Cut off the rest of a segment from a damaged batch on, and every later segment; all of it is kept beside."""
     cut = parse_offset_file(name.removesuffix(files.SWAP))
     if cut is None:
         raise AssertionError(f"damage is in a segment, and not in {name}")
@@ -352,7 +355,7 @@ def _cut_at(actions: RecoveryActions, name: str, position: int) -> None:
     actions.cut(name, position, why)
     for found, other in actions.names():
         if found.offset > cut.offset and found.suffix == files.LOG:
-            kept = next(free for free in _cut_names(found.offset) if not _exists(actions, free))
+            kept = next(free for free in _cut_names(found.offset) if not actions.has(free))
             actions.rename(other, kept, f"since it follows the damage, and is lost; {KEPT}")
         elif found.offset > cut.offset:
             actions.remove(other, "which follows the damage, and is lost")
@@ -364,11 +367,8 @@ def _cut_names(base_offset: int) -> Iterator[str]:
     return (cut_file_name(base_offset, 0, number) for number in count())
 
 
-def _exists(actions: RecoveryActions, name: str) -> bool:
-    return any(entry.name == name for entry in actions.storage.entries(actions.folder))
-
-
 def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
+    """Remove indexes that have no segment; make the first segment of a log that has none."""
     bases = {segment.base_offset for segment in list_segments(actions.storage, actions.folder)}
     for found, name in actions.names():
         if found.suffix in _INDEXES and found.offset not in bases:
@@ -379,28 +379,39 @@ def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
 
 
 def _leader_epochs(actions: RecoveryActions, layout: PartitionLayout) -> LeaderEpochs:
-    """Return the leader epochs of a log, those left out that begin behind its end."""
+    """Return the leader epochs of a log: those of its checkpoint that begin before its end, else those of its batches.
+
+    Raises
+    ------
+    CorruptBatchError
+        They have to be taken from the batches, and a batch is damaged.
+    """
+    right = tuple((epoch, offset) for epoch, offset in _written_epochs(actions) if offset <= layout.end_offset)
+    return right if right or layout.end_offset <= layout.start_offset else _epochs_of_batches(layout)
+
+
+def _written_epochs(actions: RecoveryActions) -> LeaderEpochs:
     path = f"{actions.folder}/{files.LEADER_EPOCH_CHECKPOINT}"
-    data = actions.storage.read_small(path)
     try:
-        there = tuple(parse_leader_epochs(data, path)) if data else ()
+        return tuple(parse_leader_epochs(actions.storage.read_small(path) or b"", path))
     except CorruptCheckpointError:
-        there = ()
-    right = tuple((epoch, offset) for epoch, offset in there if offset <= layout.end_offset)
-    if not right and layout.end_offset > layout.start_offset:
-        right = _epochs_of_batches(layout)
-    if data and not right:
+        return ()
+
+
+def _write_leader_epochs(actions: RecoveryActions, epochs: LeaderEpochs) -> None:
+    """Make the checkpoint of the leader epochs say what they are."""
+    data = actions.storage.read_small(f"{actions.folder}/{files.LEADER_EPOCH_CHECKPOINT}")
+    if data and not epochs:
         actions.remove(files.LEADER_EPOCH_CHECKPOINT, "since it says nothing of this log")
-    elif right != there:
-        actions.make(files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(right), "to say what the batches do")
-    return right
+    elif epochs != _written_epochs(actions):
+        actions.make(files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(epochs), "to say what the batches do")
 
 
 def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
     epochs: list[tuple[int, int]] = []
     for segment in layout.segments:
         with segment.open() as log:
-            for window in log.windows(log.start):
+            for window in log.windows(log.start, end_position=layout.end.position if segment.is_last else None):
                 of_batches = window.headers.column("leader_epoch")
                 for row in np.flatnonzero(np.diff(of_batches, prepend=_NONE)).tolist():
                     if of_batches[row] > (epochs[-1][0] if epochs else _NONE):
@@ -409,7 +420,7 @@ def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
 
 
 def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Remove snapshots that speak of offsets that there are not, and those that nobody asks for."""
+    """Remove snapshots that cannot be read, that are of offsets past the end of the log, or that nobody needs."""
     bases = {segment.base_offset for segment in list_segments(actions.storage, actions.folder)}
     offsets = [offset for offset, _ in snapshots_of(actions.storage, actions.folder)]
     latest = max((offset for offset in offsets if offset <= layout.end_offset), default=_NONE)

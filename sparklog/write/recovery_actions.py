@@ -1,4 +1,4 @@
-"""What recovery does to the files of a partition's folder; in a dry run it is only recorded."""
+"""Changes the files of a partition's folder for recovery; in a dry run the changes are only recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("sparklog")
 
 
 class Action(NamedTuple):
-    """Something that was done to a file, or with a dry run would be."""
+    """Something that was done to a file, or that would be done without the dry run."""
 
     path: str
     what: str
@@ -41,6 +41,10 @@ class RecoveryActions:
         """List the files whose names start with an offset, without those that this dry run would have removed."""
         found = offset_files(self.storage.entries(self.folder))
         return [(offset_file, entry.name) for offset_file, entry in found if entry.name not in self._removed]
+
+    def has(self, name: str) -> bool:
+        """Tell whether the folder has a file of a name, also where this dry run would have removed it."""
+        return any(entry.name == name for entry in self.storage.entries(self.folder))
 
     def remove(self, name: str, why: str) -> None:
         self._note(name, f"removed, {why}")
@@ -64,7 +68,7 @@ class RecoveryActions:
                 file.sync()
 
     def keep(self, name: str, position: int, end_position: int) -> str:
-        """Copy a part of a segment's file to a file beside it, on the disk: the name of that file."""
+        """Copy a part of a segment's file to a file beside it, and sync that; return the name of that file."""
         base_offset = int(name.partition(".")[0])
         number = 0
         while not self._is_free(kept := cut_file_name(base_offset, position, number), name, position, end_position):
@@ -78,7 +82,7 @@ class RecoveryActions:
         return kept
 
     def _is_free(self, kept: str, name: str, position: int, end_position: int) -> bool:
-        """Tell whether there is no file of that name, or one that a crash kept from getting these very bytes."""
+        """Tell whether there is no file of that name, or one that a crash left with only the first of the bytes."""
         try:
             old = self.storage.open(f"{self.folder}/{kept}")
         except PathNotFoundError:
@@ -94,7 +98,7 @@ class RecoveryActions:
         return True
 
     def warn(self, message: str) -> None:
-        """Say at once what was lost, unless the caller shows the actions anyway."""
+        """Warn at once of a loss, unless the caller shows the actions anyway."""
         if not self._is_quiet and not self.is_dry:
             _log.warning("%s", message)
 
@@ -104,7 +108,7 @@ class RecoveryActions:
             write_atomically(self.storage, f"{self.folder}/{name}", data)
 
     def make_empty(self, names: Iterable[str]) -> None:
-        """Make the files of a new segment: nothing to tell of."""
+        """Make the files of a new segment, which is no action worth recording."""
         if not self.is_dry:
             for name in names:
                 self.storage.open_for_append(f"{self.folder}/{name}").close()

@@ -1,4 +1,4 @@
-"""The indexes of a log that is opened to be written to: the missing and wrong ones are made again from its batches.
+"""Recovers the indexes of a log: missing and wrong ones are made again from its batches.
 
 Source: apache/kafka, LogSegment.java (recover, sanityCheck).
 """
@@ -26,10 +26,10 @@ from sparklog.write.recovery_actions import RecoveryActions
 _NONE: Final = -1
 
 
-def active_tail(
+def recover_active_segment(
     actions: RecoveryActions, layout: PartitionLayout, config: LogConfig, now_ms: int
 ) -> ActiveSegmentState:
-    """Return the end of the log, its active segment's indexes mended and trimmed."""
+    """Return the state of the active segment, whose indexes are made again where they are wrong, and trimmed."""
     if not layout.segments:
         return new_segment(layout.start_offset, now_ms)
     active = replace(layout.segments[-1], size_bytes=layout.end.position)
@@ -38,13 +38,13 @@ def active_tail(
         return _rebuilt(actions, layout, len(layout.segments) - 1, config, now_ms)
     for suffix, entries in ((files.OFFSET_INDEX, offsets), (files.TIME_INDEX, times)):
         _trim(actions, active, suffix, entries)
-    return _tail_from(active, layout.end, offsets, times, now_ms)
+    return _state_from(active, layout.end, offsets, times, now_ms)
 
 
-def _tail_from(
+def _state_from(
     active: Segment, end: OffsetPosition, offsets: Entries, times: Entries, now_ms: int
 ) -> ActiveSegmentState:
-    """Fold the batches behind the last index entry into what the indexes say."""
+    """Make the state of the active segment from its indexes and the batches behind their last entries."""
     position = int(offsets[-1]["position"]) if len(offsets) else 0
     latest = int(times[-1]["timestamp"]) if len(times) else _NONE
     latest_offset = active.base_offset + int(times[-1]["relative_offset"]) if len(times) else _NONE
@@ -52,8 +52,10 @@ def _tail_from(
     last_time = latest
     with active.open() as log:
         if end.position:
-            first_timestamp = int(next(log.hop(log.start)).column("max_timestamp")[0])
-        for headers in log.hop(OffsetPosition(position, active.base_offset)) if position < end.position else ():
+            first_timestamp = int(next(log.single_headers(log.start)).column("max_timestamp")[0])
+        for headers in (
+            log.single_headers(OffsetPosition(position, active.base_offset)) if position < end.position else ()
+        ):
             for last_offset, timestamp in zip(
                 headers.column("last_offset").tolist(), headers.column("max_timestamp").tolist(), strict=True
             ):
@@ -73,7 +75,7 @@ def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries
 
 
 def _are_right(segment: Segment, end_offset: int, offsets: Entries, times: Entries) -> bool:
-    """Tell, cheaply, whether indexes may be of a segment: their order, their ends, and the batch they end with."""
+    """Tell, cheaply, whether indexes may belong to a segment, by their order, last entries, and the batch there."""
     for entries in (offsets, times):
         for name in entries.dtype.names or ():
             if (np.diff(entries[name].astype(np.int64)) <= 0).any():
@@ -89,7 +91,7 @@ def _are_right(segment: Segment, end_offset: int, offsets: Entries, times: Entri
         return False
     with segment.open() as log:
         header = log.header_at(int(last["position"]))
-    # Older brokers wrote an entry an append: the batch there is then the first of several.
+    # Older brokers wrote one entry for each append: the batch there is then the first of several.
     last_offset = segment.base_offset + int(last["relative_offset"])
     return header is not None and int(header.column("base_offset")[0]) <= last_offset
 
@@ -102,8 +104,8 @@ def _trim(actions: RecoveryActions, segment: Segment, suffix: str, entries: Entr
         actions.cut(name, entries.nbytes, "behind its last entry")
 
 
-def mend_older_indexes(actions: RecoveryActions, layout: PartitionLayout, config: LogConfig) -> None:
-    """Make the indexes that segments before the active one are missing; those that are there are hints anyway."""
+def recover_older_indexes(actions: RecoveryActions, layout: PartitionLayout, config: LogConfig) -> None:
+    """Make the missing indexes of the segments before the active one; existing ones are only hints anyway."""
     names = {name for _, name in actions.names()}
     for row, segment in enumerate(layout.segments[:-1]):
         if not all(
@@ -112,17 +114,17 @@ def mend_older_indexes(actions: RecoveryActions, layout: PartitionLayout, config
             try:
                 _rebuilt(actions, layout, row, config, 0)
             except CorruptBatchError as error:
-                # A reader does without the index, and says what is damaged when it comes there.
+                # A reader does without the index, and reports the damage when it comes there.
                 actions.warn(f"{error}; the indexes of that segment are not made again")
 
 
 def _rebuilt(
     actions: RecoveryActions, layout: PartitionLayout, row: int, config: LogConfig, now_ms: int
 ) -> ActiveSegmentState:
-    """Make all indexes of a segment anew from its batches; what it is as an active segment."""
+    """Make all indexes of a segment anew from its batches; return its state as an active segment."""
     segment = layout.segments[row]
     is_active = row + 1 == len(layout.segments)
-    tail, aborted = new_segment(segment.base_offset, now_ms), list[AbortedTransaction]()
+    state, aborted = new_segment(segment.base_offset, now_ms), list[AbortedTransaction]()
     producers = _producers_at(layout, segment.base_offset)
     offsets, times = bytearray(), bytearray()
     end_position = layout.end.position if is_active else segment.size_bytes
@@ -130,11 +132,11 @@ def _rebuilt(
         for window in log.windows(log.start, end_position=end_position):
             refuse_damaged(segment, window)
             headers = window.headers
-            tail, offset_entries, time_entries = append_run(tail, BatchRun.from_headers(headers), config)
+            state, offset_entries, time_entries = append_run(state, BatchRun.from_headers(headers), config)
             offsets += offset_entries
             times += time_entries
             aborted += producers.fold(window)
-    tail, last_entry = seal(tail)
+    state, last_entry = seal(state)
     times += last_entry
     for suffix, data in (
         (files.OFFSET_INDEX, bytes(offsets)),
@@ -143,7 +145,7 @@ def _rebuilt(
     ):
         if data or suffix != files.TRANSACTION_INDEX:
             actions.make(offset_file_name(segment.base_offset, suffix), data, "from the batches of its log")
-    return tail
+    return state
 
 
 def _producers_at(layout: PartitionLayout, offset: int) -> Producers:

@@ -343,7 +343,7 @@ def test_sizes_as_text(count: int, text: str) -> None:
     assert render.bytes_text(count) == text
 
 
-def test_recover_mends_what_a_dead_writer_left_and_says_it(tmp_path: Path) -> None:
+def test_recover_finishes_what_a_dead_writer_left_and_says_it(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     shutil.copytree(EXAMPLES, folder)
     log = max((folder / "shop-events-0").glob("*.log"))

@@ -1,4 +1,4 @@
-"""Damages by which readers and writers were once misled, one of each kind: they stay mended."""
+"""Damages by which readers and writers were once misled, one of each kind: they no longer do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fuzz.cases import Case, Workbench
 FOUND: Final = [json.loads(line) for line in Path(__file__).with_name("found.jsonl").read_text().splitlines()]
 
 FOUND_HOLDS: Final = True
-"""Whether all of them are mended; until then they are in the long run only (``pytest tests/fuzz -m fuzz``)."""
+"""Whether all of them are fixed; until then they are in the long run only (``pytest tests/fuzz -m fuzz``)."""
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,14 @@ def test_full_walk_counts_what_is_there(golden: GoldenSet, topic: str, partition
     quick, full = describe_partition(str(folder)), describe_partition(str(folder), is_full=True)
     logs = [(folder / f"{segment.base_offset:020d}.log").read_bytes() for segment in full.segments]
     batches = [batch for data in logs for batch in decode_log(data[: whole_bytes(data)])]
-    assert full.seen.batches == len(batches)
-    assert full.seen.magic_batches.total() == len(batches)
-    if full.seen.records is not None:
-        assert full.seen.records == sum(len(batch.records) for batch in batches if not batch.is_control)
-    assert full.seen.max_timestamp == quick.seen.max_timestamp
+    assert full.stats.batches == len(batches)
+    assert full.stats.magic_batches.total() == len(batches)
+    if full.stats.records is not None:
+        assert full.stats.records == sum(len(batch.records) for batch in batches if not batch.is_control)
+    assert full.stats.max_timestamp == quick.stats.max_timestamp
     if batches and batches[0].magic > 0:
-        assert full.seen.first_timestamp == quick.seen.first_timestamp
-    assert set(quick.seen.codec_batches) <= set(full.seen.codec_batches)
+        assert full.stats.first_timestamp == quick.stats.first_timestamp
+    assert set(quick.stats.codec_batches) <= set(full.stats.codec_batches)
     assert quick.topic_id == full.topic_id
 
 
@@ -67,7 +67,7 @@ def test_damage_in_the_middle_is_not_looked_at_and_at_the_end_is_told(tmp_path: 
     assert summary.error is not None
     assert f"position {len(sound)}" in summary.error
     assert (summary.end_offset, summary.segments[0].log_bytes) == (None, len(sound) + 100)
-    assert summary.seen.max_timestamp == START_MS + 99
+    assert summary.stats.max_timestamp == START_MS + 99
 
 
 def test_partition_without_a_segment_is_empty(tmp_path: Path) -> None:

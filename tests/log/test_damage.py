@@ -241,6 +241,14 @@ def test_wrong_checksum_may_be_of_a_torn_write_where_nothing_follows(
     assert (found.what, found.may_be_torn, found.is_log_end) == (DamageKind.WRONG_CHECKSUM, may_be_torn, False)
 
 
+@pytest.mark.parametrize("size", [70, len(WHOLE) + 500])
+def test_wrong_checksum_because_of_a_wrong_size_is_told_from_a_torn_write(tmp_path: Path, size: int) -> None:
+    data = WHOLE[:8] + size.to_bytes(4, "big") + WHOLE[12:]
+    with file_of(tmp_path, data) as file:
+        found = DamageScanner(file, is_last=True).judge(0, 10, len(data), "bad", what=DamageKind.WRONG_CHECKSUM)
+    assert (found.what, found.may_be_torn) == (DamageKind.WRONG_SIZE, False)
+
+
 def test_many_batches_in_a_torn_value_are_searched_in_linear_time(tmp_path: Path) -> None:
     """Each is of another log, and followed by what says that it is a batch to the end of the file."""
     inner = batch(3, 1) + batch(3, 1)[:8] + (1 << 20).to_bytes(4, "big") + batch(3, 1)[12:61]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparklog.errors import CorruptBatchError
+from sparklog.errors import CorruptBatchError, SeglogError
 from sparklog.log import segment
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader, open_log
@@ -268,5 +268,5 @@ def test_log_cut_while_it_is_read_is_an_error_and_not_a_crash(tmp_path: Path) ->
         stream = log.batches(columns=["offset"])
         next(stream)
         os.truncate(only_log(tmp_path), 100)
-        with pytest.raises(Exception, match=r"gone|cut short"):
+        with pytest.raises(SeglogError, match=r"gone|cut short"):
             list(stream)

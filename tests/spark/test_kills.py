@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 import sparklog
 from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.topic.recover import Repair, repair
+from sparklog.topic.recover import RecoverOptions, recover_directory
 from tests.spark.conftest import ROOT
 from tests.spark.test_write_failures import PARTITIONS, ROWS, jobs_in
 from tests.topic.staged import findings, values
@@ -104,11 +104,11 @@ def write_until_killed(directory: Path, first: int, chance: random.Random, kill:
     return max([first - 1, *(int(number) for number in re.findall(r"done (\d+)", said))]) + 1
 
 
-def mend(directory: Path) -> None:
+def recover_all(directory: Path) -> None:
     """Do what ``sparklog recover --staged-hours 0`` does."""
     folders = [str(path) for path in directory.iterdir() if path.is_dir()]
-    how = Repair(LogConfig(), orphan_age_ms=0)
-    list(repair(LocalWritableStorage(), str(directory), folders, how, time.time_ns() // 1_000_000 + 1))
+    options = RecoverOptions(LogConfig(), orphan_age_ms=0)
+    list(recover_directory(LocalWritableStorage(), str(directory), folders, options, time.time_ns() // 1_000_000 + 1))
 
 
 @pytest.mark.fuzz
@@ -126,12 +126,12 @@ def test_killed_jobs_are_there_whole_or_not_at_all_and_reruns_write_each_row_onc
         # All that was said to be done, and at most the one that was being written.
         assert sorted(seen) in (list(range(first)), list(range(first + 1))), where
         if number % 2:
-            mend(directory)
+            recover_all(directory)
             assert jobs_in(directory).items() >= seen.items(), where
             assert set(jobs_in(directory).values()) <= {ROWS}, where
             assert findings(directory) == [], where
             assert [path for path in directory.rglob("*.staged") if "kafka" not in path.name] == [], where
-    mend(directory)
+    recover_all(directory)
     assert set(jobs_in(directory).values()) == {ROWS}
     assert findings(directory) == []
 

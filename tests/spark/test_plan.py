@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import signal
 import subprocess
 import sys
@@ -58,6 +59,15 @@ def spans(ranges: list[ReadRange]) -> list[tuple[str, int, int]]:
 
 def test_whole_log_is_a_range_a_partition(log_dir: Path) -> None:
     assert spans(plan(log_dir)) == [("a-0", 0, 100), ("a-1", 0, 100), ("b-0", 1000, 1050)]
+
+
+def test_ranges_go_to_tasks_as_they_are_and_are_small(log_dir: Path) -> None:
+    for planned in plan(log_dir):
+        pickled = pickle.dumps(planned)
+        again = pickle.loads(pickled)
+        assert again == planned
+        assert vars(again) == vars(planned)
+        assert len(pickled) < 1000
 
 
 def test_topics_and_partitions_are_chosen(log_dir: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -55,11 +56,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_whole_log_needs_little(folder: Path) -> None:
     found = recovered(folder)
-    assert (found.tail.end_offset, found.start_offset) == (120, 0)
-    assert found.tail.segment.size_bytes == only_log(folder).stat().st_size
+    assert (found.state.end_offset, found.start_offset) == (120, 0)
+    assert found.state.segment.size_bytes == only_log(folder).stat().st_size
     assert [action.path.rpartition("/")[2] for action in found.actions] == ["leader-epoch-checkpoint"]
     assert recovered(folder).actions == ()
-    assert recovered(folder).tail == found.tail
+    assert recovered(folder).state == found.state
 
 
 def test_producer_of_old_records_is_known_again_after_a_crash(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_torn_end_is_cut_at_every_byte(tmp_path: Path) -> None:
         path = tmp_path / f"t-{cut}"
         path.mkdir()
         (path / "00000000000000000000.log").write_bytes(whole + last[:cut])
-        assert recovered(path).tail.end_offset == 30
+        assert recovered(path).state.end_offset == 30
         assert only_log(path).read_bytes() == whole
 
 
@@ -92,7 +93,7 @@ def test_last_batch_that_never_reached_the_disk_whole_is_cut(folder: Path) -> No
     content = bytearray(log.read_bytes())
     content[-3] ^= 1
     log.write_bytes(content)
-    assert recovered(folder).tail.end_offset == 110
+    assert recovered(folder).state.end_offset == 110
 
 
 def test_damage_before_whole_batches_is_cut_only_when_told(folder: Path) -> None:
@@ -104,7 +105,7 @@ def test_damage_before_whole_batches_is_cut_only_when_told(folder: Path) -> None
         recovered(folder)
     assert log.read_bytes() == content
     found = recovered(folder, truncate=True)
-    assert 0 < found.tail.end_offset < 120
+    assert 0 < found.state.end_offset < 120
     assert any("loses" in action.what for action in found.actions)
     assert recovered(folder).actions == ()
 
@@ -117,7 +118,7 @@ def test_clean_log_is_not_read_beyond_its_end(folder: Path) -> None:
     content = bytearray(log.read_bytes())
     content[100] ^= 1
     log.write_bytes(content)
-    assert recovered(folder).tail == found.tail
+    assert recovered(folder).state == found.state
 
 
 def test_recovery_point_says_from_where_to_check(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_recovery_point_says_from_where_to_check(tmp_path: Path) -> None:
             with pytest.raises(CorruptBatchError):
                 recovered(folder)
         else:
-            assert recovered(folder).tail.end_offset == 100
+            assert recovered(folder).state.end_offset == 100
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -161,7 +162,7 @@ def test_index_is_made_again(folder: Path, suffix: str, damage: str) -> None:
         path.write_bytes(wrong)
     expected = recovered(folder)
     assert path.read_bytes() == right if damage != "short" else len(path.read_bytes()) % entry == 0
-    assert expected.tail.end_offset == 120
+    assert expected.state.end_offset == 120
 
 
 def test_leftovers_of_a_broker_go(folder: Path) -> None:
@@ -187,7 +188,7 @@ def test_finished_cleaning_takes_the_place_of_what_it_cleaned(tmp_path: Path) ->
         (folder / f"{base:020d}.index").write_bytes(b"")
     (folder / "00000000000000000000.log.swap").write_bytes(b"".join(batches(10)))
     (folder / "00000000000000000000.index.swap").write_bytes(b"")
-    assert recovered(folder).tail.end_offset == 150
+    assert recovered(folder).state.end_offset == 150
     assert sorted(path.name for path in folder.glob("*.log*")) == [
         "00000000000000000000.log",
         "00000000000000000100.log",
@@ -211,7 +212,7 @@ def test_log_before_its_start_is_not_thrown_away(folder: Path) -> None:
     with pytest.raises(CorruptLogError, match="ends before its start offset 500"):
         recovered(folder)
     found = recovered(folder, truncate=True)
-    assert (found.start_offset, found.tail.end_offset) == (500, 500)
+    assert (found.start_offset, found.state.end_offset) == (500, 500)
 
 
 @pytest.mark.parametrize("golden", golden_sets(), ids=lambda each: each.name)
@@ -222,8 +223,8 @@ def test_logs_of_brokers_are_opened_as_they_are(golden: GoldenSet, tmp_path: Pat
         folder = tmp_path / "logs" / f"{topic}-{partition}"
         before = read_layout(str(folder))
         found = recovered(folder)
-        assert (found.start_offset, found.tail.end_offset) == (before.start_offset, before.end_offset)
-        assert (found.start_offset, found.tail.end_offset) == (
+        assert (found.start_offset, found.state.end_offset) == (before.start_offset, before.end_offset)
+        assert (found.start_offset, found.state.end_offset) == (
             golden.offsets[topic, partition].beginning,
             golden.offsets[topic, partition].end,
         )
@@ -232,7 +233,7 @@ def test_logs_of_brokers_are_opened_as_they_are(golden: GoldenSet, tmp_path: Pat
             others = [each for each in found.actions if each.what != "removed, since a later one is there"]
             assert others == [], str(folder)
         stable = found.producers.first_unstable_offset
-        assert (found.tail.end_offset if stable is None else stable) == golden.offsets[topic, partition].last_stable
+        assert (found.state.end_offset if stable is None else stable) == golden.offsets[topic, partition].last_stable
         assert producers_at_end(read_layout(str(folder))).entries.keys() >= found.producers.entries.keys()
 
 
@@ -250,7 +251,7 @@ def torn(folder: Path, lost_bytes: int = 5) -> tuple[Path, bytes, bytes]:
 
 def test_torn_end_is_cut_with_a_warning_and_kept(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     log, whole, rest = torn(folder)
-    assert recovered(folder).tail.end_offset == 110
+    assert recovered(folder).state.end_offset == 110
     kept = folder / f"{0:020d}.{len(whole)}.cut"
     assert (log.read_bytes(), kept.read_bytes()) == (whole, rest)
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "sparklog"]
@@ -294,7 +295,7 @@ def test_end_that_was_on_the_disk_is_not_cut_unless_told(
         PartitionLog.open(folder, CONFIG)
     assert contents(folder) == before
     found = recovered(folder, truncate=True)
-    assert found.tail.end_offset == 110
+    assert found.state.end_offset == 110
     (kept,) = folder.glob("*.cut")
     assert kept.read_bytes() == before[log.name][len(b"".join(batches(11))) :]
     if proof == "recovery point":
@@ -336,13 +337,28 @@ def test_last_batch_whose_size_is_wrong_is_damage_and_not_torn(folder: Path) -> 
         assert contents(folder) == before
 
 
+def test_nothing_is_cut_of_a_log_whose_epochs_cannot_be_read_from_its_batches(tmp_path: Path) -> None:
+    """The last segment is torn, and an earlier one, which is not checked, has a batch of offsets that cannot be."""
+    folder = tmp_path / "events-0"
+    write_partition(folder, batches(6), segment_bytes=3 * len(batch(0)), is_clean=False)
+    first, *_, last = sorted(folder.glob("*.log"))
+    with first.open("r+b") as log:
+        log.seek(len(batch(0)))
+        log.write((1 << 40).to_bytes(8, "big"))
+    os.truncate(last, last.stat().st_size - 3)
+    before = contents(folder)
+    with pytest.raises(CorruptBatchError, match="out of order"):
+        recovered(folder)
+    assert contents(folder) == before
+
+
 def test_log_that_ends_below_its_recovery_point_is_opened_with_a_warning(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whole batches that were flushed are gone; there is nothing to cut, and nothing that could be done."""
     path = folder.parent / "recovery-point-offset-checkpoint"
     path.write_bytes(encode_offset_checkpoint({TopicPartition("events", 0): 130, TopicPartition("other", 1): 7}))
-    assert recovered(folder).tail.end_offset == 120
+    assert recovered(folder).state.end_offset == 120
     assert "lowered from 130 to 120" in caplog.text
     lines = parse_offset_checkpoint(path.read_bytes(), "")
     assert lines == {TopicPartition("events", 0): 120, TopicPartition("other", 1): 7}
@@ -357,7 +373,7 @@ def test_truncation_keeps_later_segments_beside(tmp_path: Path) -> None:
     damaged[first_bytes + 70] ^= 1
     logs[1].write_bytes(damaged)
     found = recovered(folder, truncate=True, is_thorough=True)
-    assert found.tail.end_offset == 30
+    assert found.state.end_offset == 30
     kept = {path.name: path.read_bytes() for path in folder.glob("*.cut")}
     assert kept[f"{logs[1].stem}.{first_bytes}.cut"] == bytes(damaged[first_bytes:])
     assert {name: data for name, data in kept.items() if name.endswith(".0.cut")} == {
@@ -392,7 +408,7 @@ def test_gibibyte_of_zeros_is_read_once(tmp_path: Path) -> None:
     (folder / f"{0:020d}.log").write_bytes(batch(0) + bytes(zeros))
     storage = CountingWritableStorage()
     found = recover(storage, str(folder), CONFIG, NOW_MS)
-    assert found.tail.end_offset == 10
+    assert found.state.end_offset == 10
     assert storage.read_bytes[".log"] < 1.2 * zeros
 
 
