@@ -10,7 +10,7 @@ from typing import Any
 from sparklog.cli.paths import CliPath
 from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log.config import LogConfig
-from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.topic.recover import Repair, repair
 
 _HOUR_MS = 3_600_000
@@ -36,20 +36,20 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """Put targets in order, one log directory after another; a row of each thing done, while ``outcome`` counts."""
     how = Repair(LogConfig(), int(staged_hours * _HOUR_MS), truncate=truncate, drop_cut=drop_cut, dry_run=dry_run)
-    folders: dict[str, list[str]] = {}
+    folders: dict[LogDirectory, list[PartitionFolder]] = {}
     for target in targets:
         if target.is_directory:
-            folders.setdefault(target.path, [])
+            folders.setdefault(target.directory, [])
         for folder in target.folders:
-            folders.setdefault(folder.path.rpartition("/")[0], []).append(folder.path)
+            folders.setdefault(folder.directory, []).append(folder)
     for directory, within in folders.items():
-        for found in repair(LocalWritableStorage(), directory, within, how, time.time_ns() // 1_000_000):
+        for found in repair(directory, within, how, time.time_ns() // 1_000_000):
             if isinstance(found, CorruptLogError):
                 outcome.damaged += 1
-                yield {"status": "damaged", "path": found.path or directory, "what": str(found)}
+                yield {"status": "damaged", "path": found.path or directory.path, "what": str(found)}
             elif isinstance(found, SeglogError):
                 outcome.failed += 1
-                yield {"status": "failed", "path": directory, "what": str(found)}
+                yield {"status": "failed", "path": directory.path, "what": str(found)}
             else:
                 outcome.actions += 1
                 yield {"status": "would be" if dry_run else "done", "path": found.path, "what": found.what}

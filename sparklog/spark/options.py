@@ -29,7 +29,7 @@ from sparklog.spark.parsing import (
     settle_alias,
 )
 from sparklog.spark.schema import HEADERS, check_columns
-from sparklog.storage.registry import locate
+from sparklog.storage.registry import canonical
 
 LATEST: Final = -1
 """An offset in JSON that stands for the end of the log."""
@@ -75,7 +75,7 @@ def _paths(name: str, text: str) -> tuple[str, ...]:
     found = _json(name, text)
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
         raise InvalidOptionError(f"{name} must be a JSON list of paths, got {shown(text)}")
-    return tuple(locate(each, name).path for each in found)
+    return tuple(canonical(each, name) for each in found)
 
 
 def _time(_: str, text: str) -> int:

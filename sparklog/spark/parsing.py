@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.properties import LONG_MAX, did_you_mean, options_of
-from sparklog.storage.registry import locate
+from sparklog.storage.registry import canonical
 
 NO_PATH: Final = (
     "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
@@ -79,7 +79,7 @@ def settle_alias(given: dict[str, str], alias: str, name: str) -> None:
 
 def location(name: str, text: str) -> str:
     """Read a path."""
-    return locate(text, name).path
+    return canonical(text, name)
 
 
 def location_or_none(name: str, text: str) -> str:

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from sparklog.errors import CommitError, InvalidOptionError, RecordTooLargeError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.log.places import PartitionFolder
 from sparklog.record.encode import BatchSettings, encode_batches
 from sparklog.record.intake import take_records
-from sparklog.storage.base import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
@@ -71,8 +71,6 @@ class RecordAccumulator:
 
     Parameters
     ----------
-    storage : WritableStorage
-        Where the log directory is.
     task : Task
         What is written.
     clock : callable
@@ -83,12 +81,11 @@ class RecordAccumulator:
 
     def __init__(
         self,
-        storage: WritableStorage,
         task: Task,
         clock: Callable[[], int] = wall_clock_ms,
         gathered_bytes_max: int = GATHERED_BYTES_MAX,
     ) -> None:
-        self._storage, self._task, self._clock = storage, task, clock
+        self._storage, self._task, self._clock = task.target.directory.writable, task, clock
         self._gathered_bytes_max = gathered_bytes_max
         self._settings = _settings(task.config, task.now_ms)
         self._partitioners: dict[str, Partitioner] = {}
@@ -127,7 +124,7 @@ class RecordAccumulator:
         self._flush()
         staged = [each for stage in self._stages.values() for each in stage.finish()]
         names = [name for each in staged for name in (each.log_name, each.batches_name)]
-        self._storage.sync_files([f"{self._task.target.directory}/{name}" for name in names])
+        self._storage.sync_files([self._task.target.directory.file(name) for name in names])
         self._refuse_ended_job()
         return staged
 
@@ -137,10 +134,10 @@ class RecordAccumulator:
             stage.discard()
         if not self._is_job_running():
             for stage in self._stages.values():
-                self._storage.remove_folder(stage.folder)
+                self._storage.remove_folder(stage.folder.location)
 
     def _is_job_running(self) -> bool:
-        return is_running(self._storage, self._task.target.directory, self._task.job_id)
+        return is_running(self._task.target.directory, self._task.job_id)
 
     def _refuse_ended_job(self) -> None:
         """Fail if the job has ended: looked for after files were made, since its end removes those made before."""
@@ -196,9 +193,9 @@ class RecordAccumulator:
     def _stage(self, at: TopicPartition, rows: pa.RecordBatch) -> None:
         task, stage = self._task, self._stages.get(at)
         if stage is None:
-            self._storage.make_folder(f"{task.target.directory}/{at}")
-            prefix = f"seglog-{task.job_id}-{task.task}-{task.attempt}"
-            stage = StagedWriter(self._storage, task.target.directory, str(at), prefix, task.task, task.config)
+            folder = PartitionFolder(task.target.directory, *at)
+            self._storage.make_folder(folder.location)
+            stage = StagedWriter(folder, task.job_id, task.task, task.attempt, task.config)
             self._stages[at] = stage
         try:
             stage.append(encode_batches(rows, self._settings, stage.end_offset), task.now_ms)

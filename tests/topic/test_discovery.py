@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
-from sparklog.topic.discovery import PartitionFolder, discover
+from sparklog.log.places import PartitionFolder
+from sparklog.topic.discovery import discover
+from tests.places import directory_at
 
 UUID = "0123456789abcdef0123456789abcdef"
 
@@ -44,8 +46,9 @@ def test_topic_path_stands_for_its_partitions(log_dir: Path) -> None:
 
 
 def test_partition_folder_stands_for_itself(log_dir: Path) -> None:
-    found = discover([str(log_dir / "events-10")]).all_topics()
-    assert found == [PartitionFolder("events", 10, str(log_dir / "events-10"), is_named=True)]
+    found = discover([str(log_dir / "events-10")])
+    assert found.all_topics() == [PartitionFolder(directory_at(log_dir), "events", 10)]
+    assert found.named_by_path == set(found.partitions)
 
 
 def test_internal_topic_is_read_when_its_name_is_given(log_dir: Path) -> None:
@@ -96,8 +99,8 @@ def test_topic_partition_in_two_places_is_an_error_that_names_both(tmp_path: Pat
 
 def test_relative_paths_and_file_urls_become_absolute(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(log_dir.parent)
-    assert discover(["logs/events-0"]).partitions[0].folder == str(log_dir / "events-0")
-    assert discover(["logs/events/"]).partitions[0].folder == str(log_dir / "events-0")
+    assert discover(["logs/events-0"]).partitions[0].location == str(log_dir / "events-0")
+    assert discover(["logs/events/"]).partitions[0].location == str(log_dir / "events-0")
     assert discover([log_dir.as_uri()]).paths == (str(log_dir),)
 
 
