@@ -245,6 +245,10 @@ def _bounded(folder: PartitionFolder, segments: tuple[Segment, ...], view: Direc
         end = log.end()
         layout = replace(layout, zeros_from=log.zeros_from)
     _warn_of_damaged_tail(layout, segments[-1], end, view)
+    if at is not None and end.offset < start_offset:
+        # The topic may have been made anew since the view was taken: ask again before all of the log is left out.
+        checkpoint = DirectoryView(folder.directory).start_offsets.get(at, 0)
+        start_offset = max(checkpoint, segments[0].base_offset)
     if end.offset < start_offset:
         _log.warning(
             "%s ends at offset %d, before the log start offset %d of its checkpoint: a broker would delete it all",

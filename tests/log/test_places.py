@@ -111,3 +111,21 @@ def test_directory_is_asked_as_often_about_many_logs_as_about_one(tmp_path: Path
         files.LOG_START_CHECKPOINT: 1,
         files.RECOVERY_POINT_CHECKPOINT: 1,
     }
+
+
+def test_log_of_a_topic_made_anew_while_many_are_planned_is_not_left_out(tmp_path: Path) -> None:
+    """Its start offset was raised, and then it was deleted and made again, after the checkpoint was read."""
+    checkpoint = tmp_path / files.LOG_START_CHECKPOINT
+    for n in range(2):
+        write_partition(tmp_path / f"events-{n}", batches(1))
+    checkpoint.write_text("0\n1\nevents 1 500\n")
+
+    class MadeAnew(LocalWritableStorage):
+        def read_small(self, path: str) -> bytes | None:
+            found = super().read_small(path)
+            if path == str(checkpoint):
+                checkpoint.write_text("0\n0\n")
+            return found
+
+    layouts = read_layouts([folder_at(tmp_path / f"events-{n}", MadeAnew()) for n in range(2)])
+    assert [(layout.start_offset, len(layout.segments)) for layout in layouts.values()] == [(0, 1), (0, 1)]
