@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ FILE_SYSTEM = {"os", "pathlib", "fcntl", "shutil", "glob", "tempfile", "stat", "
 OUTSIDE_OF_STORAGE = {
     "record/kernels_compile.py",  # where numba keeps compiled code, which is no log; record and storage never meet
 }
+# Where names of files are made, and where paths are cut and put together.
+NAMES_OF_FILES = "log/files.py"
+PATHS = {"log/places.py", *(f"storage/{name}.py" for name in ("local", "local_writing", "lock", "registry"))}
+FILE_NAME = re.compile(
+    r"\.(log|index|timeindex|txnindex|snapshot|deleted|cleaned|swap|cut|staged|tmp|lock|checkpoint)($|[^A-Za-z_.])"
+    r"|^seglog[.-]|\.kafka_cleanshutdown|^(leader-epoch|log-start-offset|recovery-point-offset|replication-offset)-"
+    r"|^partition\.metadata|^__cluster_metadata|^meta\.properties"
+)
 # Imports that wait until they are needed, and why.
 DEFERRED = {
     ("record/framing.py", "sparklog.record.kernels"),  # planning reads single headers, and should not load numba
@@ -224,3 +233,41 @@ def test_what_every_room_needs_is_called_in_one_place(call: str, home: str) -> N
 def test_accumulator_reaches_records_and_files_through_the_writer_alone() -> None:
     modules = {each.module for each in imports(PACKAGE / "topic" / "accumulator.py")}
     assert not any(module.startswith("sparklog.record") for module in modules)
+
+
+def constants(path: Path) -> Iterator[str]:
+    """Yield the texts in a file that are no docstrings."""
+    tree = ast.parse(path.read_text())
+    prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose:
+            yield node.value
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_names_of_files_are_made_in_one_module(path: Path) -> None:
+    """What has a space is a sentence that a person reads."""
+    if name(path) != NAMES_OF_FILES:
+        assert not [text for text in constants(path) if " " not in text.strip() and FILE_NAME.search(text)]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_paths_are_cut_and_put_together_in_one_module(path: Path) -> None:
+    if name(path) in PATHS or room(path) in ("record", "spark", "cli"):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            is_cut = node.func.attr in ("rpartition", "partition", "split", "rsplit", "join")
+            assert not is_cut or not _is_slash(node.args[0]), f"{name(path)}:{node.lineno} cuts a path"
+        elif isinstance(node, ast.JoinedStr):
+            for before, slash in pairwise(node.values):
+                is_joined = isinstance(before, ast.FormattedValue) and _begins_with_slash(slash)
+                assert not is_joined, f"{name(path)}:{node.lineno} puts a path together"
+
+
+def _is_slash(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "/"
+
+
+def _begins_with_slash(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and str(node.value).startswith("/")

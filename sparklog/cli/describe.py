@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from sparklog.cli.paths import LogFolder
 from sparklog.inspect.describe import BatchStats, PartitionDescription
+from sparklog.log.places import PartitionFolder
 from sparklog.record.compression import codec_name
 
 RowDict = dict[str, Any]
-Described = tuple[LogFolder, PartitionDescription]
+Described = tuple[PartitionFolder, PartitionDescription]
 
 
 def topic_rows(described: Iterable[Described], *, is_full: bool) -> Iterator[RowDict]:

@@ -110,7 +110,7 @@ def describe(
     nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
     """
     folders = dict.fromkeys(folder for path in paths for folder in find_target(path).folders)
-    described = [(folder, describe_partition(folder.path, is_full=full)) for folder in folders]
+    described = [(folder, describe_partition(folder.location, is_full=full)) for folder in folders]
     columns: Sequence[render.Column]
     if segments:
         rows, columns = describe_rows.segment_rows(described, is_full=full), views.SEGMENTS
@@ -170,7 +170,7 @@ def dump(
             return
         logs = [log_of_file(path)]
     else:
-        logs = [log_of_folder(folder.path) for folder in find_target(path).folders]
+        logs = [log_of_folder(folder) for folder in find_target(path).folders]
     refuse_outside(logs, wanted)
     rows = islice(chain.from_iterable(rows_of(log, wanted) for log in logs), limit)
     first = list(islice(rows, 1))

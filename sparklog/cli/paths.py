@@ -4,31 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparklog.log.files import LOG, parse_offset_file, parse_partition_folder
+from sparklog.log.files import LOG, parse_offset_file
 from sparklog.log.folders import holds_segments
-from sparklog.storage.registry import locate
+from sparklog.log.places import LogDirectory, PartitionFolder, split_path
+from sparklog.storage.registry import Location, expand, locate
 from sparklog.topic.discovery import PathKind, discover, interpret
-
-
-@dataclass(frozen=True)
-class LogFolder:
-    """A folder that holds a partition's log; of one that Kafka has set aside, only the name is known."""
-
-    path: str
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
-
-    @property
-    def topic(self) -> str:
-        found = parse_partition_folder(self.name)
-        return found.topic if found else self.name
-
-    @property
-    def partition(self) -> int | None:
-        found = parse_partition_folder(self.name)
-        return found.partition if found else None
 
 
 @dataclass(frozen=True)
@@ -41,9 +21,18 @@ class CliPath:
         Whether it is a log directory, and not only some of its partitions.
     """
 
-    path: str
-    folders: tuple[LogFolder, ...]
+    location: Location
+    folders: tuple[PartitionFolder, ...]
     is_directory: bool = False
+
+    @property
+    def path(self) -> str:
+        return self.location.path
+
+    @property
+    def directory(self) -> LogDirectory:
+        """The log directory that the path is of."""
+        return LogDirectory(*self.location)
 
 
 def find_target(path: str) -> CliPath:
@@ -60,28 +49,30 @@ def find_target(path: str) -> CliPath:
         No file can have such a path.
     """
     located = locate(path)
-    place = interpret(located.storage, located.path)
-    if place.kind is PathKind.OTHER and holds_segments(place.folder.names):
-        return CliPath(located.path, (LogFolder(located.path),))
-    folders = tuple(LogFolder(found.folder) for found in discover([path]).partitions)
-    return CliPath(located.path, folders, place.kind is PathKind.LOG_DIRECTORY)
+    matched = expand(located)
+    if len(matched) == 1:
+        place = interpret(matched[0])
+        if place.kind is PathKind.OTHER and holds_segments(place.folder.names):
+            return CliPath(matched[0], (PartitionFolder.at(*matched[0]),))
+        if place.kind is PathKind.LOG_DIRECTORY:
+            return CliPath(matched[0], discover([path]).partitions, is_directory=True)
+    return CliPath(located, discover([path]).partitions)
 
 
 def is_file(path: str) -> bool:
     """Tell whether there is a file at a path."""
-    located = locate(path)
-    parent, _, name = located.path.rpartition("/")
-    if located.storage.is_folder(located.path) or not located.storage.is_folder(parent or "/"):
+    storage, plain = locate(path)
+    parent, name = split_path(plain)
+    if storage.is_folder(plain) or not storage.is_folder(parent):
         return False
-    return any(entry.name == name for entry in located.storage.entries(parent or "/"))
+    return any(entry.name == name for entry in storage.entries(parent))
 
 
 def log_bytes(target: CliPath) -> int:
     """Return how many bytes the segments below a target have."""
-    storage = locate(target.path).storage
     return sum(
         entry.size_bytes
         for folder in target.folders
-        for entry in storage.entries(folder.path)
+        for entry in folder.storage.entries(folder.location)
         if (found := parse_offset_file(entry.name)) and found.suffix == LOG
     )

@@ -9,7 +9,7 @@ from typing import Any
 from sparklog.cli.paths import CliPath
 from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log.config import LogConfig
-from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.topic.recover import RecoverOptions, recover_directory
 from sparklog.write.clock import wall_clock_ms
 
@@ -38,20 +38,20 @@ def recover_rows(
     options = RecoverOptions(
         LogConfig(), int(staged_hours * _HOUR_MS), truncate=truncate, drop_cut=drop_cut, dry_run=dry_run
     )
-    folders: dict[str, list[str]] = {}
+    folders: dict[LogDirectory, list[PartitionFolder]] = {}
     for target in targets:
         if target.is_directory:
-            folders.setdefault(target.path, [])
+            folders.setdefault(target.directory, [])
         for folder in target.folders:
-            folders.setdefault(folder.path.rpartition("/")[0], []).append(folder.path)
+            folders.setdefault(folder.directory, []).append(folder)
     for directory, within in folders.items():
-        for found in recover_directory(LocalWritableStorage(), directory, within, options, wall_clock_ms()):
+        for found in recover_directory(directory, within, options, wall_clock_ms()):
             if isinstance(found, CorruptLogError):
                 outcome.damaged += 1
-                yield {"status": "damaged", "path": found.path or directory, "what": str(found)}
+                yield {"status": "damaged", "path": found.path or directory.path, "what": str(found)}
             elif isinstance(found, SeglogError):
                 outcome.failed += 1
-                yield {"status": "failed", "path": directory, "what": str(found)}
+                yield {"status": "failed", "path": directory.path, "what": str(found)}
             else:
                 outcome.actions += 1
                 yield {"status": "would be" if dry_run else "done", "path": found.path, "what": found.what}

@@ -10,6 +10,7 @@ from typing import Any, Final
 from sparklog.cli import render, views
 from sparklog.cli.paths import CliPath
 from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partition
+from sparklog.log.places import split_path
 
 FINDINGS_SHOWN_MAX: Final = 500
 
@@ -41,7 +42,7 @@ def findings(targets: list[CliPath], outcome: Outcome, advance: Callable[[str, i
         events = (
             verify_directory(target.path)
             if target.is_directory
-            else (event for folder in target.folders for event in verify_partition(folder.path))
+            else (event for folder in target.folders for event in verify_partition(folder.location))
         )
         for event in events:
             if isinstance(event, Progress):
@@ -93,7 +94,7 @@ def _row(finding: Finding, target: CliPath) -> RowDict:
 
 def _short(path: str, target: CliPath) -> str:
     """Name a file relative to its target."""
-    for folder in (target.path, target.path.rpartition("/")[0]):
+    for folder in (target.path, split_path(target.path)[0]):
         if path.startswith(f"{folder}/"):
             return path[len(folder) + 1 :]
     return path

@@ -21,6 +21,7 @@ from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
+from sparklog.log.places import PartitionFolder, join_path, split_path
 from sparklog.log.producer_state import snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.log.transactions import last_stable_offset
@@ -160,10 +161,10 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescript
     """
     located = locate(path)
     entries = located.storage.entries(located.path)
-    name = located.path.rpartition("/")[2]
+    _, name = split_path(located.path)
     layout, error = None, None
     try:
-        layout = read_layout(located.path)
+        layout = read_layout(PartitionFolder.at(*located))
         segments = layout.segments
     except SeglogError as damage:
         error = str(damage)
@@ -189,7 +190,7 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescript
 
 def _listed(storage: Storage, folder: str) -> tuple[Segment, ...]:
     try:
-        return list_segments(storage, folder)
+        return list_segments(PartitionFolder.at(storage, folder))
     except SeglogError:
         return ()
 
@@ -269,7 +270,7 @@ def _bytes_from(layout: PartitionLayout, offset: int) -> int:
 
 
 def _topic_id(storage: Storage, folder: str) -> str | None:
-    path = f"{folder}/{files.PARTITION_METADATA}"
+    path = join_path(folder, files.PARTITION_METADATA)
     try:
         data = storage.read_small(path)
         return None if data is None else parse_topic_id(data, path)

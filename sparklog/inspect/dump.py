@@ -20,6 +20,7 @@ from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read_entries
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout
+from sparklog.log.places import PartitionFolder, split_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, OffsetPosition, Segment, Window
@@ -27,7 +28,6 @@ from sparklog.record import v2
 from sparklog.record.compression import codec_name
 from sparklog.record.decode import decode_batches
 from sparklog.record.framing import is_intact
-from sparklog.storage.base import Storage
 from sparklog.storage.registry import locate
 
 RowDict = dict[str, Any]
@@ -43,7 +43,6 @@ CONTROL_TYPES: Final = {
     6: "KRAFT_VOTERS",
 }
 _PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)
-_METADATA_SNAPSHOT: Final = ".checkpoint"
 _RECORD_COLUMNS: Final = (
     "offset",
     "timestamp",
@@ -129,26 +128,25 @@ class DumpedLog:
         return None if self.is_file else describe_partition(self.layout.path).stats.max_timestamp
 
 
-def log_of_folder(path: str) -> DumpedLog:
+def log_of_folder(folder: PartitionFolder) -> DumpedLog:
     """Take the log in a folder; where its end is damaged, all of it that comes before the damage."""
     try:
-        layout = read_layout(path)
+        layout = read_layout(folder)
     except CorruptLogError:
-        storage = locate(path).storage
-        layout = _unbounded(storage, path, list_segments(storage, path))
-    return DumpedLog(layout, *_named(path))
+        layout = _unbounded(folder, list_segments(folder))
+    return DumpedLog(layout, folder.topic, folder.partition)
 
 
 def log_of_file(path: str) -> DumpedLog:
     """Take one file of batches: a segment's, or a snapshot of the cluster's metadata."""
     located = locate(path)
-    folder, _, name = located.path.rpartition("/")
+    parent, name = split_path(located.path)
+    folder = PartitionFolder.at(located.storage, parent)
     found = files.parse_offset_file(name)
     base_offset = found.offset if found else 0
     with located.storage.open(located.path) as file:
         size_bytes = file.size_bytes()
     segment = Segment(
-        storage=located.storage,
         folder=folder,
         base_offset=base_offset,
         upper_offset=min(base_offset + RELATIVE_OFFSET_MAX + 1, files.OFFSET_MAX),
@@ -156,17 +154,10 @@ def log_of_file(path: str) -> DumpedLog:
         is_last=True,
         log_path=located.path,
     )
-    return DumpedLog(_unbounded(located.storage, folder, (segment,)), *_named(folder), is_file=True)
+    return DumpedLog(_unbounded(folder, (segment,)), folder.topic, folder.partition, is_file=True)
 
 
-def _named(folder: str) -> tuple[str, int | None]:
-    """Return the topic and the partition of a folder; of one that Kafka has set aside its name, and no partition."""
-    name = folder.rstrip("/").rpartition("/")[2]
-    found = files.parse_partition_folder(name)
-    return (found.topic, found.partition) if found else (name, None)
-
-
-def _unbounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> PartitionLayout:
+def _unbounded(folder: PartitionFolder, segments: tuple[Segment, ...]) -> PartitionLayout:
     """Make the layout of segments whose end no one has looked for, or whose end is damaged."""
     last = segments[-1]
     try:
@@ -174,7 +165,7 @@ def _unbounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> 
             end = log.end()
     except CorruptLogError:
         end = OffsetPosition(last.size_bytes, last.upper_offset)
-    return PartitionLayout(storage, folder, None, segments, segments[0].base_offset, end)
+    return PartitionLayout(folder, segments, segments[0].base_offset, end)
 
 
 def record_rows(dumped: DumpedLog, wanted: DumpRange) -> Iterator[RowDict]:
@@ -227,7 +218,7 @@ def batch_rows(dumped: DumpedLog, wanted: DumpRange) -> Iterator[RowDict]:
     if start >= end:
         return
     for segment in layout.segments[layout.segment_of(start) :]:
-        file_name = segment.path().rpartition("/")[2]
+        file_name = segment.file_name()
         with segment.open() as log:
             for window in log.windows(log.seek(start)):
                 last_offsets = window.headers.column("last_offset")
@@ -348,7 +339,7 @@ def file_rows(path: str) -> Iterator[RowDict] | None:
         Its name is not that of a file that Kafka writes.
     """
     located = locate(path)
-    name = located.path.rpartition("/")[2]
+    _, name = split_path(located.path)
     for suffix in _PASSING_SUFFIXES:
         name = name.removesuffix(suffix)
     suffix = name[name.rfind(".") :] if "." in name else ""
@@ -360,7 +351,7 @@ def file_rows(path: str) -> Iterator[RowDict] | None:
         if found is None:
             raise InvalidOptionError(f"the name of an index is the base offset of its segment, and {path} has none")
         return _index_rows(located.path, _INDEXES[suffix], found.offset)
-    if suffix in (files.LOG, _METADATA_SNAPSHOT):
+    if suffix in (files.LOG, files.METADATA_SNAPSHOT):
         return None
     known = ", ".join([files.LOG, *_INDEXES, files.SNAPSHOT, *_SMALL_FILES])
     raise InvalidOptionError(f"cannot dump {path}: what can be dumped is {known}")

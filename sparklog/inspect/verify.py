@@ -31,6 +31,7 @@ from sparklog.inspect.verify_segment import Finding, Progress, Severity, unreada
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
+from sparklog.log.places import join_path, split_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.storage.base import Entry, Storage
 from sparklog.storage.registry import locate
@@ -59,7 +60,7 @@ def read_checkpoints(storage: Storage, folder: str) -> tuple[Checkpoints, list[F
     offsets = dict[str, Mapping[TopicPartition, int]]()
     findings: list[Finding] = []
     for name in CHECKPOINTS:
-        path = f"{folder}/{name}"
+        path = join_path(folder, name)
         try:
             data = storage.read_small(path)
             if data is not None:
@@ -95,7 +96,7 @@ def verify_directory(path: str) -> Iterator[Event]:
     for entry in entries:
         if not entry.is_folder or not is_log(entry.name):
             continue
-        partition = f"{folder}/{entry.name}"
+        partition = join_path(folder, entry.name)
         try:
             yield from verify_partition(partition, checkpoints)
         except PathNotFoundError:
@@ -125,7 +126,7 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
     """
     located = locate(path)
     storage, folder = located.storage, located.path
-    parent, _, name = folder.rpartition("/")
+    parent, name = split_path(folder)
     if checkpoints is None:
         checkpoints, findings = read_checkpoints(storage, parent)
         yield from findings
@@ -143,7 +144,7 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
         found = files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.SNAPSHOT:
             # A broker writes it in place.
-            yield from agreed_findings(partial(_snapshot, storage, f"{folder}/{entry.name}", found.offset))
+            yield from agreed_findings(partial(_snapshot, storage, join_path(folder, entry.name), found.offset))
     yield from _orphans(storage, folder, entries)
     if check.has_segments and list(_past_end(checkpoints.folder, name, offsets, check.end_offset)):
         # Read again: the partition may have been deleted and made anew since they were read.
@@ -170,7 +171,7 @@ def _snapshot(storage: Storage, path: str, offset: int) -> Iterator[Finding]:
 
 def _metadata(storage: Storage, folder: str) -> Iterator[Finding]:
     """Check ``partition.metadata``, which every partition has but those of old brokers and the metadata log."""
-    path = f"{folder}/{files.PARTITION_METADATA}"
+    path = join_path(folder, files.PARTITION_METADATA)
     try:
         data = storage.read_small(path)
         if data is not None:
@@ -185,7 +186,7 @@ def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[
     without: list[str] = []
     for entry in entries:
         partition = files.parse_partition_folder(entry.name) if entry.is_folder else None
-        path = f"{folder}/{entry.name}/{files.PARTITION_METADATA}"
+        path = join_path(join_path(folder, entry.name), files.PARTITION_METADATA)
         try:
             data = storage.read_small(path) if partition else None
             topic_id = parse_topic_id(data, path) if data is not None else None
@@ -210,7 +211,7 @@ def _orphans(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[Fi
     """Find indexes whose log was not there when the folder was first listed, and is not there now."""
     for name in sorted(orphans(entries) & orphans(storage.entries(folder)) if orphans(entries) else ()):
         message = "an index without its log: a broker deletes it"
-        yield Finding(Severity.WARNING, "orphan", f"{folder}/{name}", message)
+        yield Finding(Severity.WARNING, "orphan", join_path(folder, name), message)
 
 
 def _past_end(folder: str, name: str, offsets: Mapping[str, int], end_offset: int) -> Iterator[Finding]:
@@ -224,7 +225,7 @@ def _past_end(folder: str, name: str, offsets: Mapping[str, int], end_offset: in
         offset = offsets.get(checkpoint, 0)
         if offset > end_offset:
             message = f"offset {offset} of {name} is past the end of its log, {end_offset}: {meaning}"
-            yield Finding(severity, "checkpoint", f"{folder}/{checkpoint}", message, None, end_offset)
+            yield Finding(severity, "checkpoint", join_path(folder, checkpoint), message, None, end_offset)
 
 
 def _absent_partitions(checkpoints: Checkpoints, names: set[str]) -> Iterator[Finding]:
@@ -232,7 +233,7 @@ def _absent_partitions(checkpoints: Checkpoints, names: set[str]) -> Iterator[Fi
         absent = sorted(str(partition) for partition in lines if str(partition) not in names)
         if absent:
             message = f"names partitions that are not here: {_listed(absent)}"
-            yield Finding(Severity.NOTE, "checkpoint", f"{checkpoints.folder}/{checkpoint}", message)
+            yield Finding(Severity.NOTE, "checkpoint", join_path(checkpoints.folder, checkpoint), message)
 
 
 def _listed(names: list[str]) -> str:

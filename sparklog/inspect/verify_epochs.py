@@ -16,6 +16,7 @@ from sparklog.errors import SeglogError
 from sparklog.inspect.verify_segment import CheckedBatches, Finding, Severity, unreadable
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs
+from sparklog.log.places import join_path, split_path
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Storage
 
@@ -97,7 +98,7 @@ def check_epochs(storage: Storage, folder: str, runs: list[EpochRun], start_offs
     start_offset : int
         The log start offset in the checkpoint; 0 where there is none.
     """
-    path = f"{folder}/{files.LEADER_EPOCH_CHECKPOINT}"
+    path = join_path(folder, files.LEADER_EPOCH_CHECKPOINT)
     findings: list[Finding] = []
     lines: list[tuple[int, int]] = []
     try:
@@ -141,7 +142,7 @@ def _first_wrong(path: str, runs: list[EpochRun], lines: list[tuple[int, int]]) 
         row = max(first, 0)
         offset = run.base_offset if lines[row][0] != run.epoch else lines[row + 1][1]
         message = (
-            f"the batch at offset {offset} of {run.path.rpartition('/')[2]} is of leader epoch {run.epoch}, "
+            f"the batch at offset {offset} of {split_path(run.path)[1]} is of leader epoch {run.epoch}, "
             f"not the one of the checkpoint"
         )
         return Finding(Severity.ERROR, "leader-epoch", path, message, None, offset)

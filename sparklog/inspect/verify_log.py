@@ -19,6 +19,7 @@ from sparklog.inspect.verify_index import OffsetIndexCheck, ScanResult, TimeInde
 from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Progress, Severity, scan_segment, unreadable
 from sparklog.log import files
 from sparklog.log.layout import list_segments
+from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Storage
 
@@ -116,7 +117,7 @@ class PartitionCheck:
         while listings < _LISTINGS_MAX:
             try:
                 sizes = self._sizes()
-                segments = list_segments(self._storage, self._folder)
+                segments = list_segments(PartitionFolder.at(self._storage, self._folder))
             except PathNotFoundError:
                 if not self._storage.is_folder(self._folder):
                     raise

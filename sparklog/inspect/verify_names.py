@@ -12,7 +12,8 @@ from typing import Final
 
 from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log import files
-from sparklog.log.journal import JOURNAL, OWN_PREFIX
+from sparklog.log.files import JOURNAL, OWN_PREFIX
+from sparklog.log.places import join_path
 from sparklog.storage.base import Entry
 
 CHECKPOINTS: Final = (
@@ -29,7 +30,6 @@ _PARTITION_FILES: Final = frozenset({files.LEADER_EPOCH_CHECKPOINT, files.PARTIT
 _SEGMENT_SUFFIXES: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)
 _SET_ASIDE: Final = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
-_METADATA_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
 _OFFSET_FILE: Final = re.compile(r"[0-9]+(\.(log|index|timeindex|txnindex|snapshot))(\.(deleted|cleaned|swap))?")
 _REMOTE_CACHE: Final = "remote-log-index-cache"
 _STAGED: Final = "of a write that was not committed, or is on its way: 'sparklog recover' removes old ones"
@@ -50,7 +50,7 @@ def is_log(name: str) -> bool:
 def foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding]:
     """Find the files and folders of a log directory that are not Kafka's, or that belong to unfinished work."""
     for entry in entries:
-        path = f"{folder}/{entry.name}"
+        path = join_path(folder, entry.name)
         if entry.special:
             yield _special_in_directory(path, entry)
         elif entry.is_folder and _SET_ASIDE.fullmatch(entry.name):
@@ -88,7 +88,7 @@ def foreign_in_partition(folder: str, entries: list[Entry]) -> Iterator[Finding]
         found = _judge_name(entry)
         if found is not None:
             severity, code, message = found
-            yield Finding(severity, code, f"{folder}/{entry.name}", message)
+            yield Finding(severity, code, join_path(folder, entry.name), message)
 
 
 def orphans(entries: list[Entry]) -> set[str]:
@@ -131,5 +131,5 @@ def _judge_name(entry: Entry) -> NameFinding | None:
         return None
     if name.endswith(_SEGMENT_SUFFIXES):
         return Severity.ERROR, "foreign-name", "its name is not an offset: a broker fails to load the partition"
-    is_known = name.removesuffix(files.BEING_WRITTEN) in _PARTITION_FILES or _METADATA_SNAPSHOT.fullmatch(name)
+    is_known = name.removesuffix(files.BEING_WRITTEN) in _PARTITION_FILES or files.is_metadata_snapshot(name)
     return None if is_known else (Severity.NOTE, "foreign-name", "not a file of Kafka's")

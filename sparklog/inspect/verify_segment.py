@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, SeglogError
 from sparklog.log.damage import Damage, DamageKind, DamageScanner
-from sparklog.log.layout import synced_offset
+from sparklog.log.layout import DirectoryView
 from sparklog.log.segment import OffsetPosition, Segment, Window, WindowScan
 from sparklog.record.decode import decode_batches
 from sparklog.record.headers import BatchHeaders
@@ -269,7 +269,7 @@ class _SegmentScan:
         else:
             code = TORN_TAIL
             message = f"the last batch is cut short: {rest} are the torn end of the log, which ends at offset {offset}"
-        if offset >= synced_offset(self._segment.storage, self._segment.folder):
+        if offset >= DirectoryView(self._segment.folder.directory).synced_offset(self._segment.folder):
             return Finding(Severity.NOTE, code, self._path, message, position, offset)
         synced = "all of it was on the disk when its writer last said so, by a clean shutdown or the recovery point"
         return self._error(code, f"{message}; but {synced}: records may be lost", position, offset)

@@ -33,6 +33,8 @@ STAGED: Final = ".staged"
 """Ends the names of what a write has made and not committed: a broker passes over it."""
 BEING_WRITTEN: Final = ".tmp"
 """Ends the name of a small file while it is written, before it is put in place."""
+METADATA_SNAPSHOT: Final = ".checkpoint"
+"""Ends the names of the snapshots in the folder of the cluster's metadata log."""
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -46,16 +48,32 @@ BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 QUORUM_STATE: Final = "quorum-state"
 LOCK: Final = ".lock"
 METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+
+OWN_PREFIX: Final = "seglog."
+"""The names of our own files in a log directory begin with this."""
+JOURNAL: Final = f"{OWN_PREFIX}journal"
+LAST_COMMIT: Final = f"{OWN_PREFIX}commit"
+TXN_VERSIONS: Final = f"{OWN_PREFIX}ledger"
+WRITERS_LOCK: Final = f"{OWN_PREFIX}lock"
+MARKER_OF_WRITER: Final = f"{CLEAN_SHUTDOWN}.held"
+"""The marker of a clean shutdown while a `PartitionLog` writes."""
+MARKER_OF_COMMIT: Final = f"{CLEAN_SHUTDOWN}{STAGED}"
+"""The same while a commit is carried out."""
 
 PARTITION_MAX: Final = (1 << 31) - 1
 """The largest number that Kafka has for a partition; a broker does not start beside a folder with a larger one."""
 
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
+_NUMBERED_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-[0-9]+")
 _PASSING_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
 _SEGMENT_FILE = re.compile(
     r"(?P<offset>[0-9]{20})(?P<suffix>\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?)"
 )
 _CUT_FILE = re.compile(r"[0-9]{20}\.[0-9]+(\.[0-9]+)?\.cut")
+_METADATA_SNAPSHOT_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
+_STAGED_FILE = re.compile(r"seglog-(?P<job>[0-9a-f]{13,})-[A-Za-z0-9.-]+\.staged")
+_RUNNING: Final = f"-running{STAGED}"
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
@@ -89,6 +107,14 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     return TopicPartition(found["topic"], int(found["partition"]))
 
 
+def topic_of_passed_over(name: str) -> str | None:
+    """Return the topic of a folder that is named as a partition's, but for a number that no partition has."""
+    found = _NUMBERED_FOLDER.fullmatch(name)
+    if found is None or is_set_aside(name) or parse_partition_folder(name) is not None:
+        return None
+    return None if found["topic"] == METADATA_TOPIC else found["topic"]
+
+
 def is_set_aside(name: str) -> bool:
     """Tell whether a folder is named as Kafka names those that it deletes, moves between disks, or does not know."""
     return _PASSING_FOLDER.fullmatch(name) is not None
@@ -115,6 +141,11 @@ def is_cut_file(name: str) -> bool:
     return bool(_CUT_FILE.fullmatch(name))
 
 
+def is_metadata_snapshot(name: str) -> bool:
+    """Tell whether a file is named as a snapshot of the cluster's metadata."""
+    return _METADATA_SNAPSHOT_FILE.fullmatch(name) is not None
+
+
 def cut_file_name(base_offset: int, position: int, number: int = 0) -> str:
     """Return the name of the file that keeps what was cut off a segment; ``number`` tells those of one place apart."""
     again = f".{number}" if number else ""
@@ -124,3 +155,39 @@ def cut_file_name(base_offset: int, position: int, number: int = 0) -> str:
 def offset_file_name(offset: int, suffix: str) -> str:
     """Return the name of a segment's file, or of a snapshot."""
     return f"{offset:020d}{suffix}"
+
+
+def being_written(name: str) -> str:
+    """Return the name that a small file has until it is put in place."""
+    return f"{name}{BEING_WRITTEN}"
+
+
+def staged_name(job: str, what: str) -> str:
+    """Return the name of a file that a job stages: of one attempt of a task, ``what`` is ``<task>-<attempt>-<n>``."""
+    return f"seglog-{job}-{what}{STAGED}"
+
+
+def staged_log(what: str) -> str:
+    """Return what names the file with the batches, for `staged_name`."""
+    return f"{what}{LOG}"
+
+
+def staged_batches(what: str) -> str:
+    """Return what names the file that says how long the batches are, for `staged_name`."""
+    return f"{what}.batches"
+
+
+def running_job_name(job: str) -> str:
+    """Return the name of the empty file that is there while a job runs."""
+    return f"seglog-{job}{_RUNNING}"
+
+
+def is_running_job(name: str) -> bool:
+    """Tell whether a file is named as one that says that a job runs."""
+    return name.endswith(_RUNNING)
+
+
+def parse_staged_file(name: str) -> str | None:
+    """Return the job that a staged file is of; None for every other file."""
+    found = _STAGED_FILE.fullmatch(name)
+    return None if found is None else found["job"]

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
 from sparklog.log import files
 from sparklog.log.files import parse_offset_file, parse_partition_folder
-from sparklog.log.journal import OWN_PREFIX
+from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.base import Name, Storage
 
 _NAMES_SHOWN_MAX: Final = 8
@@ -36,7 +36,6 @@ _OF_DIRECTORY: Final = frozenset(
 )
 _OF_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX, files.SNAPSHOT)
 _OF_PARTITION: Final = (files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA)
-_OF_JOB: Final = f"-running{files.STAGED}"
 
 
 class FolderKind(Enum):
@@ -89,7 +88,7 @@ def _kind(storage: Storage, path: str, names: list[Name]) -> FolderKind:
     holds_partition_files = any(_is_of_partition(each) for each in names)
     if _holds_partitions(storage, path, names):
         return FolderKind.MIXED if holds_partition_files else FolderKind.LOG_DIRECTORY
-    name = path.rpartition("/")[2]
+    _, name = split_path(path)
     if files.is_set_aside(name):
         return FolderKind.SET_ASIDE
     if parse_partition_folder(name) is not None:
@@ -101,7 +100,7 @@ def _kind(storage: Storage, path: str, names: list[Name]) -> FolderKind:
 
 def what_it_is(storage: Storage, path: str) -> str:
     """Say what there is at a path at which a partition was looked for, as the end of a sentence."""
-    (kind, within), name = look_at(storage, path), path.rpartition("/")[2]
+    (kind, within), (_, name) = look_at(storage, path), split_path(path)
     if kind is FolderKind.NOTHING:
         return "there is nothing"
     if kind is FolderKind.FILE:
@@ -127,38 +126,41 @@ def what_it_is(storage: Storage, path: str) -> str:
     return f"it holds {listed(names)}" if names else "it is empty"
 
 
-def refuse_to_write(storage: Storage, path: str) -> None:
+def refuse_to_write(folder: PartitionFolder) -> None:
     """Raise `InvalidOptionError` unless a folder is a partition's, or one may be made there; leave no trace.
 
     Parameters
     ----------
-    path : str
-        The folder, ``<topic>-<partition>``, without links.
+    folder : PartitionFolder
+        Its path is without links.
     """
+    storage, path = folder.storage, folder.location
+    if folder.partition is None:
+        raise InvalidOptionError(f"a partition's folder is named <topic>-<partition>, and not {path!r}")
     if look_at(storage, path).kind not in (FolderKind.PARTITION, FolderKind.NOTHING):
         raise InvalidOptionError(f"{path} is not the folder of a partition: {what_it_is(storage, path)}")
-    directory = path.rpartition("/")[0] or "/"
-    if storage.is_folder(directory):
-        refuse_within_partition(storage, directory)
+    if storage.is_folder(folder.directory.path):
+        refuse_within_partition(folder.directory)
 
 
-def refuse_within_partition(storage: Storage, directory: str) -> None:
+def refuse_within_partition(directory: LogDirectory) -> None:
     """Raise `InvalidOptionError` if what is to be a log directory holds a partition's files itself."""
-    names = storage.names(directory)
+    names = directory.storage.names(directory.path)
     if any(_is_of_partition(each) for each in names) and not any(_is_of_directory(each) for each in names):
         raise InvalidOptionError(
-            f"{directory} is not a log directory: it holds the files of a partition, such as "
+            f"{directory.path} is not a log directory: it holds the files of a partition, such as "
             f"{next(each.name for each in names if _is_of_partition(each))}"
         )
 
 
-def refuse_to_read(storage: Storage, path: str) -> None:
+def refuse_to_read(folder: PartitionFolder) -> None:
     """Raise `PathNotFoundError` unless a folder is a partition's, or holds the segments of one."""
-    kind = look_at(storage, path).kind
+    path = folder.location
+    kind = look_at(folder.storage, path).kind
     if kind is FolderKind.NOTHING:
         raise PathNotFoundError(f"no such folder: {path}")
     if kind not in (FolderKind.PARTITION, FolderKind.COPY):
-        raise PathNotFoundError(f"no partition's log at {path}: {what_it_is(storage, path)}")
+        raise PathNotFoundError(f"no partition's log at {path}: {what_it_is(folder.storage, path)}")
 
 
 def holds_segments(names: Iterable[Name]) -> bool:
@@ -175,7 +177,7 @@ def listed(names: Sequence[str]) -> str:
 def _is_of_directory(entry: Name) -> bool:
     name = entry.name.removesuffix(files.BEING_WRITTEN)
     return not entry.is_folder and (
-        name in _OF_DIRECTORY or name.startswith((files.CLEAN_SHUTDOWN, OWN_PREFIX)) or name.endswith(_OF_JOB)
+        name in _OF_DIRECTORY or name.startswith((files.CLEAN_SHUTDOWN, files.OWN_PREFIX)) or files.is_running_job(name)
     )
 
 
@@ -210,7 +212,7 @@ def _holds_partitions(storage: Storage, path: str, names: Iterable[Name]) -> boo
         if parse_partition_folder(each.name) is None:
             continue
         try:
-            within = storage.names(f"{path}/{each.name}")
+            within = storage.names(LogDirectory(storage, path).file(each.name))
         except PathNotFoundError:
             continue
         except StorageError:

@@ -33,13 +33,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from sparklog.errors import CorruptCheckpointError
-from sparklog.storage.base import Storage
-
-OWN_PREFIX: Final = "seglog."
-"""What the names of our own files in a log directory begin with."""
-
-JOURNAL: Final = f"{OWN_PREFIX}journal"
-LAST_COMMIT: Final = f"{OWN_PREFIX}commit"
+from sparklog.log import files
+from sparklog.log.places import LogDirectory
 
 _VERSION: Final = 1
 _PATH = re.compile(r"(?:(?!\.{1,2}/)[A-Za-z0-9._-]+/)?(?!\.{1,2}$)[A-Za-z0-9._-]+")
@@ -160,21 +155,27 @@ def _number(found: object, at_least: int = 0) -> int:
     return found
 
 
-def pending(storage: Storage, directory: str) -> Journal | None:
+@dataclass(frozen=True, slots=True)
+class CommitVersion:
+    """The bytes of a log directory's journal and of its last commit: equal at two times, no commit was between them."""
+
+    journal: bytes | None
+    last_commit: bytes | None
+
+    def pending(self, directory: LogDirectory) -> Journal | None:
+        """Return the commit that was decided and is not done yet, if there is one."""
+        return None if self.journal is None else parse_journal(self.journal, directory.file(files.JOURNAL))
+
+
+def commit_version(directory: LogDirectory) -> CommitVersion:
+    """Read the journal and the last commit of a log directory."""
+    # In this order: a commit that becomes the last one in between is seen twice rather than not at all.
+    last_commit = directory.storage.read_small(directory.file(files.LAST_COMMIT))
+    return CommitVersion(directory.storage.read_small(directory.file(files.JOURNAL)), last_commit)
+
+
+def pending(directory: LogDirectory) -> Journal | None:
     """Return the commit that was decided and is not done yet, if there is one."""
-    path = f"{directory}/{JOURNAL}"
-    data = storage.read_small(path)
+    path = directory.file(files.JOURNAL)
+    data = directory.storage.read_small(path)
     return None if data is None else parse_journal(data, path)
-
-
-def bound_of(storage: Storage, folder: str) -> LogExtent | None:
-    """Return where a partition's log starts and ends for readers, if a commit to it is not done yet."""
-    directory, _, name = folder.rstrip("/").rpartition("/")
-    journal = pending(storage, directory)
-    return None if journal is None else journal.partitions.get(name)
-
-
-def commit_version(storage: Storage, directory: str) -> tuple[bytes | None, bytes | None]:
-    """Return what is the same at two times if no commit was decided or done between them."""
-    last = storage.read_small(f"{directory}/{LAST_COMMIT}")
-    return storage.read_small(f"{directory}/{JOURNAL}"), last

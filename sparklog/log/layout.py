@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
-from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError
+from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import OffsetFile, TopicPartition
-from sparklog.log.journal import LogExtent, bound_of, commit_version
+from sparklog.log.journal import Journal, LogExtent, commit_version
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.storage.base import Entry, Storage
-from sparklog.storage.registry import locate
 
 _log = logging.getLogger("sparklog")
 
 _SWAPPED_LOG: Final = files.LOG + files.SWAP
 _LISTINGS_MAX: Final = 5
+_LOOKS_MAX: Final = 10
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,8 @@ class PartitionLayout:
 
     Attributes
     ----------
-    path : str
-        The partition's folder.
-    topic_partition : TopicPartition or None
-        What its name says; None where the folder is named otherwise.
+    folder : PartitionFolder
+        Where it is.
     segments : tuple of Segment
         Those that hold an offset at or after the start offset, or may come to.
     start_offset : int
@@ -48,13 +47,24 @@ class PartitionLayout:
         Where the zeros begin that end the last segment's file, if something stands behind the end.
     """
 
-    storage: Storage
-    path: str
-    topic_partition: TopicPartition | None
+    folder: PartitionFolder
     segments: tuple[Segment, ...]
     start_offset: int
     end: OffsetPosition
     zeros_from: int | None = None
+
+    @property
+    def storage(self) -> Storage:
+        return self.folder.storage
+
+    @property
+    def path(self) -> str:
+        return self.folder.location
+
+    @property
+    def topic_partition(self) -> TopicPartition | None:
+        """The partition that the folder is named for; None where it is named otherwise."""
+        return self.folder.topic_partition
 
     @property
     def end_offset(self) -> int:
@@ -65,15 +75,60 @@ class PartitionLayout:
         return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
-def read_layout(path: str, storage: Storage | None = None) -> PartitionLayout:
-    """Read what a partition's folder holds now.
+class DirectoryView:
+    """What a log directory says of all of its logs, read once however many of them are looked at.
 
-    Parameters
+    Attributes
     ----------
-    path : str
-        The folder.
-    storage : Storage, optional
-        Where it is, if the path does not say.
+    version : CommitVersion
+        As of when the view was made.
+    """
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self.directory = directory
+        self.version = commit_version(directory)
+
+    def is_current(self) -> bool:
+        """Tell whether no commit was decided or done since."""
+        return commit_version(self.directory) == self.version
+
+    @cached_property
+    def journal(self) -> Journal | None:
+        """The commit that was decided and not done."""
+        return self.version.pending(self.directory)
+
+    @cached_property
+    def start_offsets(self) -> Mapping[TopicPartition, int]:
+        """The log start offsets of the checkpoint; none where it cannot be read."""
+        # As a broker does: it says so, and starts every log at its first segment.
+        return _offsets_in(self.directory, files.LOG_START_CHECKPOINT, "to start at its first segment")
+
+    @cached_property
+    def recovery_points(self) -> Mapping[TopicPartition, int]:
+        """The recovery points of the checkpoint; none where it cannot be read."""
+        return _offsets_in(self.directory, files.RECOVERY_POINT_CHECKPOINT, "to have no recovery point")
+
+    @cached_property
+    def is_clean(self) -> bool:
+        """Whether the marker of a broker's clean shutdown is there."""
+        return self.directory.storage.read_small(self.directory.file(files.CLEAN_SHUTDOWN)) is not None
+
+    def recovery_point(self, folder: PartitionFolder) -> int | None:
+        """Return the recovery point that the checkpoint has for a log; None where it has none."""
+        at = folder.topic_partition
+        return None if at is None else self.recovery_points.get(at)
+
+    def synced_offset(self, folder: PartitionFolder) -> int:
+        """Return the offset below which all of a log was on the disk when its writer last said so.
+
+        A write that a crash tore is at or above it: what is not whole below it is damage. After a clean shutdown that
+        is all of the log, else what is below the recovery point; 0 where there is none.
+        """
+        return files.OFFSET_MAX if self.is_clean else self.recovery_point(folder) or 0
+
+
+def read_layout(folder: PartitionFolder) -> PartitionLayout:
+    """Read what a partition's folder holds now.
 
     Raises
     ------
@@ -82,36 +137,59 @@ def read_layout(path: str, storage: Storage | None = None) -> PartitionLayout:
     CorruptLogError
         The end of the last segment is damaged, and not merely torn.
     """
-    if storage is None:
-        storage, path = locate(path)
-    directory = path.rstrip("/").rpartition("/")[0]
-    for attempt in range(_LISTINGS_MAX):
-        mark = commit_version(storage, directory)
+    return read_layouts([folder])[0]
+
+
+def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
+    """Read what logs hold now, all of them as they were at one time: of a commit over many of them, all or nothing.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is no such folder.
+    CorruptLogError
+        The end of a last segment is damaged, and not merely torn.
+    CommitError
+        Commits were made again and again while the logs were looked at.
+    """
+    directories = sorted({folder.directory for folder in folders}, key=lambda directory: directory.path)
+    for _ in range(_LOOKS_MAX):
+        views = {directory: DirectoryView(directory) for directory in directories}
         try:
-            layout = _bounded(storage, path, list_segments(storage, path))
-        except PathNotFoundError:
-            # A broker renames and removes segments while it runs: what has just been listed may be gone.
-            if attempt + 1 == _LISTINGS_MAX:
+            layouts = [_read_layout(folder, views[folder.directory]) for folder in folders]
+        except SeglogError:
+            # A commit that was carried out meanwhile may be the reason.
+            if all(view.is_current() for view in views.values()):
                 raise
             continue
-        if commit_version(storage, directory) == mark:
-            return layout
-    raise CommitError(f"commits are made to {directory} faster than it can be looked at; read it again")
+        if all(view.is_current() for view in views.values()):
+            return layouts
+    where = ", ".join(directory.path for directory in directories)
+    raise CommitError(f"commits are made to {where} faster than it can be looked at; read it again")
 
 
-def list_segments(storage: Storage, folder: str) -> tuple[Segment, ...]:
+def _read_layout(folder: PartitionFolder, view: DirectoryView) -> PartitionLayout:
+    for _ in range(_LISTINGS_MAX - 1):
+        try:
+            return _bounded(folder, list_segments(folder), view)
+        except PathNotFoundError:
+            # A broker renames and removes segments while it runs: what has just been listed may be gone.
+            continue
+    return _bounded(folder, list_segments(folder), view)
+
+
+def list_segments(folder: PartitionFolder) -> tuple[Segment, ...]:
     """List the segments that a broker would load from a folder."""
-    entries = storage.entries(folder)
+    entries = folder.storage.entries(folder.location)
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)
     kept = {found.offset: (entry, "") for found, entry in named if found.suffix == files.LOG}
     for offset, entry in sorted(swapped.items()):
-        kept = _replaced(storage, folder, kept, offset, entry)
+        kept = _replaced(folder, kept, offset, entry)
     bases = sorted(kept)
     return tuple(
         Segment(
-            storage=storage,
             folder=folder,
             base_offset=base,
             upper_offset=bases[row + 1] if row + 1 < len(bases) else files.OFFSET_MAX,
@@ -123,12 +201,12 @@ def list_segments(storage: Storage, folder: str) -> tuple[Segment, ...]:
     )
 
 
-def _warn_of_links(folder: str, entries: Iterable[Entry]) -> None:
+def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:
     """Say which names of segments are none: a broken link would else hide records in silence."""
     for entry in entries:
         found = None if entry.is_file else files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.LOG:
-            _warn_once(f"{folder}/{entry.name} is not a regular file, and a link to none: it is passed over")
+            _warn_once(f"{folder.file(entry.name)} is not a regular file, and a link to none: it is passed over")
 
 
 def _finished_swaps(named: list[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
@@ -143,35 +221,38 @@ def _finished_swaps(named: list[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
 
 
 def _replaced(
-    storage: Storage, folder: str, kept: dict[int, tuple[Entry, str]], offset: int, entry: Entry
+    folder: PartitionFolder, kept: dict[int, tuple[Entry, str]], offset: int, entry: Entry
 ) -> dict[int, tuple[Entry, str]]:
     """Put a finished swap in the place of the segments that it was made from."""
-    swap = Segment(storage, folder, offset, files.OFFSET_MAX, entry.size_bytes, True, files.SWAP)
+    swap = Segment(folder, offset, files.OFFSET_MAX, entry.size_bytes, True, files.SWAP)
     with swap.open() as log:
         end_offset = log.end().offset
     outside = {base: found for base, found in kept.items() if found[1] or not offset <= base < end_offset}
     return {**outside, offset: (entry, files.SWAP)}
 
 
-def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> PartitionLayout:
-    name = folder.rstrip("/").rpartition("/")[2]
-    topic_partition = files.parse_partition_folder(name)
-    bound = bound_of(storage, folder)
+def _bounded(folder: PartitionFolder, segments: tuple[Segment, ...], view: DirectoryView) -> PartitionLayout:
+    bound = None if view.journal is None else view.journal.partitions.get(folder.name)
     if bound is not None:
-        return _as_before(PartitionLayout(storage, folder, topic_partition, segments, 0, OffsetPosition(0, 0)), bound)
-    checkpoint = _log_start_checkpoint(storage, folder, topic_partition)
-    layout = PartitionLayout(storage, folder, topic_partition, segments, checkpoint, OffsetPosition(0, checkpoint))
+        return _as_before(PartitionLayout(folder, segments, 0, OffsetPosition(0, 0)), bound)
+    at = folder.topic_partition
+    checkpoint = 0 if at is None else view.start_offsets.get(at, 0)
+    layout = PartitionLayout(folder, segments, checkpoint, OffsetPosition(0, checkpoint))
     if not segments:
         return layout
     start_offset = max(checkpoint, segments[0].base_offset)
     with segments[-1].open() as log:
         end = log.end()
         layout = replace(layout, zeros_from=log.zeros_from)
-    _warn_of_damaged_tail(layout, segments[-1], end)
+    _warn_of_damaged_tail(layout, segments[-1], end, view)
+    if at is not None and end.offset < start_offset:
+        # The topic may have been made anew since the view was taken: ask again before all of the log is left out.
+        checkpoint = DirectoryView(folder.directory).start_offsets.get(at, 0)
+        start_offset = max(checkpoint, segments[0].base_offset)
     if end.offset < start_offset:
         _log.warning(
             "%s ends at offset %d, before the log start offset %d of its checkpoint: a broker would delete it all",
-            folder,
+            folder.location,
             end.offset,
             start_offset,
         )
@@ -179,44 +260,17 @@ def _bounded(storage: Storage, folder: str, segments: tuple[Segment, ...]) -> Pa
     return _from(start_offset, replace(layout, end=end))
 
 
-def synced_offset(storage: Storage, folder: str) -> int:
-    """Return the offset below which all of a log was on the disk when its writer last said so.
-
-    A write that a crash tore is at or above it: what is not whole below it is damage. After a clean shutdown that is
-    all of the log, else what is below the recovery point that the log directory's checkpoint has; 0 where it has none.
-    """
-    directory = folder.rstrip("/").rpartition("/")[0]
-    if storage.read_small(f"{directory}/{files.CLEAN_SHUTDOWN}") is not None:
-        return files.OFFSET_MAX
-    return recovery_point(storage, folder) or 0
-
-
-def recovery_point(storage: Storage, folder: str) -> int | None:
-    """Return the recovery point that the log directory's checkpoint has for a log; None where it has none."""
-    directory, _, name = folder.rstrip("/").rpartition("/")
-    path = f"{directory}/{files.RECOVERY_POINT_CHECKPOINT}"
-    topic_partition = files.parse_partition_folder(name)
-    data = storage.read_small(path)
-    if topic_partition is None or data is None:
-        return None
-    try:
-        return _offsets_of(data, path).get(topic_partition)
-    except CorruptCheckpointError as error:
-        _warn_once(f"{error}; every log of this directory is taken to have no recovery point")
-        return None
-
-
-def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: OffsetPosition) -> None:
+def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: OffsetPosition, view: DirectoryView) -> None:
     """Say that a log ends in the midst of a batch although it was written whole: no crash does that."""
     lost_bytes = last.size_bytes - end.position
     if not lost_bytes:
-        flushed_offset = recovery_point(layout.storage, layout.path) or 0
+        flushed_offset = view.recovery_point(layout.folder) or 0
         if end.offset < flushed_offset:
             _warn_once(
                 f"{last.path()} ends at position {end.position}, offset {end.offset}, and everything before offset "
                 f"{flushed_offset} was on the disk, says the recovery point: records are lost"
             )
-    elif lost_bytes > 0 and end.offset < synced_offset(layout.storage, layout.path):
+    elif lost_bytes > 0 and end.offset < view.synced_offset(layout.folder):
         _warn_once(
             f"{last.path()} ends with {lost_bytes} bytes at position {end.position}, offset {end.offset}, that are no "
             f"whole batch, although all of it was on the disk when its writer last said so: it is damaged, and records "
@@ -246,20 +300,17 @@ def _from(start_offset: int, layout: PartitionLayout) -> PartitionLayout:
     return replace(layout, segments=layout.segments[first:], start_offset=start_offset)
 
 
-def _log_start_checkpoint(storage: Storage, folder: str, topic_partition: TopicPartition | None) -> int:
-    """Return the log start offset that the log directory's checkpoint has for a partition; 0 where it has none."""
-    if topic_partition is None:
-        return 0
-    path = f"{folder.rstrip('/').rpartition('/')[0]}/{files.LOG_START_CHECKPOINT}"
-    data = storage.read_small(path)
+def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[TopicPartition, int]:
+    """Read a checkpoint of a log directory; where it is damaged, say how every log of the directory is ``taken``."""
+    path = directory.file(name)
+    data = directory.storage.read_small(path)
     if data is None:
-        return 0
+        return {}
     try:
-        return _offsets_of(data, path).get(topic_partition, 0)
+        return _offsets_of(data, path)
     except CorruptCheckpointError as error:
-        # As a broker does: it says so, and starts every log at its first segment.
-        _log.warning("%s; every log of this directory is taken to start at its first segment", error)
-        return 0
+        _warn_once(f"{error}; every log of this directory is taken {taken}")
+        return {}
 
 
 @lru_cache(maxsize=4)

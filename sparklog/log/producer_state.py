@@ -47,11 +47,11 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.layout import PartitionLayout
+from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import scan
 from sparklog.log.segment import Window
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
-from sparklog.storage.base import Storage
 
 SNAPSHOT_ENTRY: Final = np.dtype(
     [
@@ -380,7 +380,7 @@ def producers_at_end(layout: PartitionLayout, now_ms: int | None = None) -> Prod
 
 def snapshot_before(layout: PartitionLayout) -> tuple[Producers, int]:
     """Return the state in the last sound snapshot of a log, and the offset that it is of."""
-    for offset, path in snapshots_of(layout.storage, layout.path):
+    for offset, path in snapshots_of(layout.folder):
         data = layout.storage.read_small(path) if layout.start_offset <= offset <= layout.end_offset else None
         if data is not None:
             try:
@@ -437,10 +437,10 @@ def _batch_at(layout: PartitionLayout, offset: int) -> ProducerBatch | None:
     return next(producer_batches(header), nobody)
 
 
-def snapshots_of(storage: Storage, folder: str) -> list[tuple[int, str]]:
-    """List the snapshots of a folder, the last first."""
-    named = files.offset_files(storage.entries(folder))
-    found = [(name.offset, f"{folder}/{entry.name}") for name, entry in named if name.suffix == files.SNAPSHOT]
+def snapshots_of(folder: PartitionFolder) -> list[tuple[int, str]]:
+    """List the snapshots of a folder by offset and path, the last first."""
+    named = files.offset_files(folder.storage.entries(folder.location))
+    found = [(name.offset, folder.file(entry.name)) for name, entry in named if name.suffix == files.SNAPSHOT]
     return sorted(found, reverse=True)
 
 

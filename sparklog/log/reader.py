@@ -17,12 +17,13 @@ import pyarrow as pa
 from sparklog.errors import CorruptBatchError, CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end, scan
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
-from sparklog.storage.registry import PathText, locate
+from sparklog.storage.registry import PathText, expand_one, locate
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
@@ -37,8 +38,9 @@ def open_log(path: PathText) -> LogReader:
     Parameters
     ----------
     path : str or Path
-        The folder, such as ``/logs/events-0``; an empty one is an empty log. A folder that holds segments may have
-        another name, as a copy does: then it has no log start offset but that of its first segment.
+        The folder, such as ``/logs/events-0``, or a pattern that it alone matches; an empty one is an empty log. A
+        folder that holds segments may have another name, as a copy does: then it has no log start offset but that of
+        its first segment.
 
     Returns
     -------
@@ -54,9 +56,9 @@ def open_log(path: PathText) -> LogReader:
     CorruptLogError
         The end of the log cannot be told, because its last segment is damaged there.
     """
-    storage, plain_path = locate(path)
-    refuse_to_read(storage, plain_path)
-    return LogReader(read_layout(plain_path, storage))
+    folder = PartitionFolder.at(*expand_one(locate(path)))
+    refuse_to_read(folder)
+    return LogReader(read_layout(folder))
 
 
 class LogReader:
@@ -291,7 +293,7 @@ def _arranged(batch: pa.RecordBatch, schema: pa.Schema, segment: Segment) -> pa.
     """Put the decoded columns in the order asked for, and add the one that is not decoded."""
     if batch.schema.names == schema.names:
         return batch
-    file_name = segment.path().rpartition("/")[2]
+    file_name = segment.file_name()
     arrays = [
         pa.repeat(file_name, batch.num_rows) if name == FILE_COLUMN else batch.column(name) for name in schema.names
     ]

@@ -69,7 +69,7 @@ def scan(
             misses += 1
             if misses > _MISSES_MAX:
                 raise
-            layout = read_layout(path, layout.storage)
+            layout = read_layout(layout.folder)
             continue
         misses, reached = 0, segment.base_offset
         with log:

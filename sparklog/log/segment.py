@@ -31,6 +31,7 @@ from sparklog.log.damage import (
     whole_batch_at,
 )
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, floor_offset, floor_time, read_entries
+from sparklog.log.places import PartitionFolder, split_path
 from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
@@ -50,8 +51,8 @@ class Segment:
 
     Attributes
     ----------
-    folder : str
-        The partition's folder.
+    folder : PartitionFolder
+        Where it is.
     base_offset : int
         Lower bound of its offsets, and the name of its files.
     upper_offset : int
@@ -68,8 +69,7 @@ class Segment:
         The path of its ``.log`` file, where that is not named for the base offset.
     """
 
-    storage: Storage
-    folder: str
+    folder: PartitionFolder
     base_offset: int
     upper_offset: int
     size_bytes: int
@@ -77,10 +77,19 @@ class Segment:
     swap: str = ""
     log_path: str | None = None
 
+    @property
+    def storage(self) -> Storage:
+        return self.folder.storage
+
     def path(self, suffix: str = files.LOG) -> str:
         if self.log_path is not None and suffix == files.LOG:
             return self.log_path
-        return f"{self.folder}/{files.offset_file_name(self.base_offset, suffix)}{self.swap}"
+        return self.folder.file(self.file_name(suffix))
+
+    def file_name(self, suffix: str = files.LOG) -> str:
+        if self.log_path is not None and suffix == files.LOG:
+            return split_path(self.log_path)[1]
+        return files.offset_file_name(self.base_offset, suffix + self.swap)
 
     def open(self) -> OpenSegment:
         """Open the ``.log`` file; `PathNotFoundError` where it is gone."""

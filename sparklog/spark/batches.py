@@ -81,8 +81,8 @@ def _still_there(log: LogReader, planned: ReadRange, fail_on_data_loss: bool) ->
 
 def _lose(planned: ReadRange, reason: str, fail_on_data_loss: bool, cause: Exception | None = None) -> None:
     message = (
-        f"offsets [{planned.start_offset}, {planned.end_offset}) of {planned.folder} were there when the read was "
-        f"planned, and are not all there now: {reason}"
+        f"offsets [{planned.start_offset}, {planned.end_offset}) of {planned.folder.location} were there when the "
+        f"read was planned, and are not all there now: {reason}"
     )
     if fail_on_data_loss:
         raise DataLossError(f"{message}. Set failOnDataLoss to false to read what is there") from cause

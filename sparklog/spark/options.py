@@ -29,7 +29,7 @@ from sparklog.spark.parsing import (
     settle_alias,
 )
 from sparklog.spark.schema import HEADERS, check_columns
-from sparklog.storage.registry import locate
+from sparklog.storage.registry import canonical
 
 LATEST: Final = -1
 """An offset in JSON that stands for the end of the log."""
@@ -75,7 +75,7 @@ def _paths(name: str, text: str) -> tuple[str, ...]:
     found = _json(name, text)
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
         raise InvalidOptionError(f"{name} must be a JSON list of paths, got {shown(text)}")
-    return tuple(locate(each, name).path for each in found)
+    return tuple(canonical(each, name) for each in found)
 
 
 def _time(_: str, text: str) -> int:
@@ -183,6 +183,17 @@ _KAFKA_PREFIX: Final = "kafka."
 _PRECEDENCE: Final = (
     ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
     ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+)
+# Options of a write alone; `sparklog.spark.write_options` declares them, and takes long to import.
+WRITE_ONLY: Final = (
+    "topic",
+    "numPartitions",
+    "partitioner",
+    "topicId",
+    "txnAppId",
+    "txnVersion",
+    "lockTimeoutMs",
+    "reportPath",
 )
 # What Spark adds to the options of a table in its catalog.
 _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
@@ -313,6 +324,7 @@ class SeglogOptions:
             given = {name: text for name, text in given.items() if not _is_of_table(name)}
         for alias, name in _ALIASES.items():
             settle_alias(given, alias, name)
+        _refuse_of_write(given)
         names = [*declared_names(cls), *_STREAM_ONLY, *_BROKER_ONLY, *_ALIASES]
         known = {name.lower(): name for name in names}
         refuse_unknown((name for name in given if not name.startswith(_KAFKA_PREFIX)), known, "", sorted(names))
@@ -396,6 +408,16 @@ def _bound(
     if times is not None:
         return OffsetSpec(None, times, None, "")
     return OffsetSpec(None, None, None, offsets) if isinstance(offsets, str) else OffsetSpec(None, None, offsets, "")
+
+
+def _refuse_of_write(given: Mapping[str, str]) -> None:
+    """Refuse options that only a write has, such as the topic that a view is made with."""
+    for name in WRITE_ONLY:
+        if name.lower() in given:
+            instead = "; to read one topic, set subscribe to its name" if name == "topic" else ""
+            raise InvalidOptionError(
+                f"the option {name} is of a write, and this is a read, as every use of a view is{instead}"
+            )
 
 
 def _is_of_table(name: str) -> bool:

@@ -8,13 +8,21 @@ from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.properties import LONG_MAX, did_you_mean, options_of
-from sparklog.storage.registry import locate
+from sparklog.storage.registry import canonical
 
 NO_PATH: Final = (
     "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
-    "If this is a table made with CREATE TABLE ... USING seglog: Spark does not hand a table's options and path on to "
-    "a Python data source. Instead, say CREATE TEMPORARY VIEW v USING seglog OPTIONS (path '...'), or "
+    "If this is a table made with CREATE TABLE ... USING seglog, or by saveAsTable: Spark does not hand a table's "
+    "options and path on to a Python data source. What saveAsTable has written is in the logs at its path, and is read "
+    "with .load(path). Instead of a table, say CREATE TEMPORARY VIEW v USING seglog OPTIONS (path '...'), or "
     "SELECT * FROM t WITH (path = '...'), or spark.read.options(path='...').table('t')"
+)
+
+NO_PATH_TO_WRITE: Final = (
+    "no path is given: say .save('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
+    "If this is a table (saveAsTable, insertInto, CREATE TABLE ... AS SELECT): Spark does not hand a table's path on "
+    "to a Python data source, so that nobody could read the table. Write with .save(path), and read with .load(path) "
+    "or CREATE TEMPORARY VIEW v USING seglog OPTIONS (path '...')"
 )
 
 
@@ -79,7 +87,7 @@ def settle_alias(given: dict[str, str], alias: str, name: str) -> None:
 
 def location(name: str, text: str) -> str:
     """Read a path."""
-    return locate(text, name).path
+    return canonical(text, name)
 
 
 def location_or_none(name: str, text: str) -> str:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout
+from sparklog.log.places import PartitionFolder
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions
-from sparklog.topic.discovery import PartitionFolder, discover, read_layouts
+from sparklog.topic.discovery import discover, named, read_layouts
 
 _log = logging.getLogger("sparklog")
 
@@ -29,22 +30,20 @@ class ReadRange:
 
     Attributes
     ----------
-    folder : str
-        Absolute.
+    folder : PartitionFolder
+        Where its log is: a task does not look its storage up.
     stable_offset : int
         Where the log ended, for a reader of this isolation level, when it was planned.
     """
 
-    folder: str
-    topic: str
-    partition: int
+    folder: PartitionFolder
     start_offset: int
     end_offset: int
     stable_offset: int
 
     @property
     def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
+        return named(self.folder)
 
     @property
     def size(self) -> int:
@@ -67,9 +66,8 @@ def plan_batch(options: SeglogOptions) -> list[ReadRange]:
     options.check_batch()
     logs = read_layouts(select(options))
     _check_specified(options, logs)
-    ranges = [_whole_range(options, found, layout) for found, layout in logs.values()]
-    layouts = {topic_partition: layout for topic_partition, (_, layout) in logs.items()}
-    return split(ranges, options.min_partitions, options.max_records_per_partition, layouts)
+    ranges = [_whole_range(options, at, layout) for at, layout in logs.items()]
+    return split(ranges, options.min_partitions, options.max_records_per_partition, logs)
 
 
 def select(options: SeglogOptions) -> list[PartitionFolder]:
@@ -105,11 +103,11 @@ def _named(partitions: Iterable[TopicPartition]) -> str:
     return "{" + ", ".join(str(each) for each in sorted(partitions)) + "}"
 
 
-def _whole_range(options: SeglogOptions, found: PartitionFolder, layout: PartitionLayout) -> ReadRange:
+def _whole_range(options: SeglogOptions, at: TopicPartition, layout: PartitionLayout) -> ReadRange:
     """Resolve where to begin and end in one partition."""
     committed = options.isolation_level == "read_committed"
     latest = last_stable_offset(layout) if committed else layout.end_offset
-    at, loss = found.topic_partition, options.fail_on_data_loss
+    loss = options.fail_on_data_loss
     end = _resolved(options.ending, at, layout, latest)
     end = latest if end is None else end
     start = _resolved(options.starting, at, layout, latest)
@@ -125,7 +123,7 @@ def _whole_range(options: SeglogOptions, found: PartitionFolder, layout: Partiti
         end = latest
     start = _inside("startingOffsets", start, at, layout, loss)
     _check_order(start, end, at, layout)
-    return ReadRange(found.folder, at.topic, at.partition, start, end, latest)
+    return ReadRange(layout.folder, start, end, latest)
 
 
 def _check_order(start: int, end: int, at: TopicPartition, layout: PartitionLayout) -> None:
@@ -222,7 +220,7 @@ def _divided(whole: ReadRange, parts: int) -> list[ReadRange]:
 
 
 def _within(whole: ReadRange, start: int, end: int) -> ReadRange:
-    return ReadRange(whole.folder, whole.topic, whole.partition, start, end, whole.stable_offset)
+    return replace(whole, start_offset=start, end_offset=end)
 
 
 def _part_counts(sizes: list[int], parts_min: int) -> list[int]:

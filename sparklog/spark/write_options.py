@@ -18,7 +18,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.properties import COMMIT, option
 from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.parsing import (
-    NO_PATH,
+    NO_PATH_TO_WRITE,
     declared_names,
     location,
     location_or_none,
@@ -155,7 +155,7 @@ class WriteOptions:
         properties = {name: value for name, value in given.items() if name in topic_names}
         options = cls(**read_declared(cls, given), config=LogConfig.from_properties(properties))
         if not options.path:
-            raise InvalidOptionError(NO_PATH)
+            raise InvalidOptionError(NO_PATH_TO_WRITE)
         if (options.application is None) != (options.version is None):
             raise InvalidOptionError("txnAppId and txnVersion go together: one of them is not given")
         options.config.warn_idle(COMMIT)

@@ -13,12 +13,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from sparklog.errors import InvalidOptionError, SeglogError
-from sparklog.log.files import parse_partition_folder
+from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.schema import check_written
 from sparklog.spark.write_options import WriteOptions
-from sparklog.storage.base import WritableStorage
-from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.storage.capabilities import to_writable
+from sparklog.storage.registry import Location, expand_one, locate
 from sparklog.topic.commit import Job, abort, commit
 from sparklog.topic.write_target import WriteTarget, find_target
 from sparklog.write.clock import wall_clock_ms
@@ -59,17 +59,16 @@ class SeglogWriter(DataSourceArrowWriter):
         self._options, self._is_overwrite = options, is_overwrite
         self._now_ms = wall_clock_ms()
         self._job_id = new_job(self._now_ms)
-        storage = LocalWritableStorage()
-        self._target = find_target(
-            storage, options.path, options.topic, options.num_partitions, has_topic_column="topic" in names
-        )
+        location = expand_one(locate(options.path))
+        self._target = find_target(location, options.topic, options.num_partitions, has_topic_column="topic" in names)
+        directory = self._target.directory
         if options.topic_id is not None and self._target.topic is None:
             raise InvalidOptionError("topicId is of one topic: say which by the option topic, or by the path")
-        if storage.is_folder(self._target.directory):
-            refuse_running_broker(storage, self._target.directory)
+        if directory.storage.is_folder(directory.path):
+            refuse_running_broker(directory)
         if options.report_path:
-            _check_report_path(storage, options.report_path, self._target.directory)
-        begin(storage, self._target.directory, self._job_id)
+            _check_report_path(locate(options.report_path, "reportPath"), directory)
+        begin(directory, self._job_id)
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
@@ -88,7 +87,7 @@ class SeglogWriter(DataSourceArrowWriter):
             attempt=context.taskAttemptId(),
             now_ms=self._now_ms,
         )
-        with RecordAccumulator(LocalWritableStorage(), task) as accumulator:
+        with RecordAccumulator(task) as accumulator:
             for rows in iterator:
                 accumulator.append(rows)
             return StagedByTask(accumulator.finish())
@@ -97,36 +96,36 @@ class SeglogWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
-        storage = LocalWritableStorage()
-        summary = commit(storage, self._job(staged), staged, wall_clock_ms())
+        summary = commit(self._job(staged), staged, wall_clock_ms())
         # The rows are there: were the job to fail now, who repeats it would have them twice.
         try:
-            self._report_summary(storage, summary)
+            self._report_summary(summary)
         except Exception as error:
             _log.warning(
                 "the write is committed, and all of it is visible; the report of it could not be written: %s", error
             )
 
-    def _report_summary(self, storage: WritableStorage, summary: Mapping[str, Any]) -> None:
+    def _report_summary(self, summary: Mapping[str, Any]) -> None:
         """Report what was written where."""
         lines = _report(summary)
         for line in lines:
             _log.info("wrote %s", line)
         if self._options.report_path:
-            with storage.open_for_append(self._options.report_path) as file:
+            storage, path = locate(self._options.report_path, "reportPath")
+            with to_writable(storage, path).open_for_append(path) as file:
                 file.truncate(0)
                 file.append("".join(f"{line}\n" for line in lines).encode())
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove what the job has staged; what it has committed stays."""
-        storage = LocalWritableStorage()
-        if storage.is_folder(self._target.directory):
-            abort(storage, self._job([]), wall_clock_ms())
+        directory = self._target.directory
+        if directory.storage.is_folder(directory.path):
+            abort(self._job([]), wall_clock_ms())
 
     def _job(self, staged: Sequence[StagedFile]) -> Job:
         target, options = self._target, self._options
-        topics = {each.folder.rpartition("-")[0] for each in staged}
+        topics = {target.directory.folder(each.folder).topic for each in staged}
         if target.topic is not None:
             topics.add(target.topic)
         return Job(
@@ -149,15 +148,17 @@ def _new_topics(target: WriteTarget, topics: set[str]) -> dict[str, int]:
     return {topic: target.partitions_of(topic) for topic in sorted(topics) if target.is_new(topic)}
 
 
-def _check_report_path(storage: WritableStorage, path: str, directory: str) -> None:
+def _check_report_path(location: Location, directory: LogDirectory) -> None:
     """Refuse a path that the report cannot be written to, while nothing else is written."""
-    folder = path.rpartition("/")[0]
-    if folder == directory and not storage.is_folder(folder):
+    storage, path = to_writable(*location), location.path
+    folder, _ = split_path(path)
+    if folder == directory.path and not storage.is_folder(folder):
         # The write makes it.
         return
-    if folder.rpartition("/")[0] == directory and parse_partition_folder(folder.rpartition("/")[2]) is not None:
+    within = PartitionFolder.at(storage, folder)
+    if within.directory == directory and within.partition is not None:
         raise InvalidOptionError(f"reportPath is in the folder of a partition, where only its log is: {path}")
-    if not storage.is_folder(folder or "/"):
+    if not storage.is_folder(folder):
         raise InvalidOptionError(f"reportPath cannot be written, there is no folder {folder}; nothing was written")
     try:
         is_there = storage.identity(path) is not None

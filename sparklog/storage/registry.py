@@ -111,6 +111,12 @@ def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | 
     return Location(storage, storage.absolute(plain))
 
 
+def canonical(path: PathText, argument: str = "path") -> str:
+    """Return text that stands for the same place wherever we run, and that `locate` understands; errors as of it."""
+    storage, plain = locate(path, argument)
+    return plain if storage.scheme == _LOCAL else f"{storage.scheme}:{plain}"
+
+
 def expand(location: Location) -> list[Location]:
     """Return the places that a pattern stands for, sorted; a path without one stands for itself.
 

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
-from sparklog.storage.base import WritableStorage
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
@@ -63,8 +62,6 @@ class RecordAccumulator:
 
     Parameters
     ----------
-    storage : WritableStorage
-        The storage that the log directory is in.
     task : Task
         What is written.
     clock : callable
@@ -75,13 +72,12 @@ class RecordAccumulator:
 
     def __init__(
         self,
-        storage: WritableStorage,
         task: Task,
         clock: Callable[[], int] = wall_clock_ms,
         buffered_bytes_max: int = BUFFERED_BYTES_MAX,
     ) -> None:
         self._task, self._clock = task, clock
-        self._stage = TaskStage(storage, task.target.directory, task.job_id, task.task, task.attempt, task.config)
+        self._stage = TaskStage(task.target.directory, task.job_id, task.task, task.attempt, task.config)
         self._partitioners: dict[str, Partitioner] = {}
         self._buffer = RowBuffer(buffered_bytes_max)
 

@@ -16,22 +16,20 @@ from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, Seglo
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
-from sparklog.log.files import STAGED, TopicPartition, parse_partition_folder
+from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, pending
-from sparklog.storage.base import Storage, WritableStorage
-from sparklog.topic.txn_versions import LEDGER, TxnVersion, encode_ledger, read_ledger
+from sparklog.log.places import LogDirectory, folder_of, split_path
+from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import PartitionChange, SmallFiles, plan_commit
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover
-from sparklog.write.staging import StagedFile, end, job_of, made_ms
+from sparklog.write.staging import StagedFile, end, made_ms
 
 _log = logging.getLogger("sparklog")
 
 ORPHAN_AGE_MS: Final = 7 * 24 * 3600 * 1000
 """How old a job must be before what it has staged and never committed is taken to be nobody's."""
-
-_HELD_MARKER: Final = f"{files.CLEAN_SHUTDOWN}{STAGED}"
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,8 @@ class Job:
     ----------
     job_id : str
         From `sparklog.write.staging.new_job`.
-    directory : str
-        The log directory.
+    directory : LogDirectory
+        Where the topics are.
     config : LogConfig
         Of the topics.
     new_topics : mapping of str to int
@@ -61,7 +59,7 @@ class Job:
     """
 
     job_id: str
-    directory: str
+    directory: LogDirectory
     config: LogConfig
     new_topics: Mapping[str, int]
     topic_id: str | None = None
@@ -71,13 +69,11 @@ class Job:
     lock_timeout_seconds: float = 600.0
 
 
-def commit(storage: WritableStorage, job: Job, staged: Sequence[StagedFile], now_ms: int) -> Mapping[str, Any]:
+def commit(job: Job, staged: Sequence[StagedFile], now_ms: int) -> Mapping[str, Any]:
     """Make what was staged visible.
 
     Parameters
     ----------
-    storage : WritableStorage
-        Where the log directory is.
     job : Job
         What is written, and how.
     staged : sequence of Staged
@@ -105,76 +101,75 @@ def commit(storage: WritableStorage, job: Job, staged: Sequence[StagedFile], now
     directory = job.directory
     with ExitStack() as held:
         with outcome(NOTHING_VISIBLE):
-            held.enter_context(hold(storage, directory, job.lock_timeout_seconds))
-            apply_journal(storage, directory)
-            applications = read_ledger(storage, directory)
+            held.enter_context(hold(directory, job.lock_timeout_seconds))
+            apply_journal(directory)
+            applications = read_ledger(directory)
             is_skipped = _is_done(job.transaction, applications)
-            journal = None if is_skipped else _planned(storage, job, staged, applications, now_ms)
+            journal = None if is_skipped else _planned(job, staged, applications, now_ms)
         if journal is None:
             _log.warning("%s has been written before: writing nothing", job.transaction)
         else:
-            _decide(storage, directory, journal)
-            _finish(storage, directory, journal)
-        _clear_after(storage, job, now_ms)
+            _decide(directory, journal)
+            _finish(directory, journal)
+        _clear_after(job, now_ms)
     return _summary(job, (), now_ms, is_skipped=True) if journal is None else journal.summary
 
 
-def _decide(storage: WritableStorage, directory: str, journal: Journal) -> None:
+def _decide(directory: LogDirectory, journal: Journal) -> None:
     """Write the journal down, if it can be carried out; an error says whether it was written down."""
     try:
         # What is decided must be finishable: a journal that is not would keep every later write out.
-        refuse_foreign_changes(storage, directory, journal)
-        write_journal(storage, directory, journal)
+        refuse_foreign_changes(directory, journal)
+        write_journal(directory, journal)
     except SeglogError as error:
-        error.outcome = WILL_BE_VISIBLE if _is_decided(storage, directory, journal) else NOTHING_VISIBLE
+        error.outcome = WILL_BE_VISIBLE if _is_decided(directory, journal) else NOTHING_VISIBLE
         raise
 
 
-def _finish(storage: WritableStorage, directory: str, journal: Journal) -> None:
+def _finish(directory: LogDirectory, journal: Journal) -> None:
     """Carry the journal out; what fails once it is put away does not fail the write, all of which is visible then."""
     try:
-        apply_journal(storage, directory, is_checked=True)
+        apply_journal(directory, is_checked=True)
     except SeglogError as error:
-        if _is_decided(storage, directory, journal):
+        if _is_decided(directory, journal):
             error.outcome = WILL_BE_VISIBLE
             raise
         _log.warning("all was written, and what the commit was made of could not all be put away: %s", error)
 
 
-def _is_decided(storage: Storage, directory: str, journal: Journal) -> bool:
-    found = pending(storage, directory)
+def _is_decided(directory: LogDirectory, journal: Journal) -> bool:
+    found = pending(directory)
     return found is not None and found.commit_id == journal.commit_id
 
 
-def _clear_after(storage: WritableStorage, job: Job, now_ms: int) -> None:
+def _clear_after(job: Job, now_ms: int) -> None:
     """Remove what the job has left. All of it is visible by now, so that nothing may fail any more."""
     try:
-        _clear(storage, job, now_ms)
+        _clear(job, now_ms)
     except SeglogError as error:
         _log.warning("all was written, and what the job has staged could not all be removed: %s", error)
 
 
-def abort(storage: WritableStorage, job: Job, now_ms: int) -> None:
+def abort(job: Job, now_ms: int) -> None:
     """Remove what a job has staged, unless its commit was decided."""
-    journal = pending(storage, job.directory)
+    journal = pending(job.directory)
     if journal is not None and journal.commit_id == job.job_id:
-        _log.warning("the commit of %s was decided; 'sparklog recover' finishes it", job.directory)
+        _log.warning("the commit of %s was decided; 'sparklog recover' finishes it", job.directory.path)
         return
-    removed = _clear(storage, job, now_ms)
+    removed = _clear(job, now_ms)
     # A log has at least one file; a folder that is empty now was made for the job.
-    for folder in _folders_of(job.new_topics) | {name.rpartition("/")[0] for name in removed if "/" in name}:
-        storage.remove_folder(f"{job.directory}/{folder}")
+    for folder in _folders_of(job.new_topics) | {folder_of(name) for name in removed if folder_of(name)}:
+        job.directory.writable.remove_folder(job.directory.file(folder))
 
 
-def _clear(storage: WritableStorage, job: Job, now_ms: int) -> list[str]:
+def _clear(job: Job, now_ms: int) -> list[str]:
     """Remove what a job has left: in this order, a task that still runs sees that it must remove its own."""
-    end(storage, job.directory, job.job_id)
-    return sweep(storage, job.directory, now_ms, job.job_id)
+    end(job.directory, job.job_id)
+    return sweep(job.directory, now_ms, job.job_id)
 
 
 def sweep(
-    storage: WritableStorage,
-    directory: str,
+    directory: LogDirectory,
     now_ms: int,
     job_id: str | None = None,
     orphan_age_ms: int = ORPHAN_AGE_MS,
@@ -188,71 +183,68 @@ def sweep(
     list of str
         What was removed, relative to the directory; with ``dry_run``, what would be.
     """
-    found = [name for name in _staged_names(storage, directory) if _is_orphan(name, job_id, now_ms - orphan_age_ms)]
+    found = [name for name in _staged_names(directory) if _is_orphan(name, job_id, now_ms - orphan_age_ms)]
     if not dry_run:
         for name in found:
-            storage.remove(f"{directory}/{name}")
+            directory.writable.remove(directory.file(name))
     return found
 
 
 def _is_orphan(name: str, job_id: str | None, made_before_ms: int) -> bool:
-    job = job_of(name.rpartition("/")[2])
+    job = files.parse_staged_file(split_path(name)[1])
     return job is not None and (job == job_id or made_ms(job) <= made_before_ms)
 
 
-def _staged_names(storage: Storage, directory: str) -> Iterable[str]:
+def _staged_names(directory: LogDirectory) -> Iterable[str]:
     """List the staged files in a log directory and its partitions' folders; one that cannot be listed is named."""
-    for entry in storage.entries(directory):
+    for entry in directory.storage.names(directory.path):
         if not entry.is_folder:
             yield entry.name
         elif parse_partition_folder(entry.name) is not None:
+            folder = directory.folder(entry.name)
             try:
-                within = storage.entries(f"{directory}/{entry.name}")
+                within = directory.storage.names(folder.location)
             except SeglogError as error:
                 _log.warning("%s; what jobs may have staged there is not removed", error)
                 continue
-            yield from (f"{entry.name}/{each.name}" for each in within)
+            yield from (folder.relative(each.name) for each in within)
 
 
 def _is_done(transaction: TxnVersion | None, applications: Mapping[str, int]) -> bool:
     return transaction is not None and applications.get(transaction.application, -1) >= transaction.version
 
 
-def _planned(
-    storage: WritableStorage, job: Job, staged: Sequence[StagedFile], applications: Mapping[str, int], now_ms: int
-) -> Journal:
+def _planned(job: Job, staged: Sequence[StagedFile], applications: Mapping[str, int], now_ms: int) -> Journal:
     """Stamp what was staged, and plan all that is to happen; nothing that anybody sees is changed."""
-    directory = job.directory
-    by_folder = _by_folder(storage, job, staged)
-    own_name = f"seglog-{job.job_id}-commit{STAGED}"
+    directory, storage = job.directory, job.directory.writable
+    by_folder = _by_folder(job, staged)
+    own_name = files.staged_name(job.job_id, "commit")
     changes: dict[str, PartitionChange] = {}
-    with storage.open_for_append(f"{directory}/{own_name}") as own:
+    with storage.open_for_append(directory.file(own_name)) as own:
         small = SmallFiles(own, own_name)
-        for folder, files_of_it in by_folder.items():
-            path = f"{directory}/{folder}"
-            storage.make_folder(path)
-            refuse_claimed(storage, path)
-            found = recover(storage, path, job.config, now_ms)
-            changes[folder] = plan_commit(
-                storage, directory, folder, found, files_of_it, job.config, small, now_ms, topic_id=job.topic_id
-            )
-    storage.sync_files([f"{directory}/{name}" for name in [own_name, *(each.log_name for each in staged)]])
+        for name, files_of_it in by_folder.items():
+            folder = directory.folder(name)
+            storage.make_folder(folder.location)
+            refuse_claimed(folder)
+            found = recover(folder, job.config, now_ms)
+            changes[name] = plan_commit(folder, found, files_of_it, job.config, small, now_ms, topic_id=job.topic_id)
+    storage.sync_files([directory.file(name) for name in [own_name, *(each.log_name for each in staged)]])
     moves = [move for each in changes.values() for move in each.moves]
-    moves += _of_directory(storage, job, changes, applications)
-    for folder in by_folder:
-        storage.sync_folder(f"{directory}/{folder}")
-    storage.sync_folder(directory)
+    moves += _of_directory(job, changes, applications)
+    for name in by_folder:
+        storage.sync_folder(directory.folder(name).location)
+    storage.sync_folder(directory.path)
     return Journal(
         commit_id=job.job_id,
         partitions={folder: each.before for folder, each in changes.items()},
-        moves=tuple(_unclean_meanwhile(storage, directory, moves)),
+        moves=tuple(_unclean_meanwhile(directory, moves)),
         summary=_summary(job, [(changes[folder], files) for folder, files in by_folder.items() if files], now_ms),
     )
 
 
-def _by_folder(storage: Storage, job: Job, staged: Sequence[StagedFile]) -> dict[str, list[StagedFile]]:
+def _by_folder(job: Job, staged: Sequence[StagedFile]) -> dict[str, list[StagedFile]]:
     """Return what each log gets, in the order of tasks; also of logs that are to be made or emptied."""
-    there = [entry.name for entry in storage.entries(job.directory) if entry.is_folder]
+    there = [entry.name for entry in job.directory.storage.names(job.directory.path) if entry.is_folder]
     touched = {each.folder for each in staged} | _folders_of(job.new_topics)
     if job.is_overwrite:
         topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)}
@@ -272,39 +264,41 @@ def _named(folder: str) -> TopicPartition:
     return found
 
 
-def _of_directory(
-    storage: WritableStorage, job: Job, changes: Mapping[str, PartitionChange], applications: Mapping[str, int]
-) -> list[Move]:
+def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications: Mapping[str, int]) -> list[Move]:
     """Return the moves that replace files of the log directory: they come after those that they speak of."""
     moves: list[Move] = []
     if job.is_overwrite:
-        path = f"{job.directory}/{files.LOG_START_CHECKPOINT}"
-        starts = parse_offset_checkpoint(storage.read_small(path) or b"", path)
+        path = job.directory.file(files.LOG_START_CHECKPOINT)
+        starts = parse_offset_checkpoint(job.directory.storage.read_small(path) or b"", path)
         starts.update({_named(folder): each.before.end_offset for folder, each in changes.items()})
-        moves.append(_replacing(storage, job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
+        moves.append(_replacing(job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
     if job.transaction is not None:
         done = {**applications, job.transaction.application: job.transaction.version}
-        moves.append(_replacing(storage, job, LEDGER, encode_ledger(done)))
+        moves.append(_replacing(job, files.TXN_VERSIONS, encode_ledger(done)))
     return moves
 
 
-def _replacing(storage: WritableStorage, job: Job, name: str, data: bytes) -> Rename:
+def _replacing(job: Job, name: str, data: bytes) -> Rename:
     """Stage a file of the log directory that takes the place of the one that is there."""
-    staged_name = f"seglog-{job.job_id}-{name}{STAGED}"
-    with storage.open_for_append(f"{job.directory}/{staged_name}") as file:
+    staged_name = files.staged_name(job.job_id, name)
+    with job.directory.writable.open_for_append(job.directory.file(staged_name)) as file:
         file.append(data)
         file.sync()
     return Rename(staged_name, name)
 
 
-def _unclean_meanwhile(storage: Storage, directory: str, moves: list[Move]) -> list[Move]:
+def _unclean_meanwhile(directory: LogDirectory, moves: list[Move]) -> list[Move]:
     """Hide the marker of a broker's clean shutdown while the moves are made.
 
     A broker that is started although they were not finished then looks for torn ends of logs, and cuts them.
     """
-    if not any(entry.name == files.CLEAN_SHUTDOWN for entry in storage.entries(directory)):
+    if not any(entry.name == files.CLEAN_SHUTDOWN for entry in directory.storage.names(directory.path)):
         return moves
-    return [Rename(files.CLEAN_SHUTDOWN, _HELD_MARKER), *moves, Rename(_HELD_MARKER, files.CLEAN_SHUTDOWN)]
+    return [
+        Rename(files.CLEAN_SHUTDOWN, files.MARKER_OF_COMMIT),
+        *moves,
+        Rename(files.MARKER_OF_COMMIT, files.CLEAN_SHUTDOWN),
+    ]
 
 
 def _summary(

@@ -7,8 +7,10 @@ called ``kafka-logs-1``; `sparklog.log.folders` has the rules.
 - a partition's folder;
 - a topic path: ``/logs/events`` where there is no such folder stands for ``/logs/events-0``, ``/logs/events-1``, ...
 
-Folders that Kafka has set aside (``-delete``, ``-future``, ``-stray``), ``__cluster_metadata``,
-``remote-log-index-cache`` and foreign names are passed over.
+A pattern stands for what matches it, of which only log directories, partitions and topics are read; the text of paths
+and patterns is read by `sparklog.storage.registry`. Folders that Kafka has set aside (``-delete``, ``-future``,
+``-stray``), ``__cluster_metadata``, ``remote-log-index-cache`` and foreign names are passed over; a warning names those
+that look like a partition and have a number that no partition has.
 """
 
 from __future__ import annotations
@@ -18,61 +20,52 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final, NoReturn
 
-from sparklog.errors import CommitError, InvalidOptionError, PathNotFoundError
-from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.log import layout
+from sparklog.log.files import PARTITION_MAX, TopicPartition, parse_partition_folder, topic_of_passed_over
 from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
-from sparklog.log.journal import commit_version
-from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.layout import PartitionLayout
+from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.log.properties import nearest
 from sparklog.storage.base import Name, Storage
-from sparklog.storage.registry import Location, locate
+from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate
 
 INTERNAL_PREFIX: Final = "__"
 """What the names of Kafka's own topics begin with; they are read when they are asked for by name."""
 
-_LOOKS_MAX: Final = 10
-
 _log = logging.getLogger("sparklog")
-
-
-@dataclass(frozen=True, order=True)
-class PartitionFolder:
-    """A topic-partition and where it is.
-
-    Attributes
-    ----------
-    folder : str
-        Absolute.
-    is_named : bool
-        Whether the path that it was found at names its topic, and not merely a log directory.
-    """
-
-    topic: str
-    partition: int
-    folder: str
-    is_named: bool = False
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was found at some paths: every topic-partition, sorted, Kafka's own included."""
+    """What was found at some paths.
+
+    Attributes
+    ----------
+    partitions : tuple of PartitionFolder
+        Every topic-partition, sorted, Kafka's own included.
+    named_by_path : frozenset of PartitionFolder
+        Those whose topic a path names, and not merely the log directory that they are in.
+    """
 
     paths: tuple[str, ...]
     partitions: tuple[PartitionFolder, ...]
+    named_by_path: frozenset[PartitionFolder] = frozenset()
 
-    @property
+    @cached_property
     def topics(self) -> list[str]:
         return sorted({found.topic for found in self.partitions})
 
     def all_topics(self) -> list[PartitionFolder]:
         """Return every partition but those of internal topics that no path names."""
-        return [found for found in self.partitions if _is_open(found)]
+        return [
+            found
+            for found in self.partitions
+            if not found.topic.startswith(INTERNAL_PREFIX) or found in self.named_by_path
+        ]
 
     def named(self, topics: Collection[str]) -> list[PartitionFolder]:
         """Return the partitions of some topics.
@@ -82,10 +75,12 @@ class Discovery:
         PathNotFoundError
             A topic is not there.
         """
+        there = set(self.topics)
         for topic in topics:
-            if topic not in self.topics:
+            if topic not in there:
                 self._refuse(f"topic {topic!r}", topic, self.topics)
-        return [found for found in self.partitions if found.topic in topics]
+        wanted = set(topics)
+        return [found for found in self.partitions if found.topic in wanted]
 
     def matching(self, pattern: re.Pattern[str]) -> list[PartitionFolder]:
         """Return the partitions of the topics whose whole name a pattern matches, internal ones left out.
@@ -108,7 +103,7 @@ class Discovery:
         PathNotFoundError
             One of them is not there.
         """
-        by_name = {found.topic_partition: found for found in self.partitions}
+        by_name = {named(found): found for found in self.partitions}
         wanted = sorted({TopicPartition(topic, n) for topic, numbers in assignment.items() for n in numbers})
         for topic_partition in wanted:
             if topic_partition not in by_name:
@@ -119,13 +114,14 @@ class Discovery:
         raise PathNotFoundError(f"no {what} in {', '.join(self.paths)}; {_nearest(name, there)}")
 
 
-def discover(paths: Sequence[str]) -> Discovery:
+def discover(paths: Sequence[PathText]) -> Discovery:
     """Find the topic-partitions at some paths.
 
     Parameters
     ----------
-    paths : sequence of str
-        Log directories, topic paths and partition folders, in any mix; relative ones are taken from where we run.
+    paths : sequence of str or Path
+        Log directories, topic paths, partition folders and patterns, in any mix; relative ones are taken from where we
+        run.
 
     Returns
     -------
@@ -135,7 +131,7 @@ def discover(paths: Sequence[str]) -> Discovery:
     Raises
     ------
     PathNotFoundError
-        There is nothing at a path, or no partition in it; the message says what is there.
+        There is nothing at a path, or no partition in it; the message says what is there. Or nothing matches a pattern.
     InvalidOptionError
         A topic-partition is in two places.
     StorageError
@@ -143,34 +139,25 @@ def discover(paths: Sequence[str]) -> Discovery:
     """
     located = [locate(path) for path in paths]
     by_name: dict[TopicPartition, PartitionFolder] = {}
-    for found in (folder for place in located for folder in _partitions_at(place)):
-        other = by_name.setdefault(found.topic_partition, found)
-        if other.folder != found.folder and not _is_same(other.folder, found.folder):
-            raise InvalidOptionError(
-                f"{found.topic_partition} is in two places, {other.folder} and {found.folder}: name one of them"
-            )
-        if found.is_named:
-            by_name[found.topic_partition] = found
-    return Discovery(tuple(place.path for place in located), tuple(sorted(by_name.values())))
+    by_path: set[PartitionFolder] = set()
+    for found in (place for location in located for place in _found_at(location)):
+        for folder in found.partitions:
+            other = by_name.setdefault(named(folder), folder)
+            if other != folder and not _is_same(other, folder):
+                raise InvalidOptionError(
+                    f"{folder.name} is in two places, {other.location} and {folder.location}: name one of them"
+                )
+            if found.is_topic_named:
+                by_path.add(other)
+    return Discovery(
+        tuple(location.path for location in located), tuple(by_name[at] for at in sorted(by_name)), frozenset(by_path)
+    )
 
 
-def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, tuple[PartitionFolder, PartitionLayout]]:
-    """Read what logs hold now, all of them as they were at one time: of a commit over many of them, all or nothing.
-
-    Raises
-    ------
-    CommitError
-        Commits were made again and again while the logs were looked at.
-    """
+def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, PartitionLayout]:
+    """Read what partitions hold now, all of them as they were at one time; see `sparklog.log.layout.read_layouts`."""
     found = list(folders)
-    directories = {each.folder.rpartition("/")[0] for each in found}
-    storage = {directory: locate(directory).storage for directory in directories}
-    for _ in range(_LOOKS_MAX):
-        marks = [commit_version(storage[directory], directory) for directory in sorted(directories)]
-        layouts = {each.topic_partition: (each, read_layout(each.folder)) for each in found}
-        if marks == [commit_version(storage[directory], directory) for directory in sorted(directories)]:
-            return layouts
-    raise CommitError("commits are made faster than the logs can be looked at; read them again")
+    return {named(folder): of_folder for folder, of_folder in zip(found, layout.read_layouts(found), strict=True)}
 
 
 class PathKind(Enum):
@@ -199,87 +186,135 @@ class FoundPath:
     """
 
     kind: PathKind
+    storage: Storage
     path: str
     folder: Folder
     partitions: tuple[PartitionFolder, ...] = ()
 
     @property
-    def parent(self) -> str:
-        return self.path.rpartition("/")[0] or "/"
+    def parent(self) -> LogDirectory:
+        return LogDirectory(self.storage, split_path(self.path)[0])
 
     @property
     def name(self) -> str:
-        return self.path.rpartition("/")[2]
+        return split_path(self.path)[1]
+
+    @property
+    def is_topic_named(self) -> bool:
+        """Whether the path is of one topic, and not merely of the log directory that it is in."""
+        return self.kind in (PathKind.TOPIC, PathKind.PARTITION)
 
 
-def interpret(storage: Storage, path: str) -> FoundPath:
+def interpret(location: Location) -> FoundPath:
     """Tell what a path means: the same to whoever reads, writes or looks.
 
     Parameters
     ----------
-    path : str
-        Absolute.
+    location : Location
+        Not of a pattern.
 
     Raises
     ------
     StorageError
         A folder cannot be listed.
     """
+    storage, path = location
     folder = look_at(storage, path)
-    place = FoundPath(PathKind.NOTHING if folder.kind is FolderKind.NOTHING else PathKind.OTHER, path, folder)
+    kind = PathKind.NOTHING if folder.kind is FolderKind.NOTHING else PathKind.OTHER
+    place = FoundPath(kind, storage, path, folder)
     if folder.kind is FolderKind.LOG_DIRECTORY:
-        within = _partition_folders(path, folder.names)
+        within = _partition_folders(LogDirectory(storage, path), folder.names)
         return replace(place, kind=PathKind.LOG_DIRECTORY, partitions=within)
-    itself = parse_partition_folder(place.name)
-    if folder.kind is FolderKind.PARTITION and itself is not None:
-        return replace(place, kind=PathKind.PARTITION, partitions=(PartitionFolder(*itself, path, is_named=True),))
-    beside = _partition_folders(place.parent, _names_in(storage, place.parent), is_named=True)
-    of_topic = tuple(found for found in beside if found.topic == place.name)
-    return replace(place, kind=PathKind.TOPIC, partitions=of_topic) if of_topic else place
+    itself = place.parent.folder(place.name)
+    if folder.kind is FolderKind.PARTITION and itself.partition is not None:
+        return replace(place, kind=PathKind.PARTITION, partitions=(itself,))
+    beside = _partition_folders(place.parent, _names_in(place.parent), topic=place.name)
+    return replace(place, kind=PathKind.TOPIC, partitions=beside) if beside else place
 
 
-def _partitions_at(located: Location) -> tuple[PartitionFolder, ...]:
-    storage, path = located
-    place = interpret(storage, path)
+def _found_at(location: Location) -> list[FoundPath]:
+    """Return what a path or a pattern means, without what a pattern matches that cannot be read."""
+    if not is_pattern(location):
+        return [_refuse_unreadable(interpret(location))]
+    matched = [interpret(each) for each in expand(location)]
+    found = [place for place in matched if place.kind not in (PathKind.OTHER, PathKind.NOTHING)]
+    if not found:
+        raise PathNotFoundError(
+            f"{location.path} matches {listed([place.path for place in matched])}, and none of that is a log "
+            f"directory, a topic's path, or the folder of a partition"
+        )
+    is_named = split_path(location.path)[1].startswith(INTERNAL_PREFIX)
+    return [place for place in found if is_named or not _is_internal(place)]
+
+
+def _is_internal(place: FoundPath) -> bool:
+    """Tell whether a path is of one of Kafka's own topics, which a pattern does not stand for unless it names them."""
+    return place.is_topic_named and place.partitions[0].topic.startswith(INTERNAL_PREFIX)
+
+
+def _refuse_unreadable(place: FoundPath) -> FoundPath:
+    storage, path = place.storage, place.path
     if place.kind is PathKind.OTHER:
         raise PathNotFoundError(f"no topic partition at {path}: {what_it_is(storage, path)}")
     if place.kind is PathKind.NOTHING:
-        beside = _names_in(storage, place.parent)
+        beside = _names_in(place.parent)
         if not beside:
-            raise PathNotFoundError(f"no such path: {path}; there is nothing at {place.parent} either")
+            raise PathNotFoundError(f"no such path: {path}; there is nothing at {place.parent.path} either")
         nearest = _nearest(place.name, _names_beside(place.parent, beside, place.name))
         raise PathNotFoundError(f"no such path: {path}; {nearest}")
     if place.kind is PathKind.LOG_DIRECTORY and holds_segments(place.folder.names):
         _log.warning("%s is a log directory, and holds segments itself: they are nobody's, and not read", path)
-    return place.partitions
+    return place
 
 
-def _names_in(storage: Storage, folder: str) -> list[Name]:
-    return storage.names(folder) if storage.is_folder(folder) else []
+def _names_in(directory: LogDirectory) -> list[Name]:
+    storage, path = directory.storage, directory.path
+    return storage.names(path) if storage.is_folder(path) else []
 
 
-def _is_same(folder: str, other: str) -> bool:
-    """Tell whether two paths are of one folder."""
-    return locate(folder).storage.identity(folder) == locate(other).storage.identity(other)
+def _is_same(folder: PartitionFolder, other: PartitionFolder) -> bool:
+    """Tell whether two places are one folder."""
+    return folder.storage.identity(folder.location) == other.storage.identity(other.location)
 
 
-def _names_beside(parent: str, beside: list[Name], name: str) -> list[str]:
+def _names_beside(parent: LogDirectory, beside: list[Name], name: str) -> list[str]:
     """List what may have been meant by a name: other partitions of its topic, else topics and other names."""
-    folders = _partition_folders(parent, beside)
+    folders = [parent.folder(each.name) for each in beside if each.is_folder and parse_partition_folder(each.name)]
     meant = parse_partition_folder(name)
-    partitions = [str(each.topic_partition) for each in folders if meant and each.topic == meant.topic]
-    others = {entry.name for entry in beside} - {str(each.topic_partition) for each in folders}
+    partitions = [each.name for each in folders if meant and each.topic == meant.topic]
+    others = {entry.name for entry in beside} - {each.name for each in folders}
     return partitions or sorted({each.topic for each in folders} | others)
 
 
-def _partition_folders(folder: str, names: Iterable[Name], *, is_named: bool = False) -> tuple[PartitionFolder, ...]:
-    within = folder.rstrip("/")
-    named = [(parse_partition_folder(each.name), each.name) for each in names if each.is_folder]
-    return tuple(PartitionFolder(*found, f"{within}/{name}", is_named) for found, name in named if found is not None)
+def _partition_folders(
+    directory: LogDirectory, names: Iterable[Name], topic: str | None = None
+) -> tuple[PartitionFolder, ...]:
+    """Return the partitions' folders among the names in a log directory: all of them, or those of one topic."""
+    found: list[PartitionFolder] = []
+    for each in names:
+        at = parse_partition_folder(each.name) if each.is_folder else None
+        if at is not None and topic in (None, at.topic):
+            found.append(PartitionFolder(directory, *at))
+        elif at is None and each.is_folder and topic in (None, topic_of_passed_over(each.name)):
+            _warn_of_number(directory, each.name)
+    return tuple(found)
 
 
-def _is_open(found: PartitionFolder) -> bool:
-    return found.is_named or not found.topic.startswith(INTERNAL_PREFIX)
+def _warn_of_number(directory: LogDirectory, name: str) -> None:
+    """Say of a folder that is named as a partition's, but for its number, that it is passed over."""
+    if topic_of_passed_over(name) is not None:
+        _log.warning(
+            "%s is passed over: the number of a partition is at most %d, without leading zeros",
+            directory.file(name),
+            PARTITION_MAX,
+        )
+
+
+def named(folder: PartitionFolder) -> TopicPartition:
+    """Return the topic-partition of a folder that discovery has found."""
+    if folder.topic_partition is None:
+        raise AssertionError(f"a folder that discovery has found, and not {folder.location}")
+    return folder.topic_partition
 
 
 def _nearest(name: str, there: Sequence[str]) -> str:

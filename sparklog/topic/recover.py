@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
-from sparklog.log.files import is_cut_file
-from sparklog.log.journal import JOURNAL, pending
-from sparklog.storage.base import WritableStorage
+from sparklog.log.files import JOURNAL, is_cut_file
+from sparklog.log.journal import pending
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.topic.commit import sweep
 from sparklog.write.journal import apply_journal, refuse_foreign_changes
 from sparklog.write.locking import hold, refuse_link, refuse_running_broker
@@ -47,16 +47,16 @@ class RecoverOptions:
 
 
 def recover_directory(
-    storage: WritableStorage, directory: str, folders: Sequence[str], options: RecoverOptions, now_ms: int
+    directory: LogDirectory, folders: Sequence[PartitionFolder], options: RecoverOptions, now_ms: int
 ) -> Iterator[Action | SeglogError]:
     """Finish the commit that was decided, remove what dead jobs staged, and recover logs, of which all is checked.
 
     Parameters
     ----------
-    directory : str
-        The log directory.
-    folders : sequence of str
-        Of the partitions to recover, in it.
+    directory : LogDirectory
+        It is there.
+    folders : sequence of PartitionFolder
+        The partitions to recover, in it.
 
     Yields
     ------
@@ -69,23 +69,24 @@ def recover_directory(
         A broker runs on the directory, or a writer has it.
     CommitError
         The commit cannot be finished.
+    InvalidOptionError
+        The storage cannot be written to.
     """
-    refuse_running_broker(storage, directory)
-    with nullcontext() if options.dry_run else hold(storage, directory, options.lock_timeout_seconds):
-        yield from _finished(storage, directory, dry_run=options.dry_run)
-        for name in sweep(storage, directory, now_ms, orphan_age_ms=options.orphan_age_ms, dry_run=options.dry_run):
-            yield Action(f"{directory}/{name}", "removed, staged by a job that was never committed")
+    refuse_running_broker(directory)
+    with nullcontext() if options.dry_run else hold(directory, options.lock_timeout_seconds):
+        yield from _finished(directory, dry_run=options.dry_run)
+        for name in sweep(directory, now_ms, orphan_age_ms=options.orphan_age_ms, dry_run=options.dry_run):
+            yield Action(directory.file(name), "removed, staged by a job that was never committed")
         for folder in folders:
             try:
-                refuse_link(storage, folder)
-                yield from _recovered(storage, folder, options, now_ms)
+                refuse_link(folder)
+                yield from _recovered(folder, options, now_ms)
             except SeglogError as error:
                 yield error
 
 
-def _recovered(storage: WritableStorage, folder: str, options: RecoverOptions, now_ms: int) -> Iterator[Action]:
+def _recovered(folder: PartitionFolder, options: RecoverOptions, now_ms: int) -> Iterator[Action]:
     found = recover(
-        storage,
         folder,
         options.config,
         now_ms,
@@ -95,20 +96,20 @@ def _recovered(storage: WritableStorage, folder: str, options: RecoverOptions, n
         is_quiet=True,
     )
     yield from found.actions
-    for entry in storage.entries(folder) if options.drop_cut else ():
+    for entry in folder.storage.entries(folder.location) if options.drop_cut else ():
         if entry.is_file and is_cut_file(entry.name):
             if not options.dry_run:
-                storage.remove(f"{folder}/{entry.name}")
-            yield Action(f"{folder}/{entry.name}", "removed, with what had been cut off a segment")
+                folder.writable.remove(folder.file(entry.name))
+            yield Action(folder.file(entry.name), "removed, with what had been cut off a segment")
 
 
-def _finished(storage: WritableStorage, directory: str, *, dry_run: bool) -> Iterator[Action]:
-    journal = pending(storage, directory)
+def _finished(directory: LogDirectory, *, dry_run: bool) -> Iterator[Action]:
+    journal = pending(directory)
     if journal is None:
         return
     if dry_run:
-        refuse_foreign_changes(storage, directory, journal)
+        refuse_foreign_changes(directory, journal)
     else:
-        apply_journal(storage, directory)
+        apply_journal(directory)
     logs = f"{len(journal.partitions)} partition{'s' * (len(journal.partitions) != 1)}"
-    yield Action(f"{directory}/{JOURNAL}", f"finished, a commit to {logs} that was decided and not done")
+    yield Action(directory.file(JOURNAL), f"finished, a commit to {logs} that was decided and not done")

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from sparklog.errors import CorruptCheckpointError
-from sparklog.storage.base import Storage
-
-LEDGER: Final = "seglog.ledger"
+from sparklog.log.files import TXN_VERSIONS
+from sparklog.log.places import LogDirectory
 
 _VERSION: Final = 1
 
@@ -27,7 +26,7 @@ class TxnVersion(NamedTuple):
     version: int
 
 
-def read_ledger(storage: Storage, directory: str) -> dict[str, int]:
+def read_ledger(directory: LogDirectory) -> dict[str, int]:
     """Return the highest version of each application; none where there is no ledger.
 
     Raises
@@ -35,8 +34,8 @@ def read_ledger(storage: Storage, directory: str) -> dict[str, int]:
     CorruptCheckpointError
         The ledger cannot be read. Nothing may be written then, since it might be written twice.
     """
-    path = f"{directory}/{LEDGER}"
-    data = storage.read_small(path)
+    path = directory.file(TXN_VERSIONS)
+    data = directory.storage.read_small(path)
     return {} if data is None else _parsed(data, path)
 
 

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
-from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.log.files import REMOTE_INDEX_CACHE, TopicPartition, parse_partition_folder
 from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.properties import did_you_mean
-from sparklog.storage.base import Storage
+from sparklog.storage.capabilities import to_writable
+from sparklog.storage.registry import Location
 from sparklog.topic.discovery import FoundPath, PathKind, interpret
 from sparklog.write.locking import refuse_link
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_NOT_FOREIGN: Final = frozenset({"remote-log-index-cache"})
+_NOT_FOREIGN: Final = frozenset({REMOTE_INDEX_CACHE})
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class WriteTarget:
 
     Attributes
     ----------
-    directory : str
-        The log directory.
+    directory : LogDirectory
+        It may not be there yet.
     topic : str or None
         The only topic; None where each row names its own.
     partition : int or None
@@ -41,7 +43,7 @@ class WriteTarget:
         How many a new topic gets.
     """
 
-    directory: str
+    directory: LogDirectory
     topic: str | None
     partition: int | None
     there: Mapping[str, tuple[int, ...]]
@@ -63,16 +65,16 @@ class WriteTarget:
         numbers = self.there.get(topic)
         if numbers is None:
             if self.new_partitions is None:
-                raise InvalidOptionError(f"no topic {topic!r} in {self.directory}; {self._instead(topic)}")
+                raise InvalidOptionError(f"no topic {topic!r} in {self.directory.path}; {self._instead(topic)}")
             return self.new_partitions
         if numbers != tuple(range(len(numbers))):
             raise InvalidOptionError(
-                f"{self.directory} has partitions {', '.join(map(str, numbers))} of {topic}, and so not all of them: "
-                f"write to a directory that has, or to the folder of one partition"
+                f"{self.directory.path} has partitions {', '.join(map(str, numbers))} of {topic}, and so not all of "
+                f"them: write to a directory that has, or to the folder of one partition"
             )
         if self.new_partitions not in (None, len(numbers)):
             raise InvalidOptionError(
-                f"numPartitions is {self.new_partitions}, and {topic} in {self.directory} has {len(numbers)} "
+                f"numPartitions is {self.new_partitions}, and {topic} in {self.directory.path} has {len(numbers)} "
                 f"partitions: a write does not change that"
             )
         return len(numbers)
@@ -90,14 +92,14 @@ def is_topic_name(name: str) -> bool:
 
 
 def find_target(
-    storage: Storage, path: str, topic: str | None, new_partitions: int | None, *, has_topic_column: bool
+    location: Location, topic: str | None, new_partitions: int | None, *, has_topic_column: bool
 ) -> WriteTarget:
     """Tell where a write to a path goes.
 
     Parameters
     ----------
-    path : str
-        Absolute: a log directory, a topic's path, or a partition's folder.
+    location : Location
+        A log directory, a topic's path, or a partition's folder.
     topic : str or None
         Of the option; it overrides the column.
     new_partitions : int or None
@@ -108,12 +110,13 @@ def find_target(
     Raises
     ------
     InvalidOptionError
-        The topic is not said, or said twice and differently; or as of `WriteTarget.partitions_of`.
+        The topic is not said, or said twice and differently; the storage cannot be written to; or as of
+        `WriteTarget.partitions_of`.
     PathNotFoundError
         What is at the path is not a log directory.
     """
-    path = path.rstrip("/") or "/"
-    directory, of_path = _directory_of(storage, path, is_topic_said=topic is not None or has_topic_column)
+    to_writable(*location)
+    directory, of_path = _directory_of(location, is_topic_said=topic is not None or has_topic_column)
     if of_path is not None and topic not in (None, of_path.topic):
         raise InvalidOptionError(f"the path is of topic {of_path.topic!r}, and the option topic says {topic!r}")
     chosen = of_path.topic if of_path is not None else topic
@@ -122,10 +125,10 @@ def find_target(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
         )
     only = of_path.partition if of_path is not None and of_path.partition >= 0 else None
-    target = WriteTarget(directory, chosen, only, _topics_of(storage, directory), new_partitions)
+    target = WriteTarget(directory, chosen, only, _topics_of(directory), new_partitions)
     if chosen is not None:
         for number in target.there.get(chosen, ()) if only is None else (only,):
-            refuse_link(storage, f"{directory}/{TopicPartition(chosen, number)}")
+            refuse_link(PartitionFolder(directory, chosen, number))
     if chosen is not None and only is None:
         target.partitions_of(chosen)
     return target
@@ -134,27 +137,27 @@ def find_target(
 _ALL_PARTITIONS: Final = -1
 
 
-def _directory_of(storage: Storage, path: str, *, is_topic_said: bool) -> tuple[str, TopicPartition | None]:
+def _directory_of(location: Location, *, is_topic_said: bool) -> tuple[LogDirectory, TopicPartition | None]:
     """Return the log directory of a path, and what else the path names."""
-    place = interpret(storage, path)
+    place = interpret(location)
     if place.kind is PathKind.PARTITION:
-        found = place.partitions[0].topic_partition
-        directory, of_path = place.parent, found
+        folder = place.partitions[0]
+        directory, of_path = folder.directory, folder.topic_partition
     elif place.kind is PathKind.TOPIC or (place.kind is PathKind.NOTHING and not is_topic_said):
         directory, of_path = place.parent, TopicPartition(place.name, _ALL_PARTITIONS)
     else:
-        _refuse_other(storage, place)
-        return path, None
-    if storage.is_folder(directory):
-        refuse_within_partition(storage, directory)
+        _refuse_other(place)
+        return LogDirectory(*location), None
+    if directory.storage.is_folder(directory.path):
+        refuse_within_partition(directory)
     return directory, of_path
 
 
-def _refuse_other(storage: Storage, place: FoundPath) -> None:
+def _refuse_other(place: FoundPath) -> None:
     """Raise unless a path is of a log directory, or one may be made there."""
     if place.kind is PathKind.NOTHING:
-        if storage.is_folder(place.parent):
-            refuse_within_partition(storage, place.parent)
+        if place.storage.is_folder(place.parent.path):
+            refuse_within_partition(place.parent)
         return
     foreign = [each.name for each in place.folder.names if each.is_folder and _is_foreign(each.name)]
     if foreign:
@@ -164,18 +167,18 @@ def _refuse_other(storage: Storage, place: FoundPath) -> None:
         )
     is_plain = place.folder.kind is FolderKind.FOREIGN and parse_partition_folder(place.name) is None
     if place.kind is PathKind.OTHER and place.folder.kind is not FolderKind.EMPTY and not is_plain:
-        raise PathNotFoundError(f"{place.path} is not a log directory: {what_it_is(storage, place.path)}")
+        raise PathNotFoundError(f"{place.path} is not a log directory: {what_it_is(place.storage, place.path)}")
 
 
 def _is_foreign(name: str) -> bool:
     return "-" not in name and name not in _NOT_FOREIGN and not name.startswith("lost+found")
 
 
-def _topics_of(storage: Storage, directory: str) -> dict[str, tuple[int, ...]]:
+def _topics_of(directory: LogDirectory) -> dict[str, tuple[int, ...]]:
     """Return the partitions of each topic in a directory, ascending; none where it is not there."""
     found: dict[str, list[int]] = {}
-    if storage.is_folder(directory):
-        for entry in storage.names(directory):
+    if directory.storage.is_folder(directory.path):
+        for entry in directory.storage.names(directory.path):
             named = parse_partition_folder(entry.name) if entry.is_folder else None
             if named is not None:
                 found.setdefault(named.topic, []).append(named.partition)

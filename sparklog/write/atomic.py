@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from sparklog.log.files import BEING_WRITTEN
-from sparklog.storage.base import WritableStorage
+from sparklog.log.files import being_written
+from sparklog.log.places import LogDirectory, PartitionFolder
 
 
-def write_atomically(storage: WritableStorage, path: str, data: bytes) -> None:
+def write_atomically(folder: LogDirectory | PartitionFolder, name: str, data: bytes) -> None:
     """Put a small file in place so that it is either the old one or the new one, and synced."""
-    beside = f"{path}{BEING_WRITTEN}"
+    storage, beside = folder.writable, folder.file(being_written(name))
     with storage.open_for_append(beside) as file:
         file.truncate(0)
         file.append(data)
         file.sync()
-    storage.rename(beside, path)
-    storage.sync_folder(path.rpartition("/")[0])
+    storage.rename(beside, folder.file(name))
+    storage.sync_folder(folder.location)

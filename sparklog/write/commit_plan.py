@@ -16,8 +16,9 @@ from sparklog.log.checkpoints import encode_leader_epochs, encode_topic_id, pars
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.journal import Append, LogExtent, Move, Rename
+from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import snapshots_of
-from sparklog.storage.base import Storage, WritableFile, WritableStorage
+from sparklog.storage.base import WritableFile
 from sparklog.write.active_segment import ActiveSegmentState, append_run, fits, new_segment, seal
 from sparklog.write.recovery import Recovered
 from sparklog.write.staging import StagedFile, stamp
@@ -63,9 +64,7 @@ class SmallFiles:
 
 
 def plan_commit(
-    storage: WritableStorage,
-    directory: str,
-    folder: str,
+    folder: PartitionFolder,
     found: Recovered,
     staged: Sequence[StagedFile],
     config: LogConfig,
@@ -77,8 +76,8 @@ def plan_commit(
 
     Parameters
     ----------
-    directory, folder : str
-        The log directory, which is locked, and the name of the partition's folder.
+    folder : PartitionFolder
+        Its log directory is locked.
     found : Recovered
         The log before the commit.
     staged : sequence of StagedFile
@@ -93,13 +92,13 @@ def plan_commit(
     PartitionChange
         No file but the staged ones has been changed, and those are not synced.
     """
-    snapshots = frozenset(offset for offset, _ in snapshots_of(storage, f"{directory}/{folder}"))
+    snapshots = frozenset(offset for offset, _ in snapshots_of(folder))
     plan = _CommitPlan(folder, found, config, small, snapshots)
     epochs = found.leader_epochs or ([(0, found.state.end_offset)] if staged else [])
     for each in staged:
         base_offset = plan.tail.end_offset
-        run = each.run(storage, directory, base_offset)
-        stamp(storage, directory, each, run, base_offset, max(epoch for epoch, _ in epochs))
+        run = each.run(folder.directory, base_offset)
+        stamp(folder.directory, each, run, base_offset, max(epoch for epoch, _ in epochs))
         is_small = each.size_bytes <= config.segment_bytes * _COPIED_SHARE_MAX
         if plan.tail.segment.size_bytes and not (is_small and fits(plan.tail, run, config, now_ms)):
             plan.roll(now_ms)
@@ -107,13 +106,13 @@ def plan_commit(
         plan.append_entries(*append_run(plan.tail, run, config))
     if epochs and not found.leader_epochs:
         plan.put_file(encode_leader_epochs(epochs), files.LEADER_EPOCH_CHECKPOINT)
-    metadata = metadata_to_write(storage, f"{directory}/{folder}", topic_id)
+    metadata = metadata_to_write(folder, topic_id)
     if metadata is not None:
         plan.put_file(metadata, files.PARTITION_METADATA)
     return plan.result()
 
 
-def metadata_to_write(storage: Storage, folder: str, topic_id: str | None) -> bytes | None:
+def metadata_to_write(folder: PartitionFolder, topic_id: str | None) -> bytes | None:
     """Return the new content of ``partition.metadata``; None where it has that content, or no topic id is given.
 
     Raises
@@ -123,8 +122,8 @@ def metadata_to_write(storage: Storage, folder: str, topic_id: str | None) -> by
     """
     if topic_id is None:
         return None
-    path = f"{folder}/{files.PARTITION_METADATA}"
-    data = storage.read_small(path)
+    path = folder.file(files.PARTITION_METADATA)
+    data = folder.storage.read_small(path)
     if data is None:
         return encode_topic_id(topic_id)
     found = parse_topic_id(data, path)
@@ -139,7 +138,7 @@ class _CommitPlan:
     """The moves for one log so far, and the end of the log as it will be after them."""
 
     def __init__(
-        self, folder: str, found: Recovered, config: LogConfig, small: SmallFiles, snapshots: frozenset[int]
+        self, folder: PartitionFolder, found: Recovered, config: LogConfig, small: SmallFiles, snapshots: frozenset[int]
     ) -> None:
         self.tail, self._snapshots = found.state, snapshots
         self._folder, self._found, self._config, self._small = folder, found, config, small
@@ -173,7 +172,7 @@ class _CommitPlan:
 
     def put_file(self, data: bytes, name: str) -> None:
         """Write a small file of the folder; it replaces one of that name."""
-        self._moves.append(self._small.append(data, f"{self._folder}/{name}"))
+        self._moves.append(self._small.append(data, self._folder.relative(name)))
 
     def result(self) -> PartitionChange:
         """Finish the plan, and return it."""
@@ -212,7 +211,7 @@ class _CommitPlan:
         self.put_file(self._found.producers.encode(), offset_file_name(self.tail.end_offset, files.SNAPSHOT))
 
     def _path(self, offset: int, suffix: str) -> str:
-        return f"{self._folder}/{offset_file_name(offset, suffix)}"
+        return self._folder.relative(offset_file_name(offset, suffix))
 
 
 @dataclass

@@ -22,14 +22,10 @@ from typing import Final
 
 from sparklog.errors import BrokerRunningError, InvalidOptionError, LockedError
 from sparklog.log import files
-from sparklog.storage.base import Storage, WritableStorage
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.process import in_forked_child
 
-BROKER_LOCK: Final = ".lock"
-WRITERS_LOCK: Final = "seglog.lock"
-
 _BROKER_TIMEOUT_SECONDS: Final = 0.5
-_HIDDEN_MARKER: Final = f"{files.CLEAN_SHUTDOWN}.held"
 
 # How many folders of a log directory are open in this process, by what identifies the directory. Whoever opens a folder
 # or changes the marker of its directory holds the lock.
@@ -48,15 +44,11 @@ in_forked_child(_begin_in_child)
 
 
 @contextmanager
-def hold(
-    storage: WritableStorage, directory: str, timeout_seconds: float, *, is_shared: bool = False
-) -> Iterator[None]:
+def hold(directory: LogDirectory, timeout_seconds: float, *, is_shared: bool = False) -> Iterator[None]:
     """Keep brokers and other writers out of a log directory.
 
     Parameters
     ----------
-    directory : str
-        The log directory.
     timeout_seconds : float
         How long to wait for other writers of ours.
     is_shared : bool
@@ -69,66 +61,67 @@ def hold(
     LockedError
         Other writers took longer than that.
     """
-    refuse_running_broker(storage, directory)
+    refuse_running_broker(directory)
     try:
-        ours = storage.lock(f"{directory}/{WRITERS_LOCK}", timeout_seconds, is_shared=is_shared)
+        ours = directory.writable.lock(directory.file(files.WRITERS_LOCK), timeout_seconds, is_shared=is_shared)
     except LockedError as error:
         raise LockedError(
-            f"another writer holds {directory}, and did not finish in {timeout_seconds:g} s. Nothing was written; "
+            f"another writer holds {directory.path}, and did not finish in {timeout_seconds:g} s. Nothing was written; "
             f"repeat it, or wait longer for the lock"
         ) from error
-    with ours, _brokers(storage, directory, is_shared):
+    with ours, _brokers(directory, is_shared):
         yield
 
 
-def refuse_running_broker(storage: WritableStorage, directory: str) -> None:
+def refuse_running_broker(directory: LogDirectory) -> None:
     """Raise `BrokerRunningError` if a broker runs on a log directory, and leave no trace in it.
 
     Where another writer of ours holds it there is no broker.
     """
-    names = {entry.name for entry in storage.entries(directory)}
-    if BROKER_LOCK in names and WRITERS_LOCK not in names:
-        with _brokers(storage, directory, is_shared=True):
+    names = {entry.name for entry in directory.storage.names(directory.path)}
+    if files.LOCK in names and files.WRITERS_LOCK not in names:
+        with _brokers(directory, is_shared=True):
             pass
-    elif BROKER_LOCK in names:
+    elif files.LOCK in names:
         try:
-            ours = storage.lock(f"{directory}/{WRITERS_LOCK}", timeout_seconds=0.0, is_shared=True)
+            ours = directory.writable.lock(directory.file(files.WRITERS_LOCK), timeout_seconds=0.0, is_shared=True)
         except LockedError:
             return
-        with ours, _brokers(storage, directory, is_shared=True):
+        with ours, _brokers(directory, is_shared=True):
             pass
 
 
 @contextmanager
-def _brokers(storage: WritableStorage, directory: str, is_shared: bool) -> Iterator[None]:
+def _brokers(directory: LogDirectory, is_shared: bool) -> Iterator[None]:
     try:
-        held = storage.lock(f"{directory}/{BROKER_LOCK}", _BROKER_TIMEOUT_SECONDS, is_shared=is_shared)
+        held = directory.writable.lock(directory.file(files.LOCK), _BROKER_TIMEOUT_SECONDS, is_shared=is_shared)
     except LockedError as error:
         raise BrokerRunningError(
-            f"a broker runs on {directory}: it holds {BROKER_LOCK}. Nothing was written; stop it first"
+            f"a broker runs on {directory.path}: it holds {files.LOCK}. Nothing was written; stop it first"
         ) from error
     with held:
         yield
 
 
-def refuse_link(storage: Storage, folder: str) -> None:
+def refuse_link(folder: PartitionFolder) -> None:
     """Raise `InvalidOptionError` if the folder of a partition is a link to one."""
-    if storage.is_link(folder):
+    storage, path = folder.storage, folder.location
+    if storage.is_link(path):
         raise InvalidOptionError(
-            f"{folder} is a link to {storage.real(folder)}, and a log is written to where it is: only the lock of the "
+            f"{path} is a link to {storage.real(path)}, and a log is written to where it is: only the lock of the "
             f"directory that it is in keeps brokers and other writers out"
         )
 
 
-def refuse_claimed(storage: WritableStorage, folder: str) -> None:
+def refuse_claimed(folder: PartitionFolder) -> None:
     """Raise if a folder that is to be written to is a link, or a `PartitionLog` of this process has it open."""
-    refuse_link(storage, folder)
-    refuse_open(storage, folder, folder)
+    refuse_link(folder)
+    refuse_open(folder, folder.location)
 
 
-def refuse_open(storage: WritableStorage, folder: str, spelling: str) -> None:
+def refuse_open(folder: PartitionFolder, spelling: str) -> None:
     """Raise `LockedError` if a `PartitionLog` of this process has a folder open, and name what it calls it."""
-    other = storage.claimed_as(folder)
+    other = folder.writable.claimed_as(folder.location)
     if other is not None:
         same = "" if other == spelling else f" is the folder {other}, which"
         raise LockedError(f"{spelling}{same} is open in this process already")
@@ -141,13 +134,13 @@ def opening() -> Iterator[None]:
         yield
 
 
-def claim(storage: WritableStorage, folder: str, spelling: str) -> Callable[[], None]:
+def claim(folder: PartitionFolder, spelling: str) -> Callable[[], None]:
     """Keep other writers of this process out of a folder, which is there, and hide the marker of a clean shutdown.
 
     Parameters
     ----------
-    folder : str
-        Without links.
+    folder : PartitionFolder
+        Its path is without links.
     spelling : str
         What the caller calls it, for errors.
 
@@ -161,9 +154,9 @@ def claim(storage: WritableStorage, folder: str, spelling: str) -> Callable[[], 
     LockedError
         It is open in this process, under whatever name.
     """
-    directory = folder.rpartition("/")[0] or "/"
+    storage = folder.writable
     with _opening:
-        claimed, identity = storage.claim(folder, spelling), storage.identity(directory)
+        claimed, identity = storage.claim(folder.location, spelling), storage.identity(folder.directory.path)
         if identity is not None:
             _open_in[identity] = _open_in.get(identity, 0) + 1
 
@@ -178,32 +171,32 @@ def claim(storage: WritableStorage, folder: str, spelling: str) -> Callable[[], 
     return release
 
 
-def _is_last_in(storage: WritableStorage, directory: str) -> bool:
+def _is_last_in(directory: LogDirectory) -> bool:
     """Tell whether no more than one folder of a log directory is open in this process."""
-    identity = storage.identity(directory)
+    identity = directory.storage.identity(directory.path)
     return identity is None or _open_in.get(identity, 0) <= 1
 
 
-def hide_marker(storage: WritableStorage, directory: str) -> None:
+def hide_marker(directory: LogDirectory) -> None:
     """Hide the marker of a broker's clean shutdown: should we die, the logs are not clean."""
     with _opening:
-        names = {entry.name for entry in storage.entries(directory)}
+        names = {entry.name for entry in directory.storage.names(directory.path)}
         if files.CLEAN_SHUTDOWN in names:
-            storage.rename(f"{directory}/{files.CLEAN_SHUTDOWN}", f"{directory}/{_HIDDEN_MARKER}")
-        elif _is_last_in(storage, directory):
+            directory.writable.rename(directory.file(files.CLEAN_SHUTDOWN), directory.file(files.MARKER_OF_WRITER))
+        elif _is_last_in(directory):
             # Of a writer that died.
-            forget_marker(storage, directory)
+            forget_marker(directory)
 
 
-def show_marker(storage: WritableStorage, directory: str) -> None:
+def show_marker(directory: LogDirectory) -> None:
     """Put the marker back, unless others still write."""
     with _opening:
-        names = {entry.name for entry in storage.entries(directory)}
-        if _HIDDEN_MARKER in names and _is_last_in(storage, directory):
-            storage.rename(f"{directory}/{_HIDDEN_MARKER}", f"{directory}/{files.CLEAN_SHUTDOWN}")
-            storage.sync_folder(directory)
+        names = {entry.name for entry in directory.storage.names(directory.path)}
+        if files.MARKER_OF_WRITER in names and _is_last_in(directory):
+            directory.writable.rename(directory.file(files.MARKER_OF_WRITER), directory.file(files.CLEAN_SHUTDOWN))
+            directory.writable.sync_folder(directory.path)
 
 
-def forget_marker(storage: WritableStorage, directory: str) -> None:
+def forget_marker(directory: LogDirectory) -> None:
     """Remove the hidden marker: not all of the logs are clean any more."""
-    storage.remove(f"{directory}/{_HIDDEN_MARKER}")
+    directory.writable.remove(directory.file(files.MARKER_OF_WRITER))

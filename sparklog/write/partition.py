@@ -30,15 +30,16 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs
 from sparklog.log.config import LogConfig
-from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file, parse_partition_folder
+from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.folders import refuse_to_write
+from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import ProducerBatch, Producers, producer_batches
 from sparklog.log.properties import APPEND
 from sparklog.record.encode import EncodedBatches
-from sparklog.storage.base import WritableFile, WritableStorage
-from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.storage.base import Storage, WritableFile
+from sparklog.storage.capabilities import to_writable
 from sparklog.storage.process import process_id
-from sparklog.storage.registry import PathText, locate
+from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll, seal
 from sparklog.write.atomic import write_atomically
 from sparklog.write.clock import wall_clock_ms
@@ -102,20 +103,19 @@ class PartitionLog:
 
     def __init__(
         self,
-        folder: str,
+        folder: PartitionFolder,
         config: LogConfig,
-        storage: WritableStorage,
         clock: Callable[[], int],
         rng: Callable[[], int],
     ) -> None:
-        self._folder, self._config, self._storage = folder, config, storage
-        self._directory = folder.rpartition("/")[0] or "/"
+        self._place, self._config, self._storage = folder, config, folder.writable
+        self._folder = folder.location
         self._clock, self._rng = clock, rng
         self._resources = ExitStack()
         self._is_open = self._is_broken = self._is_busy = False
         self._lock, self._process = threading.RLock(), process_id()
         self._unflushed = 0
-        self._timer = FlushTimer(folder, config.flush_ms, self._lock, self._sync)
+        self._timer = FlushTimer(self._folder, config.flush_ms, self._lock, self._sync)
 
     @classmethod
     def open(
@@ -125,7 +125,7 @@ class PartitionLog:
         *,
         topic_id: str | None = None,
         lock_timeout_seconds: float = 60.0,
-        storage: WritableStorage | None = None,
+        storage: Storage | None = None,
         clock: Callable[[], int] = wall_clock_ms,
         rng: Callable[[], int] = _random_number,
     ) -> Self:
@@ -134,7 +134,8 @@ class PartitionLog:
         Parameters
         ----------
         path : str or Path
-            The folder, ``<topic>-<partition>``; not a link to it, but links on the way are followed.
+            The folder, ``<topic>-<partition>``; not a link to it, but links on the way are followed. Also a pattern
+            that it alone matches.
         config : LogConfig, optional
             Kafka's topic properties; by default Kafka's defaults.
         topic_id : str, optional
@@ -142,29 +143,28 @@ class PartitionLog:
         lock_timeout_seconds : float
             How long to wait for other writers of the log directory; a running broker is not waited for.
         storage, clock, rng
-            Where the folder is, the time in ms, and random numbers for ``segment.jitter.ms``.
+            Where the folder is, if not where the path says; the time in ms; and random numbers for
+            ``segment.jitter.ms``.
 
         Raises
         ------
         InvalidOptionError
             The folder's name is not that of a partition, or what is in it is something else, a log directory say;
-            or it is of another topic id.
+            or it is of another topic id, or in a storage that cannot be written to.
         LockedError
             A broker runs on the log directory, or another writer has the folder, under whatever path.
         CorruptLogError
             The log is damaged, and to cut it there would lose whole batches.
         """
-        storage = storage or LocalWritableStorage()
-        located = locate(path)
-        folder = storage.real(located.path)
-        refuse_open(storage, folder, str(path))
-        refuse_link(storage, located.path)
-        if parse_partition_folder(folder.rpartition("/")[2]) is None:
-            raise InvalidOptionError(f"a partition's folder is named <topic>-<partition>, and not {folder!r}")
-        refuse_to_write(storage, folder)
+        located = expand_one(locate(path))
+        storage = to_writable(storage or located.storage, located.path)
+        folder = PartitionFolder.at(storage, storage.real(located.path))
+        refuse_open(folder, str(path))
+        refuse_link(PartitionFolder.at(storage, located.path))
+        refuse_to_write(folder)
         config = config or LogConfig()
         config.warn_idle(APPEND)
-        made = cls(folder, config, storage, clock, rng)
+        made = cls(folder, config, clock, rng)
         try:
             with outcome(NOTHING_VISIBLE):
                 made._open(str(path), topic_id, lock_timeout_seconds)
@@ -174,20 +174,20 @@ class PartitionLog:
         return made
 
     def _open(self, spelling: str, topic_id: str | None, lock_timeout_seconds: float) -> None:
-        storage, folder, directory = self._storage, self._folder, self._directory
-        storage.make_folder(directory)
-        self._resources.enter_context(hold(storage, directory, lock_timeout_seconds, is_shared=True))
+        storage, folder, directory = self._storage, self._place, self._place.directory
+        storage.make_folder(directory.path)
+        self._resources.enter_context(hold(directory, lock_timeout_seconds, is_shared=True))
         with opening():
-            refuse_open(storage, folder, spelling)
-            apply_journal(storage, directory)
-            storage.make_folder(folder)
-            self._resources.callback(claim(storage, folder, spelling))
-            storage.sync_folder(directory)
-            found = recover(storage, folder, self._config, self._clock())
-            hide_marker(storage, directory)
-        metadata = metadata_to_write(storage, folder, topic_id)
+            refuse_open(folder, spelling)
+            apply_journal(directory)
+            storage.make_folder(folder.location)
+            self._resources.callback(claim(folder, spelling))
+            storage.sync_folder(directory.path)
+            found = recover(folder, self._config, self._clock())
+            hide_marker(directory)
+        metadata = metadata_to_write(folder, topic_id)
         if metadata is not None:
-            write_atomically(storage, f"{folder}/{files.PARTITION_METADATA}", metadata)
+            write_atomically(folder, files.PARTITION_METADATA, metadata)
         self._start_offset, self._producers = found.start_offset, found.producers
         self._epochs = found.leader_epochs
         self._tail = replace(found.state, segment=replace(found.state.segment, roll_jitter_ms=self._jitter_ms()))
@@ -284,7 +284,7 @@ class PartitionLog:
             self._config,
             first_offset,
             now_ms,
-            name=self._folder.rpartition("/")[2],
+            name=self._place.name,
             producer=producer,
             leader_epoch=self._epochs[-1][0] if self._epochs else 0,
         )
@@ -314,8 +314,7 @@ class PartitionLog:
         try:
             if not self._epochs:
                 self._epochs = ((0, before.end_offset),)
-                path = f"{self._folder}/{files.LEADER_EPOCH_CHECKPOINT}"
-                write_atomically(self._storage, path, encode_leader_epochs(self._epochs))
+                write_atomically(self._place, files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._epochs))
             self._write(encoded, now_ms)
             self._unflushed += self._tail.end_offset - before.end_offset
             if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
@@ -364,8 +363,8 @@ class PartitionLog:
         self._tail, last_entry = seal(self._tail)
         self._active.time_index.append(last_entry)
         self._active.sync()
-        snapshot = f"{self._folder}/{offset_file_name(self._tail.end_offset, files.SNAPSHOT)}"
-        write_atomically(self._storage, snapshot, self._producers.encode())
+        snapshot = offset_file_name(self._tail.end_offset, files.SNAPSHOT)
+        write_atomically(self._place, snapshot, self._producers.encode())
 
     def _undo(self, before: ActiveSegmentState) -> None:
         """Make the log what it was before an append that failed."""
@@ -373,15 +372,14 @@ class PartitionLog:
         for entry in self._storage.entries(self._folder):
             found = parse_offset_file(entry.name)
             if found is not None and _is_behind(found, before):
-                self._storage.remove(f"{self._folder}/{entry.name}")
+                self._storage.remove(self._place.file(entry.name))
         # Not made longer beforehand again: where the disk is full this would fail, and what was done is undone already.
         self._tail, self._active = before, self._opened(before)
 
     def _opened(self, tail: ActiveSegmentState) -> _Active:
         """Open the files of a segment, cut to what is known to be in them."""
-        base = f"{self._folder}/{offset_file_name(tail.segment.base_offset, '')}"
-        suffixes = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
-        active = _Active(*(self._storage.open_for_append(f"{base}{suffix}") for suffix in suffixes))
+        base, suffixes = tail.segment.base_offset, (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
+        active = _Active(*(self._storage.open_for_append(self._place.path(base, suffix)) for suffix in suffixes))
         active.cut(tail)
         return active
 
@@ -391,7 +389,7 @@ class PartitionLog:
 
     def _remove_segment(self, base_offset: int) -> None:
         for suffix in (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX):
-            self._storage.remove(f"{self._folder}/{offset_file_name(base_offset, suffix)}")
+            self._storage.remove(self._place.path(base_offset, suffix))
 
     def flush(self) -> None:
         """Return when all that was appended is on the disk."""
@@ -427,11 +425,11 @@ class PartitionLog:
                 self._storage.sync_folder(self._folder)
                 self._timer.raise_error()
             except BaseException:
-                forget_marker(self._storage, self._directory)
+                forget_marker(self._place.directory)
                 raise
             finally:
                 self._active.close()
-            show_marker(self._storage, self._directory)
+            show_marker(self._place.directory)
 
     def _close_files_in_child(self) -> None:
         """Close the descriptors that a forked process has inherited: the log, its locks and files are its parent's."""

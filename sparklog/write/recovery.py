@@ -32,8 +32,9 @@ from sparklog.log.checkpoints import (
     parse_offset_checkpoint,
 )
 from sparklog.log.config import LogConfig
-from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name, parse_offset_file
-from sparklog.log.layout import PartitionLayout, list_segments, read_layout, recovery_point, synced_offset
+from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name
+from sparklog.log.layout import DirectoryView, PartitionLayout, list_segments, read_layout
+from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import (
     Producers,
     parse_snapshot,
@@ -42,7 +43,6 @@ from sparklog.log.producer_state import (
 )
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
-from sparklog.storage.base import WritableStorage
 from sparklog.write.active_segment import ActiveSegmentState
 from sparklog.write.atomic import write_atomically
 from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
@@ -82,8 +82,7 @@ class Recovered:
 
 
 def recover(
-    storage: WritableStorage,
-    folder: str,
+    folder: PartitionFolder,
     config: LogConfig,
     now_ms: int,
     *,
@@ -96,7 +95,7 @@ def recover(
 
     Parameters
     ----------
-    folder : str
+    folder : PartitionFolder
         The partition's folder, which exists.
     config : LogConfig
         Says how far apart index entries are.
@@ -116,7 +115,7 @@ def recover(
     CorruptLogError
         The log is damaged, and no crash can have torn it there.
     """
-    actions = RecoveryActions(storage, folder, dry_run=dry_run, is_quiet=is_quiet)
+    actions = RecoveryActions(folder, dry_run=dry_run, is_quiet=is_quiet)
     _remove_leftovers(actions)
     layout = _sound_layout(actions, truncate=truncate, is_thorough=is_thorough)
     with _hinted():
@@ -148,7 +147,7 @@ def _remove_leftovers(actions: RecoveryActions) -> None:
     for found, name in actions.names():
         if found.suffix.endswith(files.DELETED):
             actions.remove(name, "which a broker was about to do")
-    swapped = [segment for segment in list_segments(actions.storage, actions.folder) if segment.swap]
+    swapped = [segment for segment in list_segments(actions.folder) if segment.swap]
     for found, name in actions.names():
         is_finished = any(found.offset == segment.base_offset for segment in swapped)
         if found.suffix.endswith(files.CLEANED) or (found.suffix.endswith(files.SWAP) and not is_finished):
@@ -168,7 +167,7 @@ def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool
     """Return the layout of the log up to a torn end; raise where it is damaged elsewhere, or cut it there."""
     while True:
         try:
-            layout = read_layout(actions.folder, actions.storage)
+            layout = read_layout(actions.folder)
             _refuse_lost_log(actions, layout, truncate=truncate)
             layout = _checked_end(actions, layout, is_thorough=is_thorough)
             _refuse_damaged_tail(actions, layout)
@@ -176,7 +175,7 @@ def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool
         except CorruptLogError as error:
             if not truncate or error.path is None or error.position is None or actions.is_dry:
                 raise
-            _cut_at(actions, error.path.rpartition("/")[2], error.position)
+            _cut_at(actions, error.path, error.position)
         else:
             return layout
 
@@ -198,22 +197,22 @@ def _refuse_damaged_tail(actions: RecoveryActions, layout: PartitionLayout) -> N
 
 
 def _may_be_torn(actions: RecoveryActions, offset: int) -> bool:
-    return offset >= synced_offset(actions.storage, actions.folder)
+    return offset >= DirectoryView(actions.folder.directory).synced_offset(actions.folder)
 
 
 def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
     """Cut off the bytes behind the last whole batch, warn of it, and keep them."""
     if not layout.segments or layout.segments[-1].size_bytes <= layout.end.position:
         return
-    name, position = layout.segments[-1].path().rpartition("/")[2], layout.end.position
-    with actions.storage.open(f"{actions.folder}/{name}") as log:
+    name, position = layout.segments[-1].file_name(), layout.end.position
+    with actions.storage.open(actions.folder.file(name)) as log:
         size_bytes = log.size_bytes()
     end = size_bytes if layout.zeros_from is None else layout.zeros_from
     where = f"the end of its last whole batch, before offset {layout.end_offset}"
     if end == position:
         actions.cut(name, position, f"{where}; the {size_bytes - position} bytes behind it were zeros")
         actions.warn(
-            f"{actions.folder}/{name} was cut at position {position}, offset {layout.end_offset}: "
+            f"{actions.folder.file(name)} was cut at position {position}, offset {layout.end_offset}: "
             f"{size_bytes - position} bytes of zeros stood behind its last whole batch"
         )
         return
@@ -222,16 +221,17 @@ def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
     reached = max((found.offset for found, _ in actions.names() if found.suffix == files.SNAPSHOT), default=0)
     lost = f"; a producer snapshot says that the log once reached offset {reached}" * (reached > layout.end_offset)
     actions.warn(
-        f"{actions.folder}/{name} was cut at position {position}, offset {layout.end_offset}: {size_bytes - position} "
+        f"{actions.folder.file(name)} was cut at position {position}, offset {layout.end_offset}: "
+        f"{size_bytes - position} "
         f"bytes behind its last whole batch are no batch, as a crash leaves them{lost}. They are in {kept}, {KEPT}"
     )
 
 
 def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> None:
     """Lower the offsets in the log directory's checkpoints that are past the end of the log, as a broker does."""
-    at, directory = layout.topic_partition, actions.folder.rpartition("/")[0]
+    at, directory = layout.topic_partition, actions.folder.directory
     for name in (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT):
-        path = f"{directory}/{name}"
+        path = directory.file(name)
         try:
             offsets = parse_offset_checkpoint(actions.storage.read_small(path) or b"", path)
         except CorruptCheckpointError:
@@ -243,12 +243,12 @@ def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> Non
         actions.warn(f"{path}: {was}; records that were there are gone")
         if not actions.is_dry:
             offsets[at] = layout.end_offset
-            write_atomically(actions.storage, path, encode_offset_checkpoint(offsets))
+            write_atomically(directory, name, encode_offset_checkpoint(offsets))
 
 
 def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, truncate: bool) -> None:
     """Raise where all of a log is before its start offset: a broker would delete it, and so would a writer."""
-    there = list_segments(actions.storage, actions.folder)
+    there = list_segments(actions.folder)
     if layout.segments or not there:
         return
     if not truncate:
@@ -328,8 +328,8 @@ def _to_check(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough:
 
 def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
     """Tell whether all of a log was synced when its writer left it."""
-    directory = actions.folder.rpartition("/")[0]
-    if any(entry.name == files.CLEAN_SHUTDOWN for entry in actions.storage.entries(directory)):
+    directory = actions.folder.directory
+    if any(entry.name == files.CLEAN_SHUTDOWN for entry in actions.storage.names(directory.path)):
         return True
     snapshot = OffsetFile(layout.end_offset, files.SNAPSHOT)
     return layout.end_offset == 0 or any(found == snapshot for found, _ in actions.names())
@@ -337,29 +337,28 @@ def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
 
 def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:
     """Return the segments from the recovery point on: everything before it was on the disk."""
-    known = recovery_point(actions.storage, actions.folder)
+    known = DirectoryView(actions.folder.directory).recovery_point(actions.folder)
     first = len(layout.segments) - 1 if known is None else layout.segment_of(known)
     return layout.segments[first:]
 
 
-def _cut_at(actions: RecoveryActions, name: str, position: int) -> None:
+def _cut_at(actions: RecoveryActions, path: str, position: int) -> None:
     """Cut off the rest of a segment from a damaged batch on, and every later segment; all of it is kept beside."""
-    cut = parse_offset_file(name.removesuffix(files.SWAP))
-    if cut is None:
-        raise AssertionError(f"damage is in a segment, and not in {name}")
-    with actions.storage.open(f"{actions.folder}/{name}") as log:
+    segment = next(each for each in list_segments(actions.folder) if each.path() == path)
+    name, base_offset = segment.file_name(), segment.base_offset
+    with actions.storage.open(actions.folder.file(name)) as log:
         size_bytes = log.size_bytes()
     why = f"where it is damaged, which loses the {size_bytes - position} bytes behind that"
     if size_bytes > position:
         why += f"; they are in {actions.keep(name, position, size_bytes)}, {KEPT}"
     actions.cut(name, position, why)
     for found, other in actions.names():
-        if found.offset > cut.offset and found.suffix == files.LOG:
+        if found.offset > base_offset and found.suffix == files.LOG:
             kept = next(free for free in _cut_names(found.offset) if not actions.has(free))
             actions.rename(other, kept, f"since it follows the damage, and is lost; {KEPT}")
-        elif found.offset > cut.offset:
+        elif found.offset > base_offset:
             actions.remove(other, "which follows the damage, and is lost")
-        elif found.offset == cut.offset and found.suffix in _INDEXES:
+        elif found.offset == base_offset and found.suffix in _INDEXES:
             actions.remove(other, "since its log was cut")
 
 
@@ -369,7 +368,7 @@ def _cut_names(base_offset: int) -> Iterator[str]:
 
 def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
     """Remove indexes that have no segment; make the first segment of a log that has none."""
-    bases = {segment.base_offset for segment in list_segments(actions.storage, actions.folder)}
+    bases = {segment.base_offset for segment in list_segments(actions.folder)}
     for found, name in actions.names():
         if found.suffix in _INDEXES and found.offset not in bases:
             actions.remove(name, "since its segment is not there")
@@ -391,7 +390,7 @@ def _leader_epochs(actions: RecoveryActions, layout: PartitionLayout) -> LeaderE
 
 
 def _written_epochs(actions: RecoveryActions) -> LeaderEpochs:
-    path = f"{actions.folder}/{files.LEADER_EPOCH_CHECKPOINT}"
+    path = actions.folder.file(files.LEADER_EPOCH_CHECKPOINT)
     try:
         return tuple(parse_leader_epochs(actions.storage.read_small(path) or b"", path))
     except CorruptCheckpointError:
@@ -400,7 +399,7 @@ def _written_epochs(actions: RecoveryActions) -> LeaderEpochs:
 
 def _write_leader_epochs(actions: RecoveryActions, epochs: LeaderEpochs) -> None:
     """Make the checkpoint of the leader epochs say what they are."""
-    data = actions.storage.read_small(f"{actions.folder}/{files.LEADER_EPOCH_CHECKPOINT}")
+    data = actions.storage.read_small(actions.folder.file(files.LEADER_EPOCH_CHECKPOINT))
     if data and not epochs:
         actions.remove(files.LEADER_EPOCH_CHECKPOINT, "since it says nothing of this log")
     elif epochs != _written_epochs(actions):
@@ -421,8 +420,8 @@ def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
 
 def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout) -> None:
     """Remove snapshots that cannot be read, that are of offsets past the end of the log, or that nobody needs."""
-    bases = {segment.base_offset for segment in list_segments(actions.storage, actions.folder)}
-    offsets = [offset for offset, _ in snapshots_of(actions.storage, actions.folder)]
+    bases = {segment.base_offset for segment in list_segments(actions.folder)}
+    offsets = [offset for offset, _ in snapshots_of(actions.folder)]
     latest = max((offset for offset in offsets if offset <= layout.end_offset), default=_NONE)
     for offset in offsets:
         name = offset_file_name(offset, files.SNAPSHOT)
@@ -435,7 +434,7 @@ def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout) -> None
 
 
 def _is_sound_snapshot(actions: RecoveryActions, name: str) -> bool:
-    path = f"{actions.folder}/{name}"
+    path = actions.folder.file(name)
     try:
         parse_snapshot(actions.storage.read_small(path) or b"", path)
     except CorruptCheckpointError:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sparklog.errors import PathNotFoundError
-from sparklog.log.files import OffsetFile, cut_file_name, offset_files
-from sparklog.storage.base import WritableStorage
+from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file
+from sparklog.log.places import PartitionFolder
 from sparklog.write.atomic import write_atomically
 
 KEPT: Final = "kept until 'sparklog recover --drop-cut'"
@@ -31,63 +31,71 @@ class Action(NamedTuple):
 class RecoveryActions:
     """Carries out recovery's decisions; in a dry run it only records them."""
 
-    def __init__(self, storage: WritableStorage, folder: str, *, dry_run: bool, is_quiet: bool) -> None:
-        self.storage, self.folder = storage, folder
+    def __init__(self, folder: PartitionFolder, *, dry_run: bool, is_quiet: bool) -> None:
+        self.storage, self.folder = folder.writable, folder
         self.is_dry, self._is_quiet = dry_run, is_quiet
         self.done: list[Action] = []
         self._removed: set[str] = set()
 
     def names(self) -> list[tuple[OffsetFile, str]]:
         """List the files whose names start with an offset, without those that this dry run would have removed."""
-        found = offset_files(self.storage.entries(self.folder))
+        found = offset_files(self.storage.entries(self.folder.location))
         return [(offset_file, entry.name) for offset_file, entry in found if entry.name not in self._removed]
 
     def has(self, name: str) -> bool:
         """Tell whether the folder has a file of a name, also where this dry run would have removed it."""
-        return any(entry.name == name for entry in self.storage.entries(self.folder))
+        return any(entry.name == name for entry in self.storage.names(self.folder.location))
 
     def remove(self, name: str, why: str) -> None:
         self._note(name, f"removed, {why}")
         if self.is_dry:
             self._removed.add(name)
         else:
-            self.storage.remove(f"{self.folder}/{name}")
+            self.storage.remove(self.folder.file(name))
 
     def rename(self, name: str, new_name: str, why: str) -> None:
         self._note(name, f"renamed to {new_name}, {why}")
         if self.is_dry:
             self._removed.add(name)
         else:
-            self.storage.rename(f"{self.folder}/{name}", f"{self.folder}/{new_name}")
+            self.storage.rename(self.folder.file(name), self.folder.file(new_name))
 
     def cut(self, name: str, size_bytes: int, why: str) -> None:
         self._note(name, f"cut to {size_bytes} bytes, {why}")
         if not self.is_dry:
-            with self.storage.open_for_append(f"{self.folder}/{name}") as file:
+            with self.storage.open_for_append(self.folder.file(name)) as file:
                 file.truncate(size_bytes)
                 file.sync()
 
     def keep(self, name: str, position: int, end_position: int) -> str:
         """Copy a part of a segment's file to a file beside it, and sync that; return the name of that file."""
-        base_offset = int(name.partition(".")[0])
+        base_offset = self.base_offset(name)
         number = 0
         while not self._is_free(kept := cut_file_name(base_offset, position, number), name, position, end_position):
             number += 1
         if not self.is_dry:
-            with self.storage.open_for_append(f"{self.folder}/{kept}") as file:
+            with self.storage.open_for_append(self.folder.file(kept)) as file:
                 file.truncate(0)
-                file.append_from(f"{self.folder}/{name}", position, end_position - position)
+                file.append_from(self.folder.file(name), position, end_position - position)
                 file.sync()
-            self.storage.sync_folder(self.folder)
+            self.storage.sync_folder(self.folder.location)
         return kept
+
+    @staticmethod
+    def base_offset(name: str) -> int:
+        """Return the base offset of the segment that a file is of."""
+        found = parse_offset_file(name)
+        if found is None:
+            raise AssertionError(f"a segment's file, and not {name}")
+        return found.offset
 
     def _is_free(self, kept: str, name: str, position: int, end_position: int) -> bool:
         """Tell whether there is no file of that name, or one that a crash left with only the first of the bytes."""
         try:
-            old = self.storage.open(f"{self.folder}/{kept}")
+            old = self.storage.open(self.folder.file(kept))
         except PathNotFoundError:
             return True
-        with old, self.storage.open(f"{self.folder}/{name}") as log:
+        with old, self.storage.open(self.folder.file(name)) as log:
             size_bytes = old.size_bytes()
             if size_bytes > end_position - position:
                 return False
@@ -105,14 +113,14 @@ class RecoveryActions:
     def make(self, name: str, data: bytes, why: str) -> None:
         self._note(name, f"made, {why}")
         if not self.is_dry:
-            write_atomically(self.storage, f"{self.folder}/{name}", data)
+            write_atomically(self.folder, name, data)
 
     def make_empty(self, names: Iterable[str]) -> None:
         """Make the files of a new segment, which is no action worth recording."""
         if not self.is_dry:
             for name in names:
-                self.storage.open_for_append(f"{self.folder}/{name}").close()
-            self.storage.sync_folder(self.folder)
+                self.storage.open_for_append(self.folder.file(name)).close()
+            self.storage.sync_folder(self.folder.location)
 
     def _note(self, name: str, what: str) -> None:
-        self.done.append(Action(f"{self.folder}/{name}", what))
+        self.done.append(Action(self.folder.file(name), what))

@@ -21,7 +21,6 @@ not outlive the job. A file is rolled where a segment would be, so that it can b
 
 from __future__ import annotations
 
-import re
 import secrets
 import struct
 from dataclasses import dataclass
@@ -30,10 +29,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from sparklog.errors import CommitError
+from sparklog.log import files
 from sparklog.log.config import LogConfig
-from sparklog.log.files import STAGED
+from sparklog.log.places import LogDirectory, PartitionFolder, relative_path
 from sparklog.record.headers import BatchHeaders
-from sparklog.storage.base import Storage, WritableStorage
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
 
 if TYPE_CHECKING:
@@ -45,10 +44,6 @@ assert BATCH_ENTRY.itemsize == 16
 # A batch begins with its base offset, the bytes behind that and the size, and the leader epoch; see v2.
 _STAMP: Final = struct.Struct(">qii")
 _FRAMING_BYTES: Final = 12
-_LOG: Final = f".log{STAGED}"
-_BATCHES: Final = f".batches{STAGED}"
-_RUNNING: Final = f"running{STAGED}"
-_NAME = re.compile(r"seglog-(?P<job>(?P<made>[0-9a-f]{12})[0-9a-f]+)-[A-Za-z0-9.-]+\.staged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +52,10 @@ class StagedFile:
 
     Attributes
     ----------
-    folder, name : str
-        The partition's folder by its name, and the file's name without its suffixes.
+    folder, job : str
+        The partition's folder by its name, and the job.
+    name : str
+        Tells the file from the others that the job stages in the folder: ``<task>-<attempt>-<number>``.
     task : int
         Number of the task; files are committed in the order of their tasks, and then of their ``number``.
     records, batches, size_bytes : int
@@ -70,6 +67,7 @@ class StagedFile:
     """
 
     folder: str
+    job: str
     name: str
     task: int
     number: int
@@ -81,13 +79,15 @@ class StagedFile:
 
     @property
     def log_name(self) -> str:
-        return f"{self.folder}/{self.name}{_LOG}"
+        """The path of the batches, relative to the log directory."""
+        return relative_path(self.folder, files.staged_name(self.job, files.staged_log(self.name)))
 
     @property
     def batches_name(self) -> str:
-        return f"{self.folder}/{self.name}{_BATCHES}"
+        """The path of the entries, relative to the log directory."""
+        return relative_path(self.folder, files.staged_name(self.job, files.staged_batches(self.name)))
 
-    def run(self, storage: Storage, directory: str, base_offset: int) -> BatchRun:
+    def run(self, directory: LogDirectory, base_offset: int) -> BatchRun:
         """Return its batches with the offsets that they get.
 
         Raises
@@ -95,8 +95,8 @@ class StagedFile:
         CommitError
             Its entries are gone, or not those that the task wrote.
         """
-        path = f"{directory}/{self.batches_name}"
-        data = storage.read_small(path)
+        path = directory.file(self.batches_name)
+        data = directory.storage.read_small(path)
         if data is None or len(data) != self.batches * BATCH_ENTRY.itemsize:
             raise CommitError(f"the staged file {path} is gone or cut")
         entries = np.frombuffer(data, dtype=BATCH_ENTRY)
@@ -112,27 +112,23 @@ class StagedWriter:
 
     Parameters
     ----------
-    directory, folder : str
-        The log directory, and the name of the partition's folder in it, which is there.
-    prefix : str
-        ``seglog-<job>-<task>-<attempt>``, of nobody else.
+    folder : PartitionFolder
+        It is there.
+    job : str
+        Of the task.
+    task, attempt : int
+        Of nobody else in the job.
     config : LogConfig
         Says where files are rolled.
     """
 
-    def __init__(
-        self, storage: WritableStorage, directory: str, folder: str, prefix: str, task: int, config: LogConfig
-    ) -> None:
-        self._storage, self._directory, self._folder = storage, directory, folder
-        self._prefix, self._task, self._config = prefix, task, config
+    def __init__(self, folder: PartitionFolder, job: str, task: int, attempt: int, config: LogConfig) -> None:
+        self.folder, self._storage, self._config = folder, folder.writable, config
+        self._job, self._task, self._attempt = job, task, attempt
         self._files: list[StagedFile] = []
         self._base_offset = 0
         self._tail: ActiveSegmentState | None = None
         self._entries: list[np.ndarray[Any, np.dtype[Any]]] = []
-
-    @property
-    def folder(self) -> str:
-        return f"{self._directory}/{self._folder}"
 
     @property
     def end_offset(self) -> int:
@@ -167,14 +163,14 @@ class StagedWriter:
     def discard(self) -> None:
         """Remove what was written."""
         for number in range(len(self._files) + 1):
-            for suffix in (_LOG, _BATCHES):
-                self._storage.remove(f"{self.folder}/{self._prefix}-{number}{suffix}")
+            for name_of in (files.staged_log, files.staged_batches):
+                self._storage.remove(self._path(name_of(self._name_of(number))))
 
     def _write(self, data: memoryview, headers: BatchHeaders, tail: ActiveSegmentState, run: BatchRun) -> None:
         """Append batches to the file in the making, which has room for them."""
         positions, sizes = headers.column("position"), headers.column("batch_bytes")
         start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
-        with self._storage.open_for_append(f"{self.folder}/{self._name}{_LOG}") as log:
+        with self._storage.open_for_append(self._path(files.staged_log(self._name))) as log:
             log.append(data[start:end])
             log.begin_sync(log.size_bytes() - (end - start))
         entries = np.empty(len(headers), dtype=BATCH_ENTRY)
@@ -186,7 +182,13 @@ class StagedWriter:
 
     @property
     def _name(self) -> str:
-        return f"{self._prefix}-{len(self._files)}"
+        return self._name_of(len(self._files))
+
+    def _name_of(self, number: int) -> str:
+        return f"{self._task}-{self._attempt}-{number}"
+
+    def _path(self, what: str) -> str:
+        return self.folder.file(files.staged_name(self._job, what))
 
     def _close_file(self) -> None:
         """Write down the batches of the file in the making, if there is one."""
@@ -194,7 +196,8 @@ class StagedWriter:
             return
         entries = np.concatenate(self._entries)
         staged = StagedFile(
-            folder=self._folder,
+            folder=self.folder.name,
+            job=self._job,
             name=self._name,
             task=self._task,
             number=len(self._files),
@@ -204,7 +207,7 @@ class StagedWriter:
             size_bytes=int(entries["batch_bytes"].sum()),
             max_timestamp=int(entries["max_timestamp"].max()),
         )
-        with self._storage.open_for_append(f"{self._directory}/{staged.batches_name}") as file:
+        with self._storage.open_for_append(self._path(files.staged_batches(staged.name))) as file:
             file.append(entries.tobytes())
         self._files.append(staged)
         self._base_offset = self.end_offset
@@ -216,7 +219,7 @@ class TaskStage:
 
     Parameters
     ----------
-    directory : str
+    directory : LogDirectory
         The log directory.
     job : str
         The job, which has begun; see `begin`.
@@ -226,20 +229,18 @@ class TaskStage:
         Says where files are rolled.
     """
 
-    def __init__(
-        self, storage: WritableStorage, directory: str, job: str, task: int, attempt: int, config: LogConfig
-    ) -> None:
-        self._storage, self._directory, self._job = storage, directory, job
-        self._task, self._config = task, config
-        self._prefix = f"seglog-{job}-{task}-{attempt}"
+    def __init__(self, directory: LogDirectory, job: str, task: int, attempt: int, config: LogConfig) -> None:
+        self._directory, self._job = directory, job
+        self._task, self._attempt, self._config = task, attempt, config
         self._writers: dict[str, StagedWriter] = {}
 
     def writer(self, folder: str) -> StagedWriter:
         """Return the writer for a partition's folder, which is made where it is not there."""
         found = self._writers.get(folder)
         if found is None:
-            self._storage.make_folder(f"{self._directory}/{folder}")
-            found = StagedWriter(self._storage, self._directory, folder, self._prefix, self._task, self._config)
+            place = self._directory.folder(folder)
+            self._directory.writable.make_folder(place.location)
+            found = StagedWriter(place, self._job, self._task, self._attempt, self._config)
             self._writers[folder] = found
         return found
 
@@ -253,7 +254,7 @@ class TaskStage:
         """
         staged = [each for writer in self._writers.values() for each in writer.finish()]
         names = [name for each in staged for name in (each.log_name, each.batches_name)]
-        self._storage.sync_files([f"{self._directory}/{name}" for name in names])
+        self._directory.writable.sync_files([self._directory.file(name) for name in names])
         self.refuse_ended_job()
         return staged
 
@@ -263,7 +264,7 @@ class TaskStage:
             writer.discard()
         if not self._is_job_running():
             for writer in self._writers.values():
-                self._storage.remove_folder(writer.folder)
+                self._directory.writable.remove_folder(writer.folder.location)
 
     def refuse_ended_job(self) -> None:
         """Raise `CommitError` if the job has ended.
@@ -274,7 +275,7 @@ class TaskStage:
             raise CommitError("the job of this task has ended: what the task has staged is removed")
 
     def _is_job_running(self) -> bool:
-        return is_running(self._storage, self._directory, self._job)
+        return is_running(self._directory, self._job)
 
 
 def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
@@ -286,11 +287,9 @@ def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
     )
 
 
-def stamp(
-    storage: WritableStorage, directory: str, staged: StagedFile, run: BatchRun, base_offset: int, leader_epoch: int
-) -> None:
+def stamp(directory: LogDirectory, staged: StagedFile, run: BatchRun, base_offset: int, leader_epoch: int) -> None:
     """Write offsets and a leader epoch into a staged file's batches, if others are there; the caller is to sync it."""
-    with storage.open_for_append(f"{directory}/{staged.log_name}") as log:
+    with directory.writable.open_for_append(directory.file(staged.log_name)) as log:
         if log.size_bytes() != staged.size_bytes:
             raise CommitError(f"the staged file {log.path} has {log.size_bytes()} bytes and not {staged.size_bytes}")
         if (base_offset, leader_epoch) == (staged.base_offset, 0):
@@ -307,31 +306,26 @@ def new_job(now_ms: int) -> str:
     return f"{now_ms:012x}{secrets.token_hex(5)}"
 
 
-def begin(storage: WritableStorage, directory: str, job: str) -> None:
+def begin(directory: LogDirectory, job: str) -> None:
     """Say that a job runs, before its tasks do."""
-    storage.make_folder(directory)
+    storage = directory.writable
+    storage.make_folder(directory.path)
     with storage.open_for_append(_marker(directory, job)):
         pass
 
 
-def is_running(storage: Storage, directory: str, job: str) -> bool:
+def is_running(directory: LogDirectory, job: str) -> bool:
     """Return whether a job has begun and not ended: what its tasks stage after its end nobody commits or removes."""
-    return storage.read_small(_marker(directory, job)) is not None
+    return directory.storage.read_small(_marker(directory, job)) is not None
 
 
-def end(storage: WritableStorage, directory: str, job: str) -> None:
+def end(directory: LogDirectory, job: str) -> None:
     """Say that a job does not run any more, before what it has left is removed."""
-    storage.remove(_marker(directory, job))
+    directory.writable.remove(_marker(directory, job))
 
 
-def _marker(directory: str, job: str) -> str:
-    return f"{directory}/seglog-{job}-{_RUNNING}"
-
-
-def job_of(name: str) -> str | None:
-    """Return the job that a staged file is of; None for a file that is not one."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else found["job"]
+def _marker(directory: LogDirectory, job: str) -> str:
+    return directory.file(files.running_job_name(job))
 
 
 def made_ms(job: str) -> int:

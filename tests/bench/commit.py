@@ -19,9 +19,9 @@ from rich.table import Table
 
 from sparklog.log.config import LogConfig
 from sparklog.record.encode import BatchSettings, encode_batches
-from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
 from sparklog.write.staging import StagedWriter, new_job
+from tests.places import directory_at, folder_at
 
 RUN_ROWS = 500_000
 RUNS = 4
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def measure(directory: Path) -> None:
-    storage, config = LocalWritableStorage(), LogConfig(compression_type="uncompressed")
+    config = LogConfig(compression_type="uncompressed")
     rows = pa.record_batch({"value": [b"x" * 100] * RUN_ROWS, "timestamp": pa.array([NOW_MS] * RUN_ROWS)})
     settings = BatchSettings(codec="none")
     (directory / "events-0").mkdir()
@@ -47,14 +47,14 @@ def measure(directory: Path) -> None:
         table.add_column(title, justify="right")
     for turn in range(COMMITS):
         job_id = new_job(NOW_MS)
-        stage = StagedWriter(storage, str(directory), "events-0", f"seglog-{job_id}-0-0", 0, config)
+        stage = StagedWriter(folder_at(directory / "events-0"), job_id, 0, 0, config)
         for _ in range(RUNS):
             stage.append(encode_batches(rows, settings, stage.end_offset), NOW_MS)
         staged = stage.finish()
         size_bytes, batches = sum(each.size_bytes for each in staged), sum(each.batches for each in staged)
         plain = synced(directory.parent / f"{directory.name}.plain", size_bytes)
         started = time.perf_counter()
-        commit(storage, Job(job_id, str(directory), config, {}), staged, NOW_MS)
+        commit(Job(job_id, directory_at(directory), config, {}), staged, NOW_MS)
         took = time.perf_counter() - started
         table.add_row(
             f"{turn * size_bytes / 2**30:.2f} GiB",

@@ -16,6 +16,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader
 from tests.bench.logs import RECORDS_PER_BATCH, START_MS, write_large_partition, write_sparse_directory
 from tests.log.logs import CountingStorage
+from tests.places import folder_at
 
 PARTITIONS, PARTITION_BYTES = 1_000, (100 << 30) // 1_000
 SEGMENT_BYTES = 1 << 30
@@ -26,7 +27,7 @@ def plan_sparse(folder: Path) -> tuple[str, int, int, str]:
     storage = CountingStorage()
     started = time.perf_counter()
     for n in range(PARTITIONS):
-        read_layout(str(folder / f"events-{n}"), storage)
+        read_layout(folder_at(folder / f"events-{n}", storage))
     took = time.perf_counter() - started
     return f"plan {PARTITIONS:,} partitions", total_bytes, sum(storage.read_bytes.values()), f"{took:.1f} s"
 
@@ -36,7 +37,7 @@ def seek(folder: Path) -> list[tuple[str, int, int, str]]:
     total_bytes = sum(path.stat().st_size for path in folder.iterdir())
     storage = CountingStorage()
     rows = []
-    layout = read_layout(str(folder), storage)
+    layout = read_layout(folder_at(folder, storage))
     rows.append(("find the end offset", total_bytes, sum(storage.read_bytes.values()), ""))
     storage.read_bytes.clear()
     wanted = end_offset * 2 // 3

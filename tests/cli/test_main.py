@@ -21,10 +21,10 @@ from sparklog.cli.main import app
 from sparklog.errors import StorageError
 from sparklog.log.journal import Append, Journal, LogExtent
 from sparklog.storage.local import LocalFile, LocalStorage
-from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.journal import write_journal
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, golden_set
+from tests.places import directory_at
 
 COMMAND = [sys.executable, "-c", "from sparklog.cli.main import run; run()"]
 
@@ -394,7 +394,7 @@ def test_recover_of_a_commit_that_was_decided_finishes_it(tmp_path: Path) -> Non
     (tmp_path / "a.staged").write_bytes(second)
     moves = (Append("a.staged", 0, len(second), f"t-0/{log.name}", len(first)),)
     journal = Journal("1", {"t-0": LogExtent(0, 1, 0, len(first))}, moves)
-    write_journal(LocalWritableStorage(), str(tmp_path), journal)
+    write_journal(directory_at(tmp_path), journal)
     assert lines("describe", tmp_path)[0]["offsets"] == 1
     assert any("not done" in row["message"] for row in lines("verify", tmp_path))
     assert "a commit to 1 partition" in run("recover", tmp_path).stdout

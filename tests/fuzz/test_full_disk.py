@@ -20,9 +20,9 @@ import pytest
 import sparklog
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
-from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.commit import commit
 from sparklog.write.partition import PartitionLog
+from tests.places import moved
 from tests.storage.full_disk import FullDisk
 from tests.topic.staged import NOW_MS, findings, rows, stage, write
 
@@ -209,7 +209,7 @@ def commit_at_every_call(tmp_path: Path, *, stays_full: bool) -> list[str]:
         claims: list[Claim] = ["all"]
         said = ""
         try:
-            commit(storage, job, staged, NOW_MS)
+            commit(moved(job, storage), staged, NOW_MS)
         except SeglogError as error:
             claims, said = claims_of(error), f"{full_at}: commit, at {storage.refused!r}: {error}"
         storage.make_room()
@@ -222,7 +222,7 @@ def commit_at_every_call(tmp_path: Path, *, stays_full: bool) -> list[str]:
         if claims == ["nothing"]:
             write(directory, NEW)
         elif claims == ["will"]:
-            commit(LocalWritableStorage(), *stage(directory, []), NOW_MS)
+            commit(*stage(directory, []), NOW_MS)
         if claims and sorted(_values(directory)) != both:
             wrong.append(f"{said}: at last {len(_values(directory))} rows are visible")
         shutil.rmtree(directory)

@@ -9,6 +9,7 @@ import pytest
 from sparklog.inspect.dump import DumpRange, batch_rows, file_rows, log_of_file, log_of_folder, record_rows
 from tests.build import control_batch, write_partition
 from tests.log.logs import batches
+from tests.places import folder_at
 
 EVERYTHING = DumpRange()
 
@@ -30,13 +31,13 @@ def test_file_of_batches_is_read_by_whatever_name(tmp_path: Path) -> None:
 def test_marker_says_its_kind_and_the_epoch_of_its_coordinator(tmp_path: Path, kind: str, epoch: int) -> None:
     marker = control_batch(kind, 0, producer_id=7, producer_epoch=1, coordinator_epoch=epoch)
     write_partition(tmp_path / "events-0", [marker])
-    (row,) = batch_rows(log_of_folder(str(tmp_path / "events-0")), EVERYTHING)
+    (row,) = batch_rows(log_of_folder(folder_at(tmp_path / "events-0")), EVERYTHING)
     assert (row["control_type"], row["coordinator_epoch"]) == (kind.upper(), epoch)
 
 
 def test_end_of_a_range_is_exclusive_for_batches_and_records(tmp_path: Path) -> None:
     write_partition(tmp_path / "events-0", batches(5))
-    dumped = log_of_folder(str(tmp_path / "events-0"))
+    dumped = log_of_folder(folder_at(tmp_path / "events-0"))
     assert [row["offset"] for row in record_rows(dumped, DumpRange(19, 21))] == [19, 20]
     assert [row["base_offset"] for row in batch_rows(dumped, DumpRange(19, 20))] == [10]
     assert not dumped.reaches(DumpRange(51))

@@ -13,6 +13,7 @@ from sparklog.log.segment import Window
 from sparklog.storage.local import LocalStorage
 from tests.kafka.broker import Broker, Producer, Record
 from tests.kafka.content import segment_bytes
+from tests.places import folder_at
 
 pytestmark = pytest.mark.kafka
 
@@ -29,7 +30,7 @@ def test_brokers_snapshots_and_transaction_indexes_are_ours_byte_for_byte(tmp_pa
         (told,) = broker.offsets(TOPIC)
         broker.stop()
         folder = broker.log_dir / f"{TOPIC}-0"
-        layout = read_layout(str(folder))
+        layout = read_layout(folder_at(folder))
         assert len(layout.segments) > 2
         bases = [segment.base_offset for segment in layout.segments[1:]]
         assert compared_snapshots(layout) == [layout.end_offset, *reversed(bases)]
@@ -40,7 +41,7 @@ def test_brokers_snapshots_and_transaction_indexes_are_ours_byte_for_byte(tmp_pa
         with broker.producer() as producer:
             send(producer, 4)
         broker.stop()
-        layout = read_layout(str(folder))
+        layout = read_layout(folder_at(folder))
         last = folder / offset_file_name(layout.end_offset, SNAPSHOT)
         written = last.read_bytes()
         last.unlink()
@@ -78,7 +79,7 @@ def send(producer: Producer, count: int) -> None:
 
 def compared_snapshots(layout: PartitionLayout) -> list[int]:
     """Compare every snapshot with the state folded from the start of the log; their offsets, the last first."""
-    found = snapshots_of(STORAGE, layout.path)
+    found = snapshots_of(folder_at(layout.path))
     for offset, path in found:
         producers = Producers()
         for segment in layout.segments:

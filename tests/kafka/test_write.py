@@ -17,6 +17,7 @@ import sparklog
 from sparklog.log.layout import read_layout
 from tests.kafka.broker import Broker, Record
 from tests.kafka.dump import dump_log
+from tests.places import folder_at
 
 pytestmark = pytest.mark.kafka
 
@@ -125,7 +126,7 @@ def test_broker_serves_what_spark_wrote(spark: SparkSession, broker: Broker, is_
 
 
 def end_offsets(broker: Broker, topic: str) -> dict[int, int]:
-    return {n: read_layout(str(broker.log_dir / f"{topic}-{n}")).end_offset for n in range(PARTITIONS)}
+    return {n: read_layout(folder_at(broker.log_dir / f"{topic}-{n}")).end_offset for n in range(PARTITIONS)}
 
 
 def check_offsets(broker: Broker, topic: str, ends: dict[int, int]) -> None:

@@ -9,6 +9,7 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.reader import LogReader
 from sparklog.storage.local import LocalFile, LocalStorage
 from tests.build import Record, v2_batch, write_partition
+from tests.places import folder_at
 
 RECORDS_PER_BATCH = 10
 
@@ -83,6 +84,6 @@ class CountingStorage(LocalStorage):
 
 def counted(folder: Path) -> tuple[PartitionLayout, CountingStorage]:
     """Read a layout whose files count what is read from them."""
-    layout = read_layout(str(folder), storage := CountingStorage())
+    layout = read_layout(folder_at(folder, storage := CountingStorage()))
     storage.read_bytes.clear()
     return layout, storage

@@ -11,20 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import CommitError, CorruptCheckpointError
+from sparklog.log.files import JOURNAL, LAST_COMMIT
 from sparklog.log.journal import (
-    JOURNAL,
-    LAST_COMMIT,
     Append,
     Journal,
     LogExtent,
     Rename,
-    bound_of,
     commit_version,
     parse_journal,
     pending,
 )
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.journal import apply_journal, write_journal
+from tests.places import directory_at
 
 STORAGE = LocalWritableStorage()
 LOG = "events-0/00000000000000000000.log"
@@ -43,31 +42,30 @@ def directory(tmp_path: Path) -> Path:
     (tmp_path / "a.staged").write_bytes(b"-abcde-")
     (tmp_path / "b.staged").write_bytes(b"new")
     (tmp_path / "checkpoint").write_bytes(b"old")
-    write_journal(STORAGE, str(tmp_path), WHOLE)
+    write_journal(directory_at(tmp_path), WHOLE)
     return tmp_path
 
 
 def test_journal_is_read_as_it_was_written(directory: Path) -> None:
-    assert pending(STORAGE, str(directory)) == WHOLE
-    assert bound_of(STORAGE, f"{directory}/events-0") == LogExtent(0, 5, 0, 4)
-    assert bound_of(STORAGE, f"{directory}/events-1") is None
+    assert pending(directory_at(directory)) == WHOLE
+    assert commit_version(directory_at(directory)).pending(directory_at(directory)) == WHOLE
 
 
 def test_finished_journal_has_done_its_moves(directory: Path) -> None:
-    before = commit_version(STORAGE, str(directory))
-    assert apply_journal(STORAGE, str(directory)) == WHOLE
+    before = commit_version(directory_at(directory))
+    assert apply_journal(directory_at(directory)) == WHOLE
     assert (directory / LOG).read_bytes() == b"0123abcde"
     assert (directory / "checkpoint").read_bytes() == b"new"
     assert sorted(path.name for path in directory.iterdir()) == ["checkpoint", "events-0", LAST_COMMIT]
-    assert commit_version(STORAGE, str(directory)) != before
-    assert apply_journal(STORAGE, str(directory)) is None
+    assert commit_version(directory_at(directory)) != before
+    assert apply_journal(directory_at(directory)) is None
 
 
 @pytest.mark.parametrize("there", [b"0123", b"0123a", b"0123abcd", b"0123abcde", b"0123\0\0\0d", b"0123abcde\0\0"])
 def test_moves_that_were_made_in_part_are_made_again(directory: Path, there: bytes) -> None:
     (directory / LOG).write_bytes(there)
     (directory / "b.staged").rename(directory / "checkpoint")
-    apply_journal(STORAGE, str(directory))
+    apply_journal(directory_at(directory))
     assert (directory / LOG).read_bytes() == b"0123abcde"
 
 
@@ -76,7 +74,7 @@ def test_log_that_others_wrote_to_since_is_not_touched(directory: Path, there: b
     """A broker that was started in between knows of no journal."""
     (directory / LOG).write_bytes(there)
     with pytest.raises(CommitError, match=r"since the commit.*remove seglog\.journal"):
-        apply_journal(STORAGE, str(directory))
+        apply_journal(directory_at(directory))
     assert (directory / LOG).read_bytes() == there
     assert (directory / JOURNAL).exists()
 
@@ -86,7 +84,7 @@ def test_commit_whose_files_are_gone_is_not_finished(directory: Path, gone: str)
     (directory / gone).unlink()
     (directory / "checkpoint").unlink()
     with pytest.raises(CommitError, match="is gone"):
-        apply_journal(STORAGE, str(directory))
+        apply_journal(directory_at(directory))
 
 
 def test_segment_that_a_broker_went_on_with_is_noticed(tmp_path: Path) -> None:
@@ -95,9 +93,9 @@ def test_segment_that_a_broker_went_on_with_is_noticed(tmp_path: Path) -> None:
     (tmp_path / LOG).write_bytes(b"0123 and more")
     (tmp_path / "events-0" / "a.staged").write_bytes(b"x")
     moves = (Rename("events-0/a.staged", "events-0/00000000000000000005.log"),)
-    write_journal(STORAGE, str(tmp_path), Journal("1", {"events-0": LogExtent(0, 5, 0, 4)}, moves))
+    write_journal(directory_at(tmp_path), Journal("1", {"events-0": LogExtent(0, 5, 0, 4)}, moves))
     with pytest.raises(CommitError, match="written to by others"):
-        apply_journal(STORAGE, str(tmp_path))
+        apply_journal(directory_at(tmp_path))
 
 
 @pytest.mark.parametrize(

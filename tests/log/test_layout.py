@@ -17,10 +17,11 @@ from sparklog.storage.local import LocalFile, LocalStorage
 from sparklog.write.partition import PartitionLog
 from tests.build import offset_checkpoint, write_partition
 from tests.log.logs import batch, batches, offsets, write
+from tests.places import folder_at
 
 
 def names(folder: Path) -> list[str]:
-    return [Path(segment.path()).name for segment in read_layout(str(folder)).segments]
+    return [Path(segment.path()).name for segment in read_layout(folder_at(folder)).segments]
 
 
 def test_no_folder_is_named(tmp_path: Path) -> None:
@@ -113,10 +114,8 @@ def test_bases_further_apart_than_relative_offsets_reach_do_not_hang(tmp_path: P
 
 
 def test_segment_of_an_offset_is_found_among_many(tmp_path: Path) -> None:
-    segments = tuple(
-        Segment(LocalStorage(), str(tmp_path), base, base + 10, 0, is_last=False) for base in range(0, 100_000, 10)
-    )
-    layout = PartitionLayout(LocalStorage(), str(tmp_path), None, segments, 0, OffsetPosition(0, 100_000))
+    segments = tuple(Segment(folder_at(tmp_path), base, base + 10, 0, is_last=False) for base in range(0, 100_000, 10))
+    layout = PartitionLayout(folder_at(tmp_path), segments, 0, OffsetPosition(0, 100_000))
     assert [layout.segment_of(offset) for offset in (0, 9, 10, 55_555, 99_999, 200_000)] == [0, 0, 1, 5555, 9999, 9999]
 
 

@@ -13,6 +13,7 @@ from sparklog.log.layout import read_layout
 from tests.bench.logs import RECORDS_PER_BATCH, write_sparse_directory
 from tests.build import offset_checkpoint, write_partition
 from tests.log.logs import CountingStorage, batches
+from tests.places import folder_at
 
 
 def test_layout_of_a_sparse_directory_reads_a_few_kilobytes_a_partition(tmp_path: Path) -> None:
@@ -20,7 +21,7 @@ def test_layout_of_a_sparse_directory_reads_a_few_kilobytes_a_partition(tmp_path
     assert write_sparse_directory(tmp_path, partitions, 2 << 30) == 100 << 30
     storage = CountingStorage()
     for n in range(partitions):
-        layout = read_layout(str(tmp_path / f"events-{n}"), storage)
+        layout = read_layout(folder_at(tmp_path / f"events-{n}", storage))
         assert (layout.start_offset, layout.end_offset) == (0, 1_000_000 + RECORDS_PER_BATCH)
     assert sum(storage.read_bytes.values()) < partitions * 40_000
 
@@ -35,7 +36,7 @@ def test_log_start_checkpoint_is_parsed_once_a_directory_and_again_when_it_chang
         return parse_offset_checkpoint(data, path)
 
     def start_offsets() -> list[int]:
-        return [read_layout(str(tmp_path / f"events-{n}")).start_offset for n in range(partitions)]
+        return [read_layout(folder_at(tmp_path / f"events-{n}")).start_offset for n in range(partitions)]
 
     monkeypatch.setattr(layouts, "parse_offset_checkpoint", counting)
     checkpoint = tmp_path / "log-start-offset-checkpoint"

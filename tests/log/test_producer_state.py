@@ -44,6 +44,7 @@ from tests import build
 from tests.build import ProducerEntry, control_batch, empty_batch, producer_snapshot, producer_snapshot_name
 from tests.golden import golden_set, golden_sets
 from tests.log import logs
+from tests.places import folder_at
 
 LAST = (1 << 31) - 1
 STORAGE = LocalStorage()
@@ -87,7 +88,7 @@ def folded(*batches: bytes) -> Producers:
 def test_snapshots_of_brokers_are_encoded_byte_for_byte() -> None:
     compared = 0
     for folder in golden_folders():
-        for _, path in snapshots_of(STORAGE, str(folder)):
+        for _, path in snapshots_of(folder_at(folder)):
             data = Path(path).read_bytes()
             assert Producers.parse(data, path).encode() == data, path
             compared += len(data) > 56
@@ -98,10 +99,10 @@ def test_state_folded_from_the_log_is_what_brokers_wrote_down() -> None:
     """Where the log still has all of its batches, and the broker did not forget a producer when it began again."""
     compared = 0
     for folder in golden_folders():
-        layout = read_layout(str(folder))
+        layout = read_layout(folder_at(folder))
         if layout.start_offset or "compacted" in folder.name or folder.name == "restarted-0":
             continue
-        for offset, path in snapshots_of(STORAGE, str(folder)):
+        for offset, path in snapshots_of(folder_at(folder)):
             producers = Producers()
             for segment in layout.segments:
                 with segment.open() as log:
@@ -119,7 +120,7 @@ def test_aborted_transactions_are_those_of_the_brokers_indexes() -> None:
         if "compacted" in folder.name or not list(folder.glob("*.txnindex")):
             continue
         producers = Producers()
-        for segment in list_segments(STORAGE, str(folder)):
+        for segment in list_segments(folder_at(folder)):
             aborted: list[AbortedTransaction] = []
             with segment.open() as log:
                 for found in log.windows(log.start):
@@ -139,7 +140,7 @@ def test_broker_that_begins_again_forgets_who_was_idle_for_a_day(tmp_path: Path)
     last = folder / producer_snapshot_name(60)
     written = last.read_bytes()
     last.unlink()
-    layout = read_layout(str(folder))
+    layout = read_layout(folder_at(folder))
     assert producers_at_end(layout, now_ms=1_795_000_000_000).encode() == written
     assert len(producers_at_end(layout)) == 3
 
@@ -198,12 +199,12 @@ def test_state_at_the_end_is_that_of_the_last_sound_snapshot_and_what_followed(
     snapshot = folder / producer_snapshot_name(10)
     snapshot.write_bytes(producer_snapshot([ProducerEntry(9, 3, -1, -1, timestamp=1)]))
     (folder / producer_snapshot_name(21)).write_bytes(producer_snapshot([ProducerEntry(5)]))
-    found = producers_at_end(read_layout(str(folder))).entries
+    found = producers_at_end(read_layout(folder_at(folder))).entries
     assert found.keys() == {9, 7}
     assert [each.base_offset for each in found[7].batches] == [10]
     assert not caplog.records
     snapshot.write_bytes(snapshot.read_bytes()[:-1])
-    found = producers_at_end(read_layout(str(folder))).entries
+    found = producers_at_end(read_layout(folder_at(folder))).entries
     assert [each.base_offset for each in found[7].batches] == [0, 10]
     assert str(snapshot) in caplog.text
 
@@ -226,7 +227,7 @@ def test_snapshot_of_another_log_is_not_believed(
     folder = tmp_path / "t-0"
     build.write_partition(folder, [idempotent(0, 7), idempotent(10, 7, 10)])
     (folder / producer_snapshot_name(10)).write_bytes(producer_snapshot([entry]))
-    layout = read_layout(str(folder))
+    layout = read_layout(folder_at(folder))
     assert [each.base_offset for each in producers_at_end(layout).entries[7].batches] == [0, 10]
     assert last_stable_offset(layout) == 20
     assert "is not of this log" in caplog.text
@@ -237,15 +238,15 @@ def test_snapshot_whose_last_batch_the_cleaner_removed_is_believed(tmp_path: Pat
     build.write_partition(folder, [idempotent(0, 7), idempotent(20, 7, 10)])
     entries = [ProducerEntry(8, 0, 5, 15, 3, 1), ProducerEntry(7, 0, 9, 9, 9, 1)]
     (folder / producer_snapshot_name(20)).write_bytes(producer_snapshot(entries))
-    assert producers_at_end(read_layout(str(folder))).entries.keys() == {7, 8}
+    assert producers_at_end(read_layout(folder_at(folder))).entries.keys() == {7, 8}
 
 
 def test_snapshot_of_before_the_log_start_is_not_asked(tmp_path: Path) -> None:
     build.write_partition(tmp_path, [idempotent(30, 7)], base_offset=30)
     (tmp_path / producer_snapshot_name(29)).write_bytes(producer_snapshot([ProducerEntry(8)]))
-    assert producers_at_end(read_layout(str(tmp_path))).entries.keys() == {7}
+    assert producers_at_end(read_layout(folder_at(tmp_path))).entries.keys() == {7}
     (tmp_path / producer_snapshot_name(30)).write_bytes(producer_snapshot([ProducerEntry(9)]))
-    assert producers_at_end(read_layout(str(tmp_path))).entries.keys() == {9, 7}
+    assert producers_at_end(read_layout(folder_at(tmp_path))).entries.keys() == {9, 7}
 
 
 def test_who_wrote_after_the_snapshot_is_not_forgotten_however_old_the_records(tmp_path: Path) -> None:
@@ -253,8 +254,8 @@ def test_who_wrote_after_the_snapshot_is_not_forgotten_however_old_the_records(t
     build.write_partition(folder, [idempotent(0, 7), idempotent(10, 8)])
     (folder / producer_snapshot_name(10)).write_bytes(producer_snapshot([ProducerEntry(7, 0, 9, 9, 9, 1009)]))
     now_ms = 1009 + PRODUCER_EXPIRATION_MS
-    assert producers_at_end(read_layout(str(folder)), now_ms - 1).entries.keys() == {7, 8}
-    assert producers_at_end(read_layout(str(folder)), 2 * now_ms).entries.keys() == {8}
+    assert producers_at_end(read_layout(folder_at(folder)), now_ms - 1).entries.keys() == {7, 8}
+    assert producers_at_end(read_layout(folder_at(folder)), 2 * now_ms).entries.keys() == {8}
 
 
 # The rules, one by one

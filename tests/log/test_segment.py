@@ -16,6 +16,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader, open_log
 from tests.build import Record, offset_index, time_index, v2_batch, write_partition
 from tests.log.logs import RECORDS_PER_BATCH, batch, batches, counted, offsets, only_log, write
+from tests.places import folder_at
 
 INDEX = "00000000000000000000.index"
 TIME_INDEX = "00000000000000000000.timeindex"
@@ -71,7 +72,7 @@ def test_torn_tail_that_only_looks_like_a_batch_ends_the_log(tmp_path: Path) -> 
     with only_log(tmp_path).open("ab") as log:
         log.write(torn[:70] + inner)
     with pytest.raises(CorruptBatchError):
-        LogReader(read_layout(str(tmp_path))).read()
+        LogReader(read_layout(folder_at(tmp_path))).read()
     size = only_log(tmp_path).stat().st_size
     with only_log(tmp_path).open("r+b") as log:
         log.seek(size - len(inner) - 70 + 8)

@@ -15,8 +15,8 @@ from sparklog.log.properties import described
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
-from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.locking import hold
+from tests.places import directory_at
 from tests.spark.conftest import ROOT
 
 PLAN, SOURCE, WRITE = "test_plan.py", "test_source.py", "test_write.py"
@@ -84,7 +84,7 @@ def test_option_of_a_write_that_does_nothing_is_warned_of_once(
 def test_other_writers_are_waited_for_as_long_as_said(tmp_path: Path) -> None:
     given = {"path": str(tmp_path / "events"), "numPartitions": "1", "lockTimeoutMs": "300"}
     made = SeglogWriter(WriteOptions.parse(given), StructType([StructField("value", BinaryType())]), is_overwrite=False)
-    with hold(LocalWritableStorage(), str(tmp_path), 1.0):
+    with hold(directory_at(tmp_path), 1.0):
         began = time.monotonic()
         with pytest.raises(LockedError):
             made.commit([])

@@ -22,8 +22,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 import sparklog
 from sparklog.log.config import LogConfig
-from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.recover import RecoverOptions, recover_directory
+from tests.places import directory_at, folder_at
 from tests.spark.conftest import ROOT
 from tests.spark.test_write_failures import PARTITIONS, ROWS, jobs_in
 from tests.topic.staged import findings, values
@@ -106,9 +106,9 @@ def write_until_killed(directory: Path, first: int, chance: random.Random, kill:
 
 def recover_all(directory: Path) -> None:
     """Do what ``sparklog recover --staged-hours 0`` does."""
-    folders = [str(path) for path in directory.iterdir() if path.is_dir()]
+    folders = [folder_at(path) for path in directory.iterdir() if path.is_dir()]
     options = RecoverOptions(LogConfig(), orphan_age_ms=0)
-    list(recover_directory(LocalWritableStorage(), str(directory), folders, options, time.time_ns() // 1_000_000 + 1))
+    list(recover_directory(directory_at(directory), folders, options, time.time_ns() // 1_000_000 + 1))
 
 
 @pytest.mark.fuzz

@@ -13,7 +13,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import described
 from sparklog.record.compression import DECOMPRESSED_BYTES_MAX
-from sparklog.spark.options import SeglogOptions, warn_batch
+from sparklog.spark.options import WRITE_ONLY, SeglogOptions, warn_batch
+from sparklog.spark.parsing import declared_names
 from sparklog.spark.write_options import WriteOptions
 
 A0, A1, B0 = TopicPartition("topicA", 0), TopicPartition("topicA", 1), TopicPartition("topicB", 0)
@@ -288,3 +289,22 @@ def test_options_that_have_their_effect_are_not_warned_of(caplog: pytest.LogCapt
 def test_one_limit_of_decompression_for_reads_and_writes() -> None:
     assert parse().decompressed_bytes_max == LogConfig().max_decompressed_message_bytes == DECOMPRESSED_BYTES_MAX
     assert "at most 2147483639" in refusal(max__decompressed__message__bytes="2147483640")
+
+
+def test_option_of_a_write_is_refused_with_what_to_say_instead() -> None:
+    with pytest.raises(InvalidOptionError, match=r"the option topic is of a write.* set subscribe to its name"):
+        SeglogOptions.parse({"path": "/logs", "topic": "events"})
+    with pytest.raises(InvalidOptionError, match=r"the option numPartitions is of a write"):
+        SeglogOptions.parse({"path": "/logs", "NUMPARTITIONS": "3"})
+
+
+def test_options_of_a_write_are_those_that_no_read_has() -> None:
+    assert set(WRITE_ONLY) == set(declared_names(WriteOptions)) - set(declared_names(SeglogOptions))
+
+
+def test_table_is_refused_with_what_to_say_instead() -> None:
+    """Spark hands neither the path nor the options of a table on, and says nothing that tells a table from a path."""
+    with pytest.raises(InvalidOptionError, match=r"no path is given.*saveAsTable.* read with \.load\(path\)"):
+        SeglogOptions.parse({})
+    with pytest.raises(InvalidOptionError, match=r"say \.save.*saveAsTable.*Write with \.save\(path\)"):
+        WriteOptions.parse({"topic": "events"})

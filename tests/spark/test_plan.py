@@ -24,6 +24,7 @@ from sparklog.spark.options import SeglogOptions
 from sparklog.spark.plan import ReadRange, plan_batch, split
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.golden import golden_set
+from tests.places import folder_at
 
 START_MS = 1_700_000_000_000
 
@@ -207,7 +208,7 @@ print(sorted(slow & (set(sys.modules) - before)))
 
 
 def whole(start: int, end: int, partition: int = 0) -> ReadRange:
-    return ReadRange(f"/logs/a-{partition}", "a", partition, start, end, end)
+    return ReadRange(folder_at(f"/logs/a-{partition}"), start, end, end)
 
 
 def sizes(log_dir: Path, **given: Any) -> list[int]:
@@ -238,7 +239,7 @@ def test_connectors_own_examples_of_splitting() -> None:
         ranges = [whole(0, size, partition) for partition, size in enumerate(sizes)]
         layouts = {each.topic_partition: _NoSegments() for each in ranges}
         found = split(ranges, parts_min, None, layouts)  # type: ignore[arg-type]
-        return [sum(each.partition == partition for each in found) for partition in range(len(sizes))]
+        return [sum(each.folder.partition == partition for each in found) for partition in range(len(sizes))]
 
     assert counts([4, 4, 1], 4) == [2, 2, 1]
     assert counts([1, 21], 4) == [1, 3]
@@ -305,7 +306,7 @@ def test_splitting_covers_every_offset_exactly_once(
     }
     ranges = plan_batch(SeglogOptions.parse(options))
     for partition, (counts, base_offset) in enumerate(drawn):
-        mine = [each for each in ranges if each.partition == partition]
+        mine = [each for each in ranges if each.folder.partition == partition]
         assert mine[0].start_offset == base_offset
         assert mine[-1].end_offset == base_offset + sum(counts)
         assert all(one.end_offset == other.start_offset for one, other in pairwise(mine))

@@ -23,8 +23,8 @@ from sparklog.log.config import LogConfig
 from sparklog.spark import writer
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
-from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.recover import RecoverOptions, recover_directory
+from tests.places import directory_at, folder_at
 from tests.spark.conftest import ROOT
 from tests.topic.staged import findings, values
 
@@ -78,8 +78,8 @@ def test_driver_and_tasks_that_are_killed_leave_all_of_a_job_or_nothing(tmp_path
     assert set(seen.values()) == {ROWS}
     assert sorted(seen) in (list(range(committed + 1)), list(range(committed + 2)))
     options = RecoverOptions(LogConfig(), orphan_age_ms=0)
-    folders = [str(path) for path in directory.iterdir() if path.is_dir()]
-    list(recover_directory(LocalWritableStorage(), str(directory), folders, options, time.time_ns() // 1_000_000 + 1))
+    folders = [folder_at(path) for path in directory.iterdir() if path.is_dir()]
+    list(recover_directory(directory_at(directory), folders, options, time.time_ns() // 1_000_000 + 1))
     assert jobs_in(directory).items() >= seen.items()
     assert set(jobs_in(directory).values()) == {ROWS}
     assert findings(directory) == []

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sparklog.errors import StorageError
-from sparklog.storage.base import HeldLock
-from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
+from sparklog.storage.base import HeldLock, WritableFile
+from tests.storage.wrapping import WrappedFile, WrappedStorage
 
 Loss = Literal["kept", "torn", "lost", "zeros"]
 LOSSES: Final[tuple[Loss, ...]] = ("kept", "torn", "lost", "zeros")
@@ -76,10 +76,11 @@ class Disk:
                 yield folder / name, inode
 
 
-class CrashingStorage(LocalWritableStorage):
-    """Storage of this machine that stops at its n-th change."""
+class CrashingStorage(WrappedStorage):
+    """A storage over folders of this machine that stops at its n-th change."""
 
     def __init__(self, root: Path, stop_at: int | None = None, *, is_torn: bool = False) -> None:
+        super().__init__()
         self.disk = Disk(root)
         self.calls: list[str] = []
         self.is_torn = is_torn
@@ -96,11 +97,11 @@ class CrashingStorage(LocalWritableStorage):
     def open_for_append(self, path: str) -> CrashingFile:
         if not Path(path).exists():
             self.step("make", path)
-            file = CrashingFile(path, self)
+            file = CrashingFile(self.inner.open_for_append(path), self)
             # The inode may have been another file's.
             self.disk.contents.pop(Path(path).stat().st_ino, None)
             return file
-        return CrashingFile(path, self)
+        return CrashingFile(self.inner.open_for_append(path), self)
 
     def rename(self, path: str, new_path: str) -> None:
         self.step("rename", path)
@@ -134,11 +135,11 @@ class CrashingStorage(LocalWritableStorage):
         return super().lock(path, timeout_seconds, is_shared=is_shared)
 
 
-class CrashingFile(LocalWritableFile):
+class CrashingFile(WrappedFile):
     """An open file of a `CrashingStorage`."""
 
-    def __init__(self, path: str, storage: CrashingStorage) -> None:
-        super().__init__(path)
+    def __init__(self, file: WritableFile, storage: CrashingStorage) -> None:
+        super().__init__(file)
         self._storage = storage
 
     def append(self, data: bytes | bytearray | memoryview) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from sparklog.storage.local import to_write_error
-from sparklog.storage.local_writing import LocalWritableFile
 from tests.storage.crash import CrashingFile, CrashingStorage
 
 NEEDS_NO_ROOM: Final = ("remove", "remove_folder")
@@ -50,7 +49,7 @@ class FullDisk(CrashingStorage):
     def open_for_append(self, path: str) -> CrashingFile:
         if not Path(path).exists():
             self.step("make", path)
-        return FullFile(path, self)
+        return FullFile(self.inner.open_for_append(path), self)
 
 
 class FullFile(CrashingFile):
@@ -62,5 +61,5 @@ class FullFile(CrashingFile):
             super().append(data)
         except Exception:
             if len(self._storage.calls) > len(before):
-                LocalWritableFile.append(self, memoryview(data)[: len(data) // 2])
+                self.file.append(memoryview(data)[: len(data) // 2])
             raise

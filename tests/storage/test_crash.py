@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.write.atomic import write_atomically
+from tests.places import directory_at
 from tests.storage.crash import CrashingStorage, Stopped, crashes
 
 
@@ -61,7 +62,7 @@ def test_atomic_write_leaves_the_old_or_the_new_content(tmp_path: Path) -> None:
         (folder / "checkpoint").write_bytes(b"the old content")
 
     def run(storage: CrashingStorage, folder: Path) -> None:
-        write_atomically(storage, str(folder / "checkpoint"), b"new")
+        write_atomically(directory_at(folder, storage), "checkpoint", b"new")
 
     seen = set()
     for crash in crashes(prepare, run, tmp_path):

@@ -16,6 +16,7 @@ import pytest
 from sparklog.errors import LockedError, PathNotFoundError, StorageError
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.atomic import write_atomically
+from tests.places import directory_at
 
 STORAGE = LocalWritableStorage()
 HOLD_LOCK = """
@@ -44,7 +45,7 @@ def test_appended_bytes_follow_what_was_there(tmp_path: Path) -> None:
 def test_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     for text in (b"first", b"2"):
-        write_atomically(STORAGE, str(path), text)
+        write_atomically(directory_at(tmp_path), path.name, text)
         assert path.read_bytes() == text
     assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]
 

@@ -17,6 +17,7 @@ from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import find_target
 from sparklog.write.staging import StagedFile, begin, new_job
+from tests.places import directory_at, location_of
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(compression_type="uncompressed", index_interval_bytes=100, batch_size=400)
@@ -39,23 +40,23 @@ def stage(
 ) -> tuple[Job, list[StagedFile]]:
     """Stage what each task writes, explicitly partitioned or not; the job, and what was staged."""
     storage = storage or LocalWritableStorage()
-    target = find_target(storage, str(directory), topic, partitions, has_topic_column=False)
+    target = find_target(location_of(directory, storage), topic, partitions, has_topic_column=False)
     job_id = fields.pop("job_id", None) or new_job(NOW_MS)
-    begin(storage, str(directory), job_id)
+    begin(directory_at(directory, storage), job_id)
     staged: list[StagedFile] = []
     for number, batch in enumerate(tasks):
         task = Task(target, config, "default", job_id, number, attempt, NOW_MS)
-        accumulator = RecordAccumulator(storage, task, clock=lambda: NOW_MS)
+        accumulator = RecordAccumulator(task, clock=lambda: NOW_MS)
         accumulator.append(batch)
         staged += accumulator.finish()
     new = {topic: partitions} if target.is_new(topic) else {}
-    return Job(job_id, str(directory), config, new, lock_timeout_seconds=5.0, **fields), staged
+    return Job(job_id, directory_at(directory), config, new, lock_timeout_seconds=5.0, **fields), staged
 
 
 def write(directory: Path, tasks: Sequence[pa.RecordBatch], **options: Any) -> Mapping[str, Any]:
     """Stage and commit."""
     job, staged = stage(directory, tasks, **options)
-    return commit(options.get("storage") or LocalWritableStorage(), job, staged, NOW_MS)
+    return commit(job, staged, NOW_MS)
 
 
 def values(directory: Path) -> dict[str, list[str]]:

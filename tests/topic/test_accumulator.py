@@ -14,6 +14,7 @@ from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.staging import begin
+from tests.places import directory_at
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, values
 
 STORAGE = LocalWritableStorage()
@@ -23,10 +24,10 @@ JOB = "0000000000ff00"
 def accumulator(
     directory: Path, target: WriteTarget | None = None, buffered_bytes_max: int = 1 << 20, config: LogConfig = CONFIG
 ) -> RecordAccumulator:
-    found = target or WriteTarget(str(directory), "events", None, {}, 4)
-    begin(STORAGE, str(directory), JOB)
+    found = target or WriteTarget(directory_at(directory), "events", None, {}, 4)
+    begin(directory_at(directory), JOB)
     task = Task(found, config, "default", JOB, 0, 0, NOW_MS)
-    return RecordAccumulator(STORAGE, task, lambda: NOW_MS, buffered_bytes_max)
+    return RecordAccumulator(task, lambda: NOW_MS, buffered_bytes_max)
 
 
 def test_what_is_gathered_is_bounded_and_order_is_kept(tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_what_is_gathered_is_bounded_and_order_is_kept(tmp_path: Path) -> None:
             taking.append(rows(given[start : start + 7], partition=[int(n) % 4 for n in given[start : start + 7]]))
         staged = taking.finish()
         assert sum(each.records for each in staged) == 500
-        commit(STORAGE, Job(JOB, str(directory), CONFIG, {"events": 4}), staged, NOW_MS)
+        commit(Job(JOB, directory_at(directory), CONFIG, {"events": 4}), staged, NOW_MS)
         assert values(directory) == {f"events-{p}": [n for n in given if int(n) % 4 == p] for p in range(4)}
         assert findings(directory) == []
 
@@ -51,20 +52,20 @@ def test_files_are_rolled_as_segments_are(tmp_path: Path) -> None:
     staged = taking.finish()
     assert [each.number for each in staged] == [0, 1, 2]
     assert all(each.size_bytes <= 1 << 20 for each in staged)
-    commit(STORAGE, Job(JOB, str(tmp_path), config, {"events": 4}), staged, NOW_MS)
+    commit(Job(JOB, directory_at(tmp_path), config, {"events": 4}), staged, NOW_MS)
     assert len(list((tmp_path / "events-1").glob("*.log"))) == 3
     assert findings(tmp_path) == []
 
 
 def test_null_topic_is_refused(tmp_path: Path) -> None:
-    taking = accumulator(tmp_path, WriteTarget(str(tmp_path), None, None, {}, 1))
+    taking = accumulator(tmp_path, WriteTarget(directory_at(tmp_path), None, None, {}, 1))
     taking.append(rows(["a", "b"], topic=pa.array(["t", None])))
     with pytest.raises(InvalidOptionError, match="null topic present in the data"):
         taking.finish()
 
 
 def test_path_of_a_partition_refuses_rows_for_others(tmp_path: Path) -> None:
-    only = WriteTarget(str(tmp_path), "events", 2, {}, None)
+    only = WriteTarget(directory_at(tmp_path), "events", 2, {}, None)
     taking = accumulator(tmp_path, only)
     taking.append(rows(["a", "b"], partition=pa.array([2, None], pa.int32())))
     assert [each.folder for each in taking.finish()] == ["events-2"]
@@ -82,11 +83,11 @@ def test_record_that_a_broker_would_refuse_names_its_rule(tmp_path: Path) -> Non
 
 
 def test_strings_of_any_arrow_type_are_written(tmp_path: Path) -> None:
-    taking = accumulator(tmp_path, WriteTarget(str(tmp_path), "events", 0, {}, None))
+    taking = accumulator(tmp_path, WriteTarget(directory_at(tmp_path), "events", 0, {}, None))
     for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         taking.append(pa.record_batch({"value": pa.array([b"v"], pa.binary()).cast(kind)}))
-        commit(STORAGE, Job(JOB, str(tmp_path), CONFIG, {}), taking.finish(), NOW_MS)
-        taking = accumulator(tmp_path, WriteTarget(str(tmp_path), "events", 0, {}, None))
+        commit(Job(JOB, directory_at(tmp_path), CONFIG, {}), taking.finish(), NOW_MS)
+        taking = accumulator(tmp_path, WriteTarget(directory_at(tmp_path), "events", 0, {}, None))
     assert values(tmp_path) == {"events-0": ["v"] * 4}
 
 
@@ -98,12 +99,12 @@ def test_keys_of_any_arrow_type_choose_the_same_partitions(tmp_path: Path) -> No
         taking = accumulator(directory)
         column = pa.array(keys).dictionary_encode() if pa.types.is_dictionary(kind) else pa.array(keys).cast(kind)
         taking.append(rows(keys, key=column))
-        commit(STORAGE, Job(JOB, str(directory), CONFIG, {"events": 4}), taking.finish(), NOW_MS)
+        commit(Job(JOB, directory_at(directory), CONFIG, {"events": 4}), taking.finish(), NOW_MS)
         assert values(directory) == values(tmp_path / "0")
 
 
 def test_partition_column_that_is_no_integer_is_refused_for_one_partition_too(tmp_path: Path) -> None:
-    taking = accumulator(tmp_path, WriteTarget(str(tmp_path), "events", 0, {}, None))
+    taking = accumulator(tmp_path, WriteTarget(directory_at(tmp_path), "events", 0, {}, None))
     taking.append(rows(["a"], partition=pa.array([0.0])))
     with pytest.raises(InvalidOptionError, match="the column partition must be of integers, and is of double"):
         taking.finish()

@@ -9,11 +9,11 @@ import pytest
 from sparklog.cli import paths
 from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
 from sparklog.log.reader import open_log
-from sparklog.storage.local import LocalStorage
 from sparklog.topic.discovery import discover
 from sparklog.topic.write_target import find_target
 from sparklog.write.partition import PartitionLog
 from tests.log.test_folders import LOG, UUID, made
+from tests.places import location_of
 
 CASES = {
     # What is there, the path, what it is.
@@ -51,7 +51,7 @@ def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
             discover([str(at)])
         if meant == "nothing":
             with pytest.raises(PathNotFoundError):
-                find_target(LocalStorage(), str(at), "events", 1, has_topic_column=False)
+                find_target(location_of(at), "events", 1, has_topic_column=False)
         with pytest.raises(PathNotFoundError):
             open_log(at)
         with pytest.raises(InvalidOptionError):
@@ -60,16 +60,16 @@ def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
             with pytest.raises(PathNotFoundError):
                 paths.find_target(str(at))
         return
-    read = {each.folder for each in discover([str(at)]).partitions}
+    read = {each.location for each in discover([str(at)]).partitions}
     written = (
-        find_target(LocalStorage(), str(at), "new" if meant == "directory" else None, 3, has_topic_column=False)
+        find_target(location_of(at), "new" if meant == "directory" else None, 3, has_topic_column=False)
         if meant != "topic"
-        else find_target(LocalStorage(), str(at), None, None, has_topic_column=False)
+        else find_target(location_of(at), None, None, has_topic_column=False)
     )
     shown = paths.find_target(str(at))
-    assert {each.path for each in shown.folders} == read
+    assert {each.location for each in shown.folders} == read
     assert shown.is_directory == (meant == "directory")
-    assert written.directory == (str(at) if meant == "directory" else str(logs))
+    assert written.directory.path == (str(at) if meant == "directory" else str(logs))
     if meant == "partition":
         assert read == {str(at)}
         assert f"{written.topic}-{written.partition}" == at.name
@@ -85,18 +85,18 @@ def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize("name", ["backup", f"events-0.{UUID}-delete"])
 def test_copy_and_what_kafka_has_set_aside_are_looked_at_and_not_written_into(tmp_path: Path, name: str) -> None:
     folder = made(tmp_path / name, LOG)
-    assert [each.path for each in paths.find_target(str(folder)).folders] == [str(folder)]
+    assert [each.location for each in paths.find_target(str(folder)).folders] == [str(folder)]
     with pytest.raises(PathNotFoundError):
         discover([str(folder)])
     with pytest.raises(PathNotFoundError, match="is not a log directory"):
-        find_target(LocalStorage(), str(folder), "events", 1, has_topic_column=False)
+        find_target(location_of(folder), "events", 1, has_topic_column=False)
 
 
 def test_partitions_folder_does_not_become_a_log_directory_by_a_write(tmp_path: Path) -> None:
     folder = made(tmp_path / "events-0", LOG)
     for path, topic in ((folder / "new", None), (folder / "other-0", "x")):
         with pytest.raises(SeglogError, match="is not a log directory: it holds the files of a partition"):
-            find_target(LocalStorage(), str(path), topic, 1, has_topic_column=False)
+            find_target(location_of(path), topic, 1, has_topic_column=False)
 
 
 def test_link_to_a_partitions_folder_is_not_written_to(tmp_path: Path) -> None:
@@ -105,11 +105,11 @@ def test_link_to_a_partitions_folder_is_not_written_to(tmp_path: Path) -> None:
     (logs / "events-0").symlink_to(tmp_path / "disk" / "events-0")
     for path in (logs / "events-0", logs / "events"):
         with pytest.raises(InvalidOptionError, match=r"logs/events-0 is a link to .*disk/events-0"):
-            find_target(LocalStorage(), str(path), None, None, has_topic_column=False)
+            find_target(location_of(path), None, None, has_topic_column=False)
     with pytest.raises(InvalidOptionError, match="is a link to"):
-        find_target(LocalStorage(), str(logs), "events", None, has_topic_column=False)
+        find_target(location_of(logs), "events", None, has_topic_column=False)
     assert len(discover([str(logs)]).partitions) == 2
-    assert find_target(LocalStorage(), str(logs), None, None, has_topic_column=True).directory == str(logs)
+    assert find_target(location_of(logs), None, None, has_topic_column=True).directory.path == str(logs)
 
 
 def test_partition_that_two_paths_lead_to_is_in_one_place(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import BrokerRunningError, CommitError, CorruptBatchError, InvalidOptionError, LockedError
-from sparklog.log import journal
+from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.storage.local_writing import LocalWritableStorage
@@ -22,6 +22,7 @@ from sparklog.topic.write_target import find_target
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import StagedFile
+from tests.places import directory_at, folder_at, location_of, moved
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
 
@@ -58,7 +59,7 @@ def test_large_file_becomes_a_segment_and_a_small_one_is_appended(tmp_path: Path
     large, small = (rows(["x" * 1000] * count, partition=[0] * count) for count in (200, 20))
     for batch in (small, large, small):
         write(tmp_path, [batch], config=config, partitions=1)
-    assert [segment.base_offset for segment in read_layout(str(tmp_path / "events-0")).segments] == [0, 20]
+    assert [segment.base_offset for segment in read_layout(folder_at(tmp_path / "events-0")).segments] == [0, 20]
     assert len(values(tmp_path)["events-0"]) == 240
     assert findings(tmp_path) == []
 
@@ -76,14 +77,14 @@ def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(tmp_path: Path) 
 
     def run(storage: CrashingStorage, folder: Path) -> None:
         job, staged = prepared[0]
-        commit(storage, replace(job, directory=str(folder)), staged, NOW_MS)
+        commit(moved(job, storage, folder), staged, NOW_MS)
 
     prepared: list[tuple[Job, list[StagedFile]]] = []
     outcomes = set()
     for crash in crashes(prepare, run, tmp_path):
         seen = values(crash.folder)
         assert seen in (OLD_VALUES, BOTH), str(crash)
-        was_decided = (crash.folder / journal.JOURNAL).exists()
+        was_decided = (crash.folder / files.JOURNAL).exists()
         write(crash.folder, [rows(["next"], partition=[1])])
         after = values(crash.folder)
         before = BOTH if was_decided or seen == BOTH else OLD_VALUES
@@ -97,8 +98,8 @@ def test_no_log_is_touched_before_the_commit_is_decided(tmp_path: Path) -> None:
     write(tmp_path, OLD)
     storage = CrashingStorage(tmp_path)
     job, staged = stage(tmp_path, NEW)
-    commit(storage, job, staged, NOW_MS)
-    decided = storage.calls.index(f"rename {journal.JOURNAL}.tmp")
+    commit(moved(job, storage), staged, NOW_MS)
+    decided = storage.calls.index(f"rename {files.JOURNAL}.tmp")
     touched = [n for n, call in enumerate(storage.calls) if ".log" in call and not call.endswith(".staged")]
     assert min(touched) > decided
 
@@ -112,7 +113,7 @@ def test_batches_that_begin_an_empty_log_are_not_written_again(tmp_path: Path) -
             write(directory, [rows(["old"], partition=[0])], partitions=1)
         storage = CrashingStorage(directory)
         job, staged = stage(directory, [of_task_0, of_task_1], config=small, partitions=1)
-        commit(storage, job, staged, NOW_MS)
+        commit(moved(job, storage), staged, NOW_MS)
         stamped = {name for name in (each.log_name for each in staged) if f"write_at {name}" in storage.calls}
         assert len([each for each in staged if each.task == 0]) > 2
         assert stamped == {each.log_name for each in staged if each.task or not is_first}
@@ -129,14 +130,14 @@ def test_repeated_transaction_writes_nothing(tmp_path: Path) -> None:
     write(tmp_path, NEW, transaction=TxnVersion("loader", 8))
     write(tmp_path, [rows(["other"], partition=[0])], transaction=TxnVersion("another", 1))
     assert values(tmp_path)["events-0"] == [*BOTH["events-0"], "other"]
-    assert read_ledger(STORAGE, str(tmp_path)) == {"loader": 8, "another": 1}
+    assert read_ledger(directory_at(tmp_path)) == {"loader": 8, "another": 1}
 
 
 def test_overwrite_raises_the_log_start_and_uses_no_offset_twice(tmp_path: Path) -> None:
     write(tmp_path, OLD)
     write(tmp_path, [rows(["new"], partition=[0])], is_overwrite=True, overwritten_topics=("events",))
     assert values(tmp_path) == {"events-0": ["new"], "events-1": []}
-    layout = read_layout(str(tmp_path / "events-0"))
+    layout = read_layout(folder_at(tmp_path / "events-0"))
     assert (layout.start_offset, layout.end_offset) == (3, 4)
     assert findings(tmp_path) == []
 
@@ -147,7 +148,7 @@ def test_overwrite_that_is_not_done_shows_what_was_before(tmp_path: Path) -> Non
 
     def run(storage: CrashingStorage, folder: Path) -> None:
         job, staged = stage(folder, NEW, is_overwrite=True, overwritten_topics=("events",))
-        commit(storage, job, staged, NOW_MS)
+        commit(moved(job, storage), staged, NOW_MS)
 
     for crash in crashes(prepare, run, tmp_path, ("kept", "lost")):
         assert values(crash.folder) in (OLD_VALUES, NEW_VALUES), str(crash)
@@ -160,19 +161,19 @@ def test_files_of_dead_attempts_and_dead_jobs_are_swept(tmp_path: Path) -> None:
     young = f"{NOW_MS - ORPHAN_AGE_MS + 1:012x}00"
     for name in (old, young):
         (tmp_path / "events-0" / f"seglog-{name}-0-0-0.log.staged").write_bytes(b"")
-    commit(STORAGE, job, staged, NOW_MS)
+    commit(job, staged, NOW_MS)
     assert staged_files(tmp_path) == [f"seglog-{young}-0-0-0.log.staged"]
     assert values(tmp_path) == NEW_VALUES
 
 
 def test_abort_leaves_nothing_of_the_job(tmp_path: Path) -> None:
     job, _ = stage(tmp_path, NEW)
-    abort(STORAGE, job, NOW_MS)
+    abort(job, NOW_MS)
     assert [path.name for path in tmp_path.rglob("*")] == []
 
 
 def task_of(job: Job, attempt: int) -> Task:
-    target = find_target(STORAGE, job.directory, "events", 2, has_topic_column=False)
+    target = find_target(location_of(job.directory.path), "events", 2, has_topic_column=False)
     return Task(target, CONFIG, "default", job.job_id, 0, attempt, NOW_MS)
 
 
@@ -182,10 +183,10 @@ def test_task_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
     job, _ = stage(tmp_path, [])
 
     def run() -> None:
-        with RecordAccumulator(STORAGE, task_of(job, 0), buffered_bytes_max=1) as taking:
+        with RecordAccumulator(task_of(job, 0), buffered_bytes_max=1) as taking:
             taking.append(NEW[0])
             assert len(staged_files(tmp_path)) == 3
-            abort(STORAGE, job, NOW_MS)
+            abort(job, NOW_MS)
             assert staged_files(tmp_path) == []
             taking.append(NEW[0])
 
@@ -197,10 +198,10 @@ def test_task_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
 
 def test_task_that_begins_after_its_job_leaves_nothing(tmp_path: Path) -> None:
     job, _ = stage(tmp_path, [])
-    abort(STORAGE, job, NOW_MS)
+    abort(job, NOW_MS)
 
     def run() -> None:
-        with RecordAccumulator(STORAGE, task_of(job, 0)) as taking:
+        with RecordAccumulator(task_of(job, 0)) as taking:
             taking.append(NEW[0])
             taking.finish()
 
@@ -214,7 +215,7 @@ def test_task_that_fails_leaves_nothing_and_its_next_attempt_is_committed(tmp_pa
     before = staged_files(tmp_path)
 
     def run() -> None:
-        with RecordAccumulator(STORAGE, task_of(job, 7), buffered_bytes_max=1) as taking:
+        with RecordAccumulator(task_of(job, 7), buffered_bytes_max=1) as taking:
             taking.append(NEW[0])
             assert len(staged_files(tmp_path)) > len(before)
             raise ZeroDivisionError
@@ -222,23 +223,23 @@ def test_task_that_fails_leaves_nothing_and_its_next_attempt_is_committed(tmp_pa
     with pytest.raises(ZeroDivisionError):
         run()
     assert staged_files(tmp_path) == before
-    commit(STORAGE, job, staged, NOW_MS)
+    commit(job, staged, NOW_MS)
     assert values(tmp_path) == NEW_VALUES
     assert staged_files(tmp_path) == []
 
 
 def test_abort_after_the_commit_removes_nothing_of_it(tmp_path: Path) -> None:
     job, staged = stage(tmp_path, NEW)
-    commit(STORAGE, job, staged, NOW_MS)
-    abort(STORAGE, job, NOW_MS)
+    commit(job, staged, NOW_MS)
+    abort(job, NOW_MS)
     assert values(tmp_path) == NEW_VALUES
 
 
 def test_sweep_says_what_it_would_remove(tmp_path: Path) -> None:
     stage(tmp_path, NEW)
-    found = sweep(STORAGE, str(tmp_path), NOW_MS, orphan_age_ms=0, dry_run=True)
+    found = sweep(directory_at(tmp_path), NOW_MS, orphan_age_ms=0, dry_run=True)
     assert len(found) == len(staged_files(tmp_path)) == 7
-    assert sweep(STORAGE, str(tmp_path), NOW_MS, orphan_age_ms=0) == found
+    assert sweep(directory_at(tmp_path), NOW_MS, orphan_age_ms=0) == found
     assert staged_files(tmp_path) == []
 
 
@@ -250,7 +251,7 @@ def test_directory_of_a_running_broker_is_refused_and_not_changed(tmp_path: Path
     with subprocess.Popen(command, stdout=subprocess.PIPE) as broker:
         assert broker.stdout is not None
         broker.stdout.readline()
-        with pytest.raises(BrokerRunningError, match="a broker runs on"), hold(STORAGE, str(tmp_path), 1.0):
+        with pytest.raises(BrokerRunningError, match="a broker runs on"), hold(directory_at(tmp_path), 1.0):
             pass
         broker.kill()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "meta.properties"]
@@ -258,10 +259,10 @@ def test_directory_of_a_running_broker_is_refused_and_not_changed(tmp_path: Path
 
 def test_writers_wait_for_each_other_up_to_a_timeout(tmp_path: Path) -> None:
     job, staged = stage(tmp_path, OLD)
-    with hold(STORAGE, str(tmp_path), 1.0):
-        waiting = threading.Thread(target=commit, args=(STORAGE, job, staged, NOW_MS))
+    with hold(directory_at(tmp_path), 1.0):
+        waiting = threading.Thread(target=commit, args=(job, staged, NOW_MS))
         waiting.start()
-        with pytest.raises(LockedError, match=r"did not finish in 0\.1 s"), hold(STORAGE, str(tmp_path), 0.1):
+        with pytest.raises(LockedError, match=r"did not finish in 0\.1 s"), hold(directory_at(tmp_path), 0.1):
             pass
     waiting.join()
     assert values(tmp_path) == OLD_VALUES
@@ -277,10 +278,10 @@ def test_commit_and_open_log_keep_each_other_out_by_whatever_path(tmp_path: Path
     job = replace(job, lock_timeout_seconds=0.2)
     with PartitionLog.open(logs / "events-0") as log:
         with pytest.raises(LockedError, match="another writer holds"):
-            commit(STORAGE, job, staged, NOW_MS)
+            commit(job, staged, NOW_MS)
         log.append(rows(["old 4"]))
-    commit(STORAGE, job, staged, NOW_MS)
-    with hold(STORAGE, str(tmp_path / spelling), 1), pytest.raises(LockedError):
+    commit(job, staged, NOW_MS)
+    with hold(directory_at(tmp_path / spelling), 1), pytest.raises(LockedError):
         PartitionLog.open(logs / "events-0", lock_timeout_seconds=0.1)
     expected = {**BOTH, "events-0": [*OLD_VALUES["events-0"], "old 4", *NEW_VALUES["events-0"]]}
     assert values(logs) == expected
@@ -296,10 +297,10 @@ def test_commit_does_not_write_through_a_link(tmp_path: Path) -> None:
     (logs / "events-0").symlink_to(disk / "events-0")
     with PartitionLog.open(disk / "events-0") as log:
         with pytest.raises(InvalidOptionError, match=r"logs/events-0 is a link to .*disk/events-0"):
-            commit(STORAGE, job, staged, NOW_MS)
+            commit(job, staged, NOW_MS)
         log.append(rows(["old 4"]))
     assert values(disk) == {"events-0": [*OLD_VALUES["events-0"], "old 4"]}
-    assert not (logs / journal.JOURNAL).exists()
+    assert not (logs / files.JOURNAL).exists()
 
 
 def test_staged_file_that_is_gone_fails_the_commit_and_changes_nothing(tmp_path: Path) -> None:
@@ -307,9 +308,9 @@ def test_staged_file_that_is_gone_fails_the_commit_and_changes_nothing(tmp_path:
     job, staged = stage(tmp_path, NEW)
     (tmp_path / staged[-1].batches_name).unlink()
     with pytest.raises(CommitError, match="Nothing of this write is visible"):
-        commit(STORAGE, job, staged, NOW_MS)
+        commit(job, staged, NOW_MS)
     assert values(tmp_path) == OLD_VALUES
-    assert not (tmp_path / journal.JOURNAL).exists()
+    assert not (tmp_path / files.JOURNAL).exists()
 
 
 def test_damaged_log_is_not_written_to(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import ALL_VISIBLE, NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, SeglogError, StorageError
-from sparklog.log import journal
+from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
@@ -21,6 +20,7 @@ from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import StagedFile
 from tests.build import ProducerEntry, producer_snapshot, producer_snapshot_name, write_partition
 from tests.log.logs import batch
+from tests.places import LOCAL, moved
 from tests.storage.crash import CrashingStorage, FailingStorage
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
 
@@ -33,7 +33,7 @@ DAY_MS = 24 * 3600 * 1000
 def outcome_of(storage: CrashingStorage, job: Job, staged: Sequence[StagedFile]) -> tuple[str, str]:
     """Commit: what the error says of what is visible, and all that it says; nothing where there is none."""
     try:
-        commit(storage, job, staged, NOW_MS)
+        commit(moved(job, storage), staged, NOW_MS)
     except SeglogError as error:
         return error.outcome, str(error)
     return "", ""
@@ -54,7 +54,7 @@ def test_error_at_any_call_says_what_is_visible(tmp_path: Path, is_full: bool) -
         folder = tmp_path / f"at-{fail_at}"
         shutil.copytree(original, folder)
         storage = FailingStorage(folder, fail_at, is_full=is_full)
-        here = replace(job, directory=str(folder))
+        here = moved(job, LOCAL, folder)
         said, text = outcome_of(storage, here, staged)
         sentences = [sentence for sentence in (NOTHING_VISIBLE, ALL_VISIBLE, WILL_BE_VISIBLE) if sentence in text]
         assert sentences == [said] * bool(said), text
@@ -63,7 +63,7 @@ def test_error_at_any_call_says_what_is_visible(tmp_path: Path, is_full: bool) -
             break
         assert values(folder) == (both if said == "" else old), storage.calls[-1]
         if said == NOTHING_VISIBLE:
-            commit(STORAGE, here, staged, NOW_MS)
+            commit(here, staged, NOW_MS)
         elif said == WILL_BE_VISIBLE:
             PartitionLog.open(folder / "events-0", CONFIG).close()
         assert values(folder) == both, storage.calls[-1]
@@ -76,14 +76,14 @@ def test_folder_that_cannot_be_swept_does_not_fail_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "other-0").mkdir()
-    whole = LocalWritableStorage.entries
+    whole = LocalWritableStorage.names
 
-    def entries(self: LocalWritableStorage, path: str) -> object:
+    def names(self: LocalWritableStorage, path: str) -> object:
         if path.endswith("other-0"):
             raise StorageError(f"no permission to read {path}")
         return whole(self, path)
 
-    monkeypatch.setattr(LocalWritableStorage, "entries", entries)
+    monkeypatch.setattr(LocalWritableStorage, "names", names)
     write(tmp_path, OLD)
     monkeypatch.undo()
     assert values(tmp_path)["events-0"] == ["old 0", "old 1"]
@@ -129,7 +129,7 @@ def test_journal_that_cannot_be_carried_out_is_not_decided(tmp_path: Path, monke
     with pytest.raises(CommitError, match=NOTHING_VISIBLE):
         write(tmp_path, NEW)
     monkeypatch.undo()
-    assert not (tmp_path / journal.JOURNAL).exists()
+    assert not (tmp_path / files.JOURNAL).exists()
     write(tmp_path, NEW)
     assert values(tmp_path)["events-0"] == ["old 0", "old 1", *(f"new {n}" for n in range(0, 12, 2))]
 

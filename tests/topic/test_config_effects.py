@@ -23,6 +23,7 @@ from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import begin
+from tests.places import directory_at
 
 NOW_MS = 1_700_000_000_000
 JOB = "0000000000ff00"
@@ -121,14 +122,16 @@ def appended(directory: Path, properties: dict[str, str]) -> Any:
 def committed(directory: Path, properties: dict[str, str]) -> Any:
     storage = LocalWritableStorage()
     config = WriteOptions.parse({"path": str(directory / "events"), **properties}).config
-    begin(storage, str(directory), JOB)
-    task = Task(WriteTarget(str(directory), "events", None, {}, 1), config, "default", JOB, 0, 0, NOW_MS)
+    begin(directory_at(directory, storage), JOB)
+    task = Task(
+        WriteTarget(directory_at(directory, storage), "events", None, {}, 1), config, "default", JOB, 0, 0, NOW_MS
+    )
     try:
-        with RecordAccumulator(storage, task, lambda: NOW_MS) as accumulator:
+        with RecordAccumulator(task, lambda: NOW_MS) as accumulator:
             for batch in rows().to_batches(max_chunksize=10):
                 accumulator.append(batch)
             staged = accumulator.finish()
-        commit(storage, Job(JOB, str(directory), config, {"events": 1}), staged, NOW_MS)
+        commit(Job(JOB, directory_at(directory), config, {"events": 1}), staged, NOW_MS)
     except SeglogError as error:
         return str(error).replace(str(directory), "")
     return written(directory / "events-0")

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
-from sparklog.topic.discovery import PartitionFolder, discover
+from sparklog.log.places import PartitionFolder
+from sparklog.topic.discovery import discover
+from tests.places import directory_at
 
 UUID = "0123456789abcdef0123456789abcdef"
 
@@ -44,8 +46,9 @@ def test_topic_path_stands_for_its_partitions(log_dir: Path) -> None:
 
 
 def test_partition_folder_stands_for_itself(log_dir: Path) -> None:
-    found = discover([str(log_dir / "events-10")]).all_topics()
-    assert found == [PartitionFolder("events", 10, str(log_dir / "events-10"), is_named=True)]
+    found = discover([str(log_dir / "events-10")])
+    assert found.all_topics() == [PartitionFolder(directory_at(log_dir), "events", 10)]
+    assert found.named_by_path == set(found.partitions)
 
 
 def test_internal_topic_is_read_when_its_name_is_given(log_dir: Path) -> None:
@@ -96,8 +99,8 @@ def test_topic_partition_in_two_places_is_an_error_that_names_both(tmp_path: Pat
 
 def test_relative_paths_and_file_urls_become_absolute(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(log_dir.parent)
-    assert discover(["logs/events-0"]).partitions[0].folder == str(log_dir / "events-0")
-    assert discover(["logs/events/"]).partitions[0].folder == str(log_dir / "events-0")
+    assert discover(["logs/events-0"]).partitions[0].location == str(log_dir / "events-0")
+    assert discover(["logs/events/"]).partitions[0].location == str(log_dir / "events-0")
     assert discover([log_dir.as_uri()]).paths == (str(log_dir),)
 
 
@@ -165,3 +168,62 @@ def test_folder_without_permission_is_an_error_that_names_it(closed: str) -> Non
         finally:
             os.seteuid(user)
             (Path(name) / closed).chmod(0o755)
+
+
+# Patterns
+
+
+def test_pattern_stands_for_the_partitions_that_it_matches(log_dir: Path) -> None:
+    assert listed(log_dir / "events-?") == ["events-0", "events-1"]
+    assert listed(f"{log_dir.as_uri()}/my*") == ["my.topic-eu-0"]
+    assert listed(log_dir.parent / "l?gs") == listed(log_dir)
+
+
+def test_several_patterns_and_paths_are_read_together(log_dir: Path) -> None:
+    found = discover([log_dir / "events-[01]", str(log_dir / "my*")])
+    assert names(found.all_topics()) == ["events-0", "events-1", "my.topic-eu-0"]
+
+
+def test_pattern_passes_over_what_cannot_be_read_and_says_so_where_that_is_all(log_dir: Path) -> None:
+    (log_dir / "events.txt").touch()
+    assert listed(log_dir / "events*") == ["events-0", "events-1", "events-10"]
+    with pytest.raises(PathNotFoundError, match=r"events\.t\* matches .*events\.txt, and none of that"):
+        listed(log_dir / "events.t*")
+    with pytest.raises(PathNotFoundError, match=r"nothing matches .*/nosuch"):
+        listed(log_dir / "nosuch*")
+
+
+def test_pattern_stands_for_internal_topics_only_where_it_names_them(tmp_path: Path) -> None:
+    for name in ("__consumer_offsets-0", "events-0"):
+        (tmp_path / "logs" / name).mkdir(parents=True)
+    assert listed(tmp_path / "logs" / "*-0") == ["events-0"]
+    assert listed(tmp_path / "logs" / "__*") == ["__consumer_offsets-0"]
+
+
+def test_pattern_of_the_parts_of_a_path_before_a_topic(tmp_path: Path) -> None:
+    for name in ("disk1/events-0", "disk2/events-1", "disk3/other-0"):
+        (tmp_path / name).mkdir(parents=True)
+    assert listed(tmp_path / "disk*" / "events") == ["events-0", "events-1"]
+
+
+@pytest.mark.parametrize("name", ["events-2147483648", "events-01"])
+def test_folder_with_a_number_that_no_partition_has_is_passed_over_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    for each in ("events-0", name, "other-0", "remote-log-index-cache"):
+        (tmp_path / "logs" / each).mkdir(parents=True)
+    for path in ("logs", "logs/events"):
+        caplog.clear()
+        assert "events-0" in listed(tmp_path / path)
+        assert [record.message for record in caplog.records] == [
+            f"{tmp_path}/logs/{name} is passed over: the number of a partition is at most 2147483647, without leading "
+            f"zeros"
+        ]
+    caplog.clear()
+    assert listed(tmp_path / "logs" / "other") == ["other-0"]
+    assert not caplog.records
+
+
+def test_topics_are_sorted_once_however_many_are_named(log_dir: Path) -> None:
+    found = discover([log_dir])
+    assert found.topics is found.topics

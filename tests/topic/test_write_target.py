@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
-from sparklog.storage.local import LocalStorage
 from sparklog.topic.write_target import WriteTarget, find_target
+from tests.places import location_of
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def logs(tmp_path: Path) -> Path:
 
 
 def target(path: Path, topic: str | None = None, partitions: int | None = None, *, column: bool = False) -> WriteTarget:
-    return find_target(LocalStorage(), str(path), topic, partitions, has_topic_column=column)
+    return find_target(location_of(path), topic, partitions, has_topic_column=column)
 
 
 def test_log_directory_takes_the_topic_of_the_option(logs: Path) -> None:
     found = target(logs, "events")
-    assert (found.directory, found.topic, found.partition) == (str(logs), "events", None)
+    assert (found.directory.path, found.topic, found.partition) == (str(logs), "events", None)
     assert found.partitions_of("events") == 2
     assert not found.is_new("events")
 
@@ -39,13 +39,13 @@ def test_path_of_a_topic_names_it(logs: Path) -> None:
 
 def test_folder_of_a_partition_is_the_only_one(logs: Path) -> None:
     found = target(logs / "partial-1")
-    assert (found.directory, found.topic, found.partition) == (str(logs), "partial", 1)
+    assert (found.directory.path, found.topic, found.partition) == (str(logs), "partial", 1)
 
 
 def test_directory_that_is_not_there_is_one_to_be_made(tmp_path: Path) -> None:
-    assert target(tmp_path / "a" / "b", "t", 2).directory == str(tmp_path / "a" / "b")
+    assert target(tmp_path / "a" / "b", "t", 2).directory.path == str(tmp_path / "a" / "b")
     found = target(tmp_path / "a" / "t", None, 2)
-    assert (found.directory, found.topic) == (str(tmp_path / "a"), "t")
+    assert (found.directory.path, found.topic) == (str(tmp_path / "a"), "t")
 
 
 def test_rows_may_name_their_topics(logs: Path) -> None:

@@ -26,6 +26,7 @@ from sparklog.write.active_segment import (
 )
 from sparklog.write.policy import NextBatch, should_roll
 from tests.golden import golden_set
+from tests.places import folder_at
 
 CONFIG = LogConfig(segment_bytes=4000, segment_index_bytes=120, index_interval_bytes=500, segment_ms=1000)
 NOW_MS = 10_000
@@ -118,7 +119,7 @@ def test_indexes_of_the_newest_broker_are_made_again_byte_by_byte() -> None:
 
 
 def segments(folder: Path) -> tuple[Segment, ...]:
-    return list_segments(LocalStorage(), str(folder))
+    return list_segments(folder_at(folder))
 
 
 def entries_again(segment: Segment) -> int:

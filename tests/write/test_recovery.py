@@ -21,6 +21,7 @@ from sparklog.write.recovery import Recovered, recover
 from tests.build import write_partition
 from tests.golden import GoldenSet, golden_sets
 from tests.log.logs import CountingFile, batch, batches, only_log, write
+from tests.places import folder_at
 
 STORAGE = LocalWritableStorage()
 CONFIG = LogConfig(index_interval_bytes=300)
@@ -28,7 +29,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def recovered(folder: Path, **options: bool) -> Recovered:
-    return recover(STORAGE, str(folder), CONFIG, NOW_MS, **options)
+    return recover(folder_at(folder), CONFIG, NOW_MS, **options)
 
 
 class CountingWritableStorage(LocalWritableStorage):
@@ -221,7 +222,7 @@ def test_logs_of_brokers_are_opened_as_they_are(golden: GoldenSet, tmp_path: Pat
     shutil.copytree(golden.log_dir, tmp_path / "logs")
     for topic, partition in golden.partitions:
         folder = tmp_path / "logs" / f"{topic}-{partition}"
-        before = read_layout(str(folder))
+        before = read_layout(folder_at(folder))
         found = recovered(folder)
         assert (found.start_offset, found.state.end_offset) == (before.start_offset, before.end_offset)
         assert (found.start_offset, found.state.end_offset) == (
@@ -234,7 +235,7 @@ def test_logs_of_brokers_are_opened_as_they_are(golden: GoldenSet, tmp_path: Pat
             assert others == [], str(folder)
         stable = found.producers.first_unstable_offset
         assert (found.state.end_offset if stable is None else stable) == golden.offsets[topic, partition].last_stable
-        assert producers_at_end(read_layout(str(folder))).entries.keys() >= found.producers.entries.keys()
+        assert producers_at_end(read_layout(folder_at(folder))).entries.keys() >= found.producers.entries.keys()
 
 
 # What may be cut
@@ -407,7 +408,7 @@ def test_gibibyte_of_zeros_is_read_once(tmp_path: Path) -> None:
     zeros = 64 << 20
     (folder / f"{0:020d}.log").write_bytes(batch(0) + bytes(zeros))
     storage = CountingWritableStorage()
-    found = recover(storage, str(folder), CONFIG, NOW_MS)
+    found = recover(folder_at(folder, storage), CONFIG, NOW_MS)
     assert found.state.end_offset == 10
     assert storage.read_bytes[".log"] < 1.2 * zeros
 

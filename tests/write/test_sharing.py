@@ -24,6 +24,7 @@ from sparklog.storage.base import WritableFile
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
+from tests.places import directory_at
 
 PLAIN = LogConfig(compression_type="uncompressed")
 
@@ -277,7 +278,7 @@ def test_lock_of_a_directory_is_shared_through_a_link_and_kept_until_the_last_ha
     first = PartitionLog.open(logs / "events-0")
     link.symlink_to(logs)
     PartitionLog.open(link / "events-1").close()
-    with pytest.raises(LockedError), hold(LocalWritableStorage(), str(link), 0.1):
+    with pytest.raises(LockedError), hold(directory_at(link), 0.1):
         pass
 
     def ask() -> None:
@@ -437,16 +438,16 @@ def test_lock_of_a_directory_is_not_inherited(tmp_path: Path) -> None:
     storage = LocalWritableStorage()
 
     def ask() -> None:
-        with pytest.raises(LockedError), hold(storage, str(tmp_path), 0.1, is_shared=True):
+        with pytest.raises(LockedError), hold(directory_at(tmp_path, storage), 0.1, is_shared=True):
             pass
 
     for is_shared in (False, True):
-        with hold(storage, str(tmp_path), 1, is_shared=is_shared):
+        with hold(directory_at(tmp_path, storage), 1, is_shared=is_shared):
             assert in_child(ask) == 0
             assert in_child(ask) == 0
 
     def leave() -> int:
-        with hold(storage, str(tmp_path), 1):
+        with hold(directory_at(tmp_path, storage), 1):
             process = os.fork()
             if process:
                 os.waitpid(process, 0)
