@@ -85,8 +85,7 @@ def scan(
                 reached = int(last_offsets[-1]) + 1
                 offset = max(offset, reached)
                 if offset >= end_offset:
-                    if last + 1 >= len(last_offsets):
-                        log.refuse_misplaced(window.headers, is_past_end=reached > end_offset)
+                    log.refuse_misplaced(window.headers, end_offset, layout.end)
                     return
             log.refuse_cut_end(reached)
         offset = (

@@ -283,26 +283,28 @@ class OpenSegment:
                 break
         return last
 
-    def refuse_misplaced(self, last: BatchHeaders, is_past_end: bool) -> None:
-        """Raise if the bytes behind the batch at which a reader stops show that the offsets of that batch are wrong.
+    def refuse_misplaced(self, last: BatchHeaders, wanted_offset: int, log_end: OffsetPosition) -> None:
+        """Raise if what follows the batch at which a reader stops shows that the offsets of that batch are too high.
 
-        No checksum covers a base offset. If that of the last batch were too high, a reader that stops there would miss
-        the batches behind it.
+        No checksum covers a base offset, and a reader that stops there would miss the batches behind it.
 
         Parameters
         ----------
         last : BatchHeaders
             The header of that batch.
-        is_past_end : bool
-            Whether its offsets go past those that the reader wanted. Then a sound batch must follow, or the end of the
-            log.
+        wanted_offset : int
+            The exclusive end that the reader wanted. A sound batch, or the log end, must follow a batch that passes it.
+        log_end : OffsetPosition
+            The end of the log, before which no batch has offsets past it.
         """
         boundary = OffsetPosition(last.origin + last.valid_bytes, int(last.column("last_offset")[-1]) + 1)
+        if self.segment.is_last and boundary.position <= log_end.position and boundary.offset > log_end.offset:
+            raise self._out_of_order(last[len(last) - 1 :], self.segment.base_offset, log_end.offset)
         header = first_header(self._file.read(boundary.position, HEADER_BYTES_MAX), boundary.position)
         size_bytes = self._file.size_bytes()
         if len(header) and boundary.position + header.valid_bytes <= size_bytes:
             self._checked(header, boundary.offset)
-        elif is_past_end:
+        elif boundary.offset > wanted_offset:
             self._refuse_damage(boundary, size_bytes, header.fault)
 
     def first_batch_from(self, offset: int) -> BatchHeaders | None:
@@ -326,8 +328,8 @@ class OpenSegment:
         """Raise if an index of a sealed segment proves that batches are missing at the end of its log.
 
         The last entry of an index is for an offset that was once in the log. It proves that batches are missing if it
-        lies between the end of the log and the next segment. The last entry before the end of the log must agree with
-        the log, which shows that the index belongs to it.
+        lies between the end of the log and the next segment. The first or the last entry before the end of the log must
+        agree with the log, which shows that the index belongs to it.
 
         Parameters
         ----------
@@ -361,7 +363,9 @@ class OpenSegment:
         if (np.diff(first_field) <= 0).any() or (np.diff(offsets) < 0).any():
             return None
         inside = np.flatnonzero(offsets < end_offset)
-        if len(inside) and not self._agrees(layout, entries[int(inside[-1])], int(offsets[inside[-1]])):
+        # The one before the end may be of a batch that the damage has changed.
+        nearest = {int(row) for row in inside[[0, -1]]} if len(inside) else set[int]()
+        if nearest and not any(self._agrees(layout, entries[row], int(offsets[row])) for row in nearest):
             return None
         return int(offsets[-1])
 
@@ -425,16 +429,18 @@ class OpenSegment:
         )
         if len(wrong):
             row = int(wrong[0])
-            base_offset = int(headers.column("base_offset")[row])
-            raise CorruptBatchError(
-                f"a batch of offsets {base_offset} to {int(last_offsets[row])} is out of order: "
-                f"expected offsets from {int(previous[row]) + 1} to {self.segment.upper_offset - 1}",
-                path=self.segment.path(),
-                position=int(headers.column("position")[row]),
-                offset=int(previous[row]) + 1,
-                hint=_HINT,
-            )
+            raise self._out_of_order(headers[row : row + 1], int(previous[row]) + 1, self.segment.upper_offset)
         return int(last_offsets[-1]) + 1
+
+    def _out_of_order(self, header: BatchHeaders, lowest_offset: int, upper_offset: int) -> CorruptBatchError:
+        return CorruptBatchError(
+            f"a batch of offsets {header.column('base_offset')[0]} to {header.column('last_offset')[0]} is out of "
+            f"order: expected offsets from {lowest_offset} to {upper_offset - 1}",
+            path=self.segment.path(),
+            position=int(header.column("position")[0]),
+            offset=lowest_offset,
+            hint=_HINT,
+        )
 
     def _resolve_zero(self, headers: BatchHeaders) -> None:
         """Set the offset of a wrapper of magic 1 at offset 0 to that of its last message.

@@ -338,16 +338,32 @@ def index_proves_loss(
         last = max((each.offsets[1] for each in model.placed if each.file == name), default=base_of(name) - 1)
         if reach is not None and reach <= last + 1:
             break
-        times, offsets = (name.replace(".log", suffix) for suffix in (".timeindex", ".index"))
-        if files.get(times) == sound.files.get(times) and files.get(times):
-            relative = int.from_bytes(files[times][len(files[times]) // 12 * 12 - 4 :][:4], "big")
-            if base_of(name) + relative > last:
-                return "its time index"
-        if files.get(offsets) == sound.files.get(offsets) and files.get(offsets):
-            relative = int.from_bytes(files[offsets][len(files[offsets]) // 8 * 8 - 8 :][:4], "big")
-            if base_of(name) + relative > last:
-                return "its offset index"
+        for suffix, layout in ((".timeindex", ">qi"), (".index", ">ii")):
+            index = name.replace(".log", suffix)
+            if files.get(index) != sound.files.get(index) or not files.get(index):
+                continue
+            size = struct.calcsize(layout)
+            entries = list(struct.iter_unpack(layout, files[index][: len(files[index]) // size * size]))
+            by_offset = [
+                (
+                    base_of(name) + (relative if suffix == ".timeindex" else first),
+                    first if suffix == ".timeindex" else -1,
+                )
+                for first, relative in entries
+            ]
+            inside = [entry for entry in by_offset if entry[0] <= last]
+            if by_offset[-1][0] > last and (not inside or any(_agrees(model, name, *inside[row]) for row in (0, -1))):
+                return f"its {'time' if suffix == '.timeindex' else 'offset'} index"
     return None
+
+
+def _agrees(model: Model, name: str, offset: int, timestamp: int) -> bool:
+    """Tell whether a log still has the batch that an index entry is of: else the index may be another log's."""
+    return any(
+        each.offsets[0] <= offset <= each.offsets[1] and timestamp in (-1, each.batch.max_timestamp)
+        for each in model.placed
+        if each.file == name
+    )
 
 
 def directory_proves_loss(sound: SoundLog, model: Model) -> str | None:

@@ -172,6 +172,8 @@ def _unless_known_better(
     log: SoundLog, answer: Answer, model: Model, files: Mapping[str, bytes], reach: int | None
 ) -> Verdict:
     """Rule 4, for who looks no further than the offset `reach`, exclusive."""
+    if reach and model.faults and all(fault.lowest >= reach for fault in model.faults):
+        return Verdict("unseen before what is damaged")
     if not model.unseen and any(not fault.is_misplaced for fault in model.faults):
         return Verdict("silent", f"silent, what was not checked decides what is stable: {_kind(model.faults[0])}")
     if not model.unseen and not model.faults:
