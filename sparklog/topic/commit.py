@@ -29,12 +29,12 @@ from sparklog.write.staging import StagedFile, end, made_ms
 _log = logging.getLogger("sparklog")
 
 ORPHAN_AGE_MS: Final = 7 * 24 * 3600 * 1000
-"""How old a job must be before what it has staged and never committed is taken to be nobody's."""
+"""Staged files of a job older than this are abandoned, and removed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be committed, but for the files.
+    """Describes a commit, without the staged files.
 
     Attributes
     ----------
@@ -43,16 +43,16 @@ class Job:
     directory : LogDirectory
         Where the topics are.
     config : LogConfig
-        Of the topics.
+        The properties of the topics.
     new_topics : mapping of str to int
         Topics to be made, with the number of their partitions.
     topic_id : str or None
         Goes into ``partition.metadata`` of every partition written to.
     is_overwrite : bool
-        Whether what the topics hold now is to be before their log start offsets.
+        Whether to raise the log start offsets to the ends that the logs have now.
     overwritten_topics : collection of str
-        Topics of which that is so even where nothing is written to them.
-    transaction : Transaction or None
+        Topics that are overwritten even where nothing is written to them.
+    transaction : TxnVersion or None
         Makes the job a no-op if it, or a later one of the application, has been committed.
     lock_timeout_seconds : float
         How long to wait for other writers.
@@ -70,7 +70,7 @@ class Job:
 
 
 def commit(job: Job, staged: Sequence[StagedFile], now_ms: int) -> Mapping[str, Any]:
-    """Make what was staged visible.
+    """Commit staged files: make all of their records visible at once.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def commit(job: Job, staged: Sequence[StagedFile], now_ms: int) -> Mapping[str, 
 
 
 def _decide(directory: LogDirectory, journal: Journal) -> None:
-    """Write the journal down, if it can be carried out; an error says whether it was written down."""
+    """Write the journal if it can be applied; an error says whether it was written."""
     try:
         # What is decided must be finishable: a journal that is not would keep every later write out.
         refuse_foreign_changes(directory, journal)
@@ -127,7 +127,7 @@ def _decide(directory: LogDirectory, journal: Journal) -> None:
 
 
 def _finish(directory: LogDirectory, journal: Journal) -> None:
-    """Carry the journal out; what fails once it is put away does not fail the write, all of which is visible then."""
+    """Apply the journal. A failure after it was put away does not fail the write, all of which is visible by then."""
     try:
         apply_journal(directory, is_checked=True)
     except SeglogError as error:
@@ -143,7 +143,7 @@ def _is_decided(directory: LogDirectory, journal: Journal) -> bool:
 
 
 def _clear_after(job: Job, now_ms: int) -> None:
-    """Remove what the job has left. All of it is visible by now, so that nothing may fail any more."""
+    """Remove the files that the job has left. Its records are visible by now, so no failure may be raised."""
     try:
         _clear(job, now_ms)
     except SeglogError as error:
@@ -151,7 +151,7 @@ def _clear_after(job: Job, now_ms: int) -> None:
 
 
 def abort(job: Job, now_ms: int) -> None:
-    """Remove what a job has staged, unless its commit was decided."""
+    """Remove the staged files of a job, unless its commit was decided."""
     journal = pending(job.directory)
     if journal is not None and journal.commit_id == job.job_id:
         _log.warning("the commit of %s was decided; 'sparklog recover' finishes it", job.directory.path)
@@ -163,7 +163,7 @@ def abort(job: Job, now_ms: int) -> None:
 
 
 def _clear(job: Job, now_ms: int) -> list[str]:
-    """Remove what a job has left: in this order, a task that still runs sees that it must remove its own."""
+    """Remove the files of a job. The order lets a task that still runs see that it must remove its own files."""
     end(job.directory, job.job_id)
     return sweep(job.directory, now_ms, job.job_id)
 
@@ -215,7 +215,7 @@ def _is_done(transaction: TxnVersion | None, applications: Mapping[str, int]) ->
 
 
 def _planned(job: Job, staged: Sequence[StagedFile], applications: Mapping[str, int], now_ms: int) -> Journal:
-    """Stamp what was staged, and plan all that is to happen; nothing that anybody sees is changed."""
+    """Stamp the staged files, and plan every move of the commit; no visible file is changed."""
     directory, storage = job.directory, job.directory.writable
     by_folder = _by_folder(job, staged)
     own_name = files.staged_name(job.job_id, "commit")
@@ -243,7 +243,7 @@ def _planned(job: Job, staged: Sequence[StagedFile], applications: Mapping[str, 
 
 
 def _by_folder(job: Job, staged: Sequence[StagedFile]) -> dict[str, list[StagedFile]]:
-    """Return what each log gets, in the order of tasks; also of logs that are to be made or emptied."""
+    """Return the staged files of each log in the order of tasks; logs to be made or emptied are included."""
     there = [entry.name for entry in job.directory.storage.names(job.directory.path) if entry.is_folder]
     touched = {each.folder for each in staged} | _folders_of(job.new_topics)
     if job.is_overwrite:
@@ -265,7 +265,7 @@ def _named(folder: str) -> TopicPartition:
 
 
 def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications: Mapping[str, int]) -> list[Move]:
-    """Return the moves that replace files of the log directory: they come after those that they speak of."""
+    """Return the moves that replace files of the log directory; they follow the moves of the logs they describe."""
     moves: list[Move] = []
     if job.is_overwrite:
         path = job.directory.file(files.LOG_START_CHECKPOINT)
@@ -279,7 +279,7 @@ def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications
 
 
 def _replacing(job: Job, name: str, data: bytes) -> Rename:
-    """Stage a file of the log directory that takes the place of the one that is there."""
+    """Stage a new version of a file of the log directory, and return the move that replaces the old one."""
     staged_name = files.staged_name(job.job_id, name)
     with job.directory.writable.open_for_append(job.directory.file(staged_name)) as file:
         file.append(data)

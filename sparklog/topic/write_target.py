@@ -1,4 +1,4 @@
-"""Where a write goes: the log directory, its topics, and how many partitions each has.
+"""Finds the target of a write: the log directory, its topics, and how many partitions each has.
 
 A path means what it does to a read, and may also be of what is not there yet: a new log directory, or a new topic in
 one that is there.
@@ -27,7 +27,7 @@ _NOT_FOREIGN: Final = frozenset({REMOTE_INDEX_CACHE})
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """Where a write goes.
+    """The target of a write: a log directory, and the topics and partitions in it.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ def is_topic_name(name: str) -> bool:
 def find_target(
     location: Location, topic: str | None, new_partitions: int | None, *, has_topic_column: bool
 ) -> WriteTarget:
-    """Tell where a write to a path goes.
+    """Find the target of a write to a path.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ _ALL_PARTITIONS: Final = -1
 
 
 def _directory_of(location: Location, *, is_topic_said: bool) -> tuple[LogDirectory, TopicPartition | None]:
-    """Return the log directory of a path, and what else the path names."""
+    """Return the log directory of a path, with the topic and the partition that the path names, if any."""
     place = interpret(location)
     if place.kind is PathKind.PARTITION:
         folder = place.partitions[0]

@@ -129,7 +129,7 @@ def refuse_open(folder: PartitionFolder, spelling: str) -> None:
 
 @contextmanager
 def opening() -> Iterator[None]:
-    """Let one thread at a time open a folder: it changes what is in the log directory."""
+    """Let one thread at a time open a folder, since opening changes files of the log directory."""
     with _opening:
         yield
 
@@ -178,7 +178,7 @@ def _is_last_in(directory: LogDirectory) -> bool:
 
 
 def hide_marker(directory: LogDirectory) -> None:
-    """Hide the marker of a broker's clean shutdown: should we die, the logs are not clean."""
+    """Hide the marker of a broker's clean shutdown, so that the logs do not count as clean if this process dies."""
     with _opening:
         names = {entry.name for entry in directory.storage.names(directory.path)}
         if files.CLEAN_SHUTDOWN in names:
@@ -189,7 +189,7 @@ def hide_marker(directory: LogDirectory) -> None:
 
 
 def show_marker(directory: LogDirectory) -> None:
-    """Put the marker back, unless others still write."""
+    """Put the marker back, unless other writers are still at work."""
     with _opening:
         names = {entry.name for entry in directory.storage.names(directory.path)}
         if files.MARKER_OF_WRITER in names and _is_last_in(directory):
@@ -198,5 +198,5 @@ def show_marker(directory: LogDirectory) -> None:
 
 
 def forget_marker(directory: LogDirectory) -> None:
-    """Remove the hidden marker: not all of the logs are clean any more."""
+    """Remove the hidden marker, since not all logs are clean any more."""
     directory.writable.remove(directory.file(files.MARKER_OF_WRITER))

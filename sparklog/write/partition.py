@@ -80,7 +80,7 @@ class _Active:
         return self.log, self.offset_index, self.time_index
 
     def cut(self, tail: ActiveSegmentState) -> None:
-        """Cut the files to what is known to be in them."""
+        """Cut the files to the sizes that the state of the segment says."""
         for file, size_bytes in zip(
             self.all(), (tail.segment.size_bytes, tail.offset_index_bytes, tail.time_index_bytes), strict=True
         ):
@@ -108,14 +108,14 @@ class PartitionLog:
         clock: Callable[[], int],
         rng: Callable[[], int],
     ) -> None:
-        self._place, self._config, self._storage = folder, config, folder.writable
-        self._folder = folder.location
+        self._folder, self._config, self._storage = folder, config, folder.writable
+        self._path = folder.location
         self._clock, self._rng = clock, rng
         self._resources = ExitStack()
         self._is_open = self._is_broken = self._is_busy = False
         self._lock, self._process = threading.RLock(), process_id()
         self._unflushed = 0
-        self._timer = FlushTimer(self._folder, config.flush_ms, self._lock, self._sync)
+        self._timer = FlushTimer(self._path, config.flush_ms, self._lock, self._sync)
 
     @classmethod
     def open(
@@ -174,7 +174,7 @@ class PartitionLog:
         return made
 
     def _open(self, spelling: str, topic_id: str | None, lock_timeout_seconds: float) -> None:
-        storage, folder, directory = self._storage, self._place, self._place.directory
+        storage, folder, directory = self._storage, self._folder, self._folder.directory
         storage.make_folder(directory.path)
         self._resources.enter_context(hold(directory, lock_timeout_seconds, is_shared=True))
         with opening():
@@ -205,8 +205,8 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         if self._process != process_id():
-            return f"PartitionLog({self._folder!r}, opened by process {self._process})"
-        return f"PartitionLog({self._folder!r}, offsets [{self.start_offset}, {self.end_offset}))"
+            return f"PartitionLog({self._path!r}, opened by process {self._process})"
+        return f"PartitionLog({self._path!r}, offsets [{self.start_offset}, {self.end_offset}))"
 
     @property
     def start_offset(self) -> int:
@@ -275,7 +275,7 @@ class PartitionLog:
             return self._append_records(records, ProducerIdentity(producer_id, producer_epoch, base_sequence), now_ms)
 
     def _append_records(self, records: pa.RecordBatch, producer: ProducerIdentity, now_ms: int) -> tuple[int, int]:
-        """Append checked records, but for those that the producer has appended before; their first and last offset."""
+        """Append checked records that the producer has not appended before; return the first and last offset."""
         first_offset = self._tail.end_offset
         if not records.num_rows:
             return first_offset, first_offset - 1
@@ -284,7 +284,7 @@ class PartitionLog:
             self._config,
             first_offset,
             now_ms,
-            name=self._place.name,
+            name=self._folder.name,
             producer=producer,
             leader_epoch=self._epochs[-1][0] if self._epochs else 0,
         )
@@ -298,7 +298,7 @@ class PartitionLog:
         return first_offset, self._tail.end_offset - 1
 
     def _repeated(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
-        """Return the first batches as they were appended before; raise unless the next one may be appended."""
+        """Return the batches that repeat what the producer has appended; raise unless the next one may be appended."""
         repeated: list[ProducerBatch] = []
         for batch in batches:
             old = self._producers.duplicate_of(batch)
@@ -314,7 +314,7 @@ class PartitionLog:
         try:
             if not self._epochs:
                 self._epochs = ((0, before.end_offset),)
-                write_atomically(self._place, files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._epochs))
+                write_atomically(self._folder, files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._epochs))
             self._write(encoded, now_ms)
             self._unflushed += self._tail.end_offset - before.end_offset
             if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
@@ -355,31 +355,31 @@ class PartitionLog:
         self._tail = new_segment(self._tail.end_offset, now_ms, self._jitter_ms())
         self._active = self._opened(self._tail)
         self._preallocate()
-        self._storage.sync_folder(self._folder)
+        self._storage.sync_folder(self._path)
 
     def _seal(self) -> None:
-        """Complete the active segment, sync it, and write down the producers as of its end."""
+        """Complete the active segment, sync it, and write a snapshot of the producers at its end."""
         self._active.cut(self._tail)
         self._tail, last_entry = seal(self._tail)
         self._active.time_index.append(last_entry)
         self._active.sync()
         snapshot = offset_file_name(self._tail.end_offset, files.SNAPSHOT)
-        write_atomically(self._place, snapshot, self._producers.encode())
+        write_atomically(self._folder, snapshot, self._producers.encode())
 
     def _undo(self, before: ActiveSegmentState) -> None:
-        """Make the log what it was before an append that failed."""
+        """Restore the log as it was before an append that failed."""
         self._active.close()
-        for entry in self._storage.entries(self._folder):
+        for entry in self._storage.entries(self._path):
             found = parse_offset_file(entry.name)
             if found is not None and _is_behind(found, before):
-                self._storage.remove(self._place.file(entry.name))
+                self._storage.remove(self._folder.file(entry.name))
         # Not made longer beforehand again: where the disk is full this would fail, and what was done is undone already.
         self._tail, self._active = before, self._opened(before)
 
     def _opened(self, tail: ActiveSegmentState) -> _Active:
-        """Open the files of a segment, cut to what is known to be in them."""
+        """Open the files of a segment, and cut them to the sizes that its state says."""
         base, suffixes = tail.segment.base_offset, (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
-        active = _Active(*(self._storage.open_for_append(self._place.path(base, suffix)) for suffix in suffixes))
+        active = _Active(*(self._storage.open_for_append(self._folder.path(base, suffix)) for suffix in suffixes))
         active.cut(tail)
         return active
 
@@ -389,10 +389,10 @@ class PartitionLog:
 
     def _remove_segment(self, base_offset: int) -> None:
         for suffix in (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX):
-            self._storage.remove(self._place.path(base_offset, suffix))
+            self._storage.remove(self._folder.path(base_offset, suffix))
 
     def flush(self) -> None:
-        """Return when all that was appended is on the disk."""
+        """Sync the files, and return when everything that was appended is on the disk."""
         with outcome(ALL_VISIBLE), self._alone():
             self._refuse_closed()
             self._sync()
@@ -403,7 +403,9 @@ class PartitionLog:
         self._timer.reset()
 
     def close(self) -> None:
-        """Sync, complete the indexes, write down the producers, and let go of the folder. Closing twice is once.
+        """Sync, complete the indexes, write a snapshot of the producers, and release the folder.
+
+        A second call does nothing.
 
         In a forked process it only closes the files.
         """
@@ -420,16 +422,16 @@ class PartitionLog:
         with self._resources:
             try:
                 if self._is_broken:
-                    raise StorageError(_BROKEN.format(self._folder))
+                    raise StorageError(_BROKEN.format(self._path))
                 self._seal()
-                self._storage.sync_folder(self._folder)
+                self._storage.sync_folder(self._path)
                 self._timer.raise_error()
             except BaseException:
-                forget_marker(self._place.directory)
+                forget_marker(self._folder.directory)
                 raise
             finally:
                 self._active.close()
-            show_marker(self._place.directory)
+            show_marker(self._folder.directory)
 
     def _close_files_in_child(self) -> None:
         """Close the descriptors that a forked process has inherited: the log, its locks and files are its parent's."""
@@ -440,11 +442,11 @@ class PartitionLog:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other threads out, and this one where it comes again from a signal's handler, in the midst of a call."""
+        """Keep other threads out, and this thread too if a signal's handler calls in the middle of another call."""
         self._refuse_other_process()
         with self._lock:
             if self._is_busy:
-                raise StorageError(f"{self._folder} is being written to by this thread: it was interrupted by a signal")
+                raise StorageError(f"{self._path} is being written to by this thread: it was interrupted by a signal")
             try:
                 self._is_busy = True
                 yield
@@ -454,15 +456,15 @@ class PartitionLog:
     def _refuse_other_process(self) -> None:
         if self._process != process_id():
             raise LockedError(
-                f"{self._folder} was opened by process {self._process}, and this is process {process_id()}, forked "
+                f"{self._path} was opened by process {self._process}, and this is process {process_id()}, forked "
                 f"from it: two would give out the same offsets. Use it there, or close it there and open it here"
             )
 
     def _refuse_closed(self) -> None:
         if not self._is_open:
-            raise StorageError(f"{self._folder} is closed")
+            raise StorageError(f"{self._path} is closed")
         if self._is_broken:
-            raise StorageError(_BROKEN.format(self._folder))
+            raise StorageError(_BROKEN.format(self._path))
         self._timer.raise_error()
 
     def _jitter_ms(self) -> int:
@@ -470,7 +472,7 @@ class PartitionLog:
 
 
 def _is_behind(file: OffsetFile, tail: ActiveSegmentState) -> bool:
-    """Tell whether a file is of a segment that was begun after the log had a given end, or of the end of one."""
+    """Tell whether a file belongs to a segment, or to the end of one, that was begun after the log had a given end."""
     if file.suffix == files.SNAPSHOT:
         return file.offset > tail.end_offset
     return file.offset > tail.segment.base_offset and file.offset >= tail.end_offset

@@ -48,20 +48,20 @@ _FRAMING_BYTES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One staged file: what a task tells the driver of it.
+    """One staged file, as the task that wrote it describes it to the driver.
 
     Attributes
     ----------
     folder, job : str
         The partition's folder by its name, and the job.
     name : str
-        Tells the file from the others that the job stages in the folder: ``<task>-<attempt>-<number>``.
+        Unique among the files that the job stages in the folder: ``<task>-<attempt>-<number>``.
     task : int
         Number of the task; files are committed in the order of their tasks, and then of their ``number``.
     records, batches, size_bytes : int
-        What is in it.
+        The numbers of records and batches in the file, and its size.
     base_offset : int
-        Of its first record, as its batches have it: how many the task has put into the partition before.
+        The offset of the first record as the batches have it: the number of records that the task wrote before it.
     max_timestamp : int
         ms; -1 none.
     """
@@ -88,12 +88,12 @@ class StagedFile:
         return relative_path(self.folder, files.staged_name(self.job, files.staged_batches(self.name)))
 
     def run(self, directory: LogDirectory, base_offset: int) -> BatchRun:
-        """Return its batches with the offsets that they get.
+        """Return the batches of the file with the offsets that a commit gives them.
 
         Raises
         ------
         CommitError
-            Its entries are gone, or not those that the task wrote.
+            The entries of the file are gone, or are not those that the task wrote.
         """
         path = directory.file(self.batches_name)
         data = directory.storage.read_small(path)
@@ -108,16 +108,16 @@ class StagedFile:
 
 
 class StagedWriter:
-    """What one attempt of a task writes to one partition.
+    """Writes the staged files of one attempt of a task for one partition.
 
     Parameters
     ----------
     folder : PartitionFolder
-        It is there.
+        The partition's folder, which exists.
     job : str
-        Of the task.
+        The job of the task.
     task, attempt : int
-        Of nobody else in the job.
+        No other attempt in the job has the same two numbers.
     config : LogConfig
         Says where files are rolled.
     """
@@ -132,11 +132,11 @@ class StagedWriter:
 
     @property
     def end_offset(self) -> int:
-        """How many records there are, and so the offset that the next batch is to begin with."""
+        """The number of records written so far, which is the offset that the next batch must begin with."""
         return self._base_offset + (0 if self._tail is None else self._tail.end_offset)
 
     def append(self, encoded: EncodedBatches, now_ms: int) -> None:
-        """Write batches that begin at the end offset and have the leader epoch 0, as those of an empty log do.
+        """Write batches. They begin at the end offset and have leader epoch 0, as the batches of an empty log do.
 
         So nothing need be changed in them where the log turns out to be one; else they are stamped when the job is
         committed.
@@ -156,18 +156,18 @@ class StagedWriter:
             headers = headers[rows:]
 
     def finish(self) -> list[StagedFile]:
-        """Write the rest; what there is, which the caller is to sync."""
+        """Finish the last file, and return all files; the caller syncs them."""
         self._close_file()
         return self._files
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the files that were written."""
         for number in range(len(self._files) + 1):
             for name_of in (files.staged_log, files.staged_batches):
                 self._storage.remove(self._path(name_of(self._name_of(number))))
 
     def _write(self, data: memoryview, headers: BatchHeaders, tail: ActiveSegmentState, run: BatchRun) -> None:
-        """Append batches to the file in the making, which has room for them."""
+        """Append batches to the unfinished file, which has room for them."""
         positions, sizes = headers.column("position"), headers.column("batch_bytes")
         start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
         with self._storage.open_for_append(self._path(files.staged_log(self._name))) as log:
@@ -191,7 +191,7 @@ class StagedWriter:
         return self.folder.file(files.staged_name(self._job, what))
 
     def _close_file(self) -> None:
-        """Write down the batches of the file in the making, if there is one."""
+        """Write the entries of the unfinished file's batches, if there is such a file."""
         if self._tail is None:
             return
         entries = np.concatenate(self._entries)
@@ -215,7 +215,7 @@ class StagedWriter:
 
 
 class TaskStage:
-    """All that one attempt of a task stages: a `StagedWriter` for each partition that it writes to.
+    """Everything that one attempt of a task stages: a `StagedWriter` for each partition that it writes to.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
 
 
 def stamp(directory: LogDirectory, staged: StagedFile, run: BatchRun, base_offset: int, leader_epoch: int) -> None:
-    """Write offsets and a leader epoch into a staged file's batches, if others are there; the caller is to sync it."""
+    """Write offsets and a leader epoch into a staged file's batches, unless they have them; the caller syncs it."""
     with directory.writable.open_for_append(directory.file(staged.log_name)) as log:
         if log.size_bytes() != staged.size_bytes:
             raise CommitError(f"the staged file {log.path} has {log.size_bytes()} bytes and not {staged.size_bytes}")
@@ -307,7 +307,7 @@ def new_job(now_ms: int) -> str:
 
 
 def begin(directory: LogDirectory, job: str) -> None:
-    """Say that a job runs, before its tasks do."""
+    """Record that a job runs, before its tasks run."""
     storage = directory.writable
     storage.make_folder(directory.path)
     with storage.open_for_append(_marker(directory, job)):
@@ -315,12 +315,12 @@ def begin(directory: LogDirectory, job: str) -> None:
 
 
 def is_running(directory: LogDirectory, job: str) -> bool:
-    """Return whether a job has begun and not ended: what its tasks stage after its end nobody commits or removes."""
+    """Tell whether a job has begun and not ended. Files that its tasks stage after its end are never committed."""
     return directory.storage.read_small(_marker(directory, job)) is not None
 
 
 def end(directory: LogDirectory, job: str) -> None:
-    """Say that a job does not run any more, before what it has left is removed."""
+    """Record that a job no longer runs, before the files that it has left are removed."""
     directory.writable.remove(_marker(directory, job))
 
 
@@ -329,5 +329,5 @@ def _marker(directory: LogDirectory, job: str) -> str:
 
 
 def made_ms(job: str) -> int:
-    """Return when a job was made."""
+    """Return the time at which a job was made, ms since the epoch."""
     return int(job[:12], 16)
