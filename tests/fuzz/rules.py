@@ -162,8 +162,8 @@ def _is_refused_when_read(log: SoundLog, answer: Answer, again: Callable[[Query]
 def _as_from_the_end(log: SoundLog, model: Model, files: Mapping[str, bytes]) -> Iterator[Model]:
     """Yield what may be found where an index leads to one of the last batches: what is before it is not looked at."""
     yield model
-    for before in range(1, _BEFORE_END_MAX):
-        behind = model_of(files, log, max(log.end_offset - before, 0))
+    for batch in reversed(model_of(log.files).placed[-_BEFORE_END_MAX:]):
+        behind = model_of(files, log, batch.offsets[0])
         if behind.placed:
             yield behind
 
