@@ -32,7 +32,6 @@ LARGE_BATCH_BYTES: Final = 1 << 24
 
 WRONG_CHECKSUM_REASON: Final = "the checksum does not match the bytes"
 
-_OFFSET_MIN: Final = -1 << 63
 _WINDOW_BYTES: Final = 1 << 22
 # So many bytes are still in the processor's cache when they are compared.
 _ZEROS: Final = bytes(1 << 18)
@@ -242,9 +241,7 @@ class DamageScanner:
             count = self._file.read_into(position, memoryview(window)[: stop - position])
             octets, start, status = np.frombuffer(window, np.uint8)[:count], 0, FOUND
             while status in (ASK, FOUND):
-                status, start, self._budget_bytes = search(
-                    octets, start, end_position - position, _OFFSET_MIN, OFFSET_MAX, self._budget_bytes
-                )
+                status, start, self._budget_bytes = search(octets, start, end_position - position, self._budget_bytes)
                 if status == FOUND:
                     yield position + start
                 elif status == ASK:

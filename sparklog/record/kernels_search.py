@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from sparklog.record.kernels import BYTES, big_endian_32, big_endian_64, crc32, crc32c, load_64
+from sparklog.record.kernels import BYTES, big_endian_32, crc32, crc32c, load_64
 from sparklog.record.kernels_compile import inlined, kernel
 
 NOTHING: Final = 0
@@ -39,7 +39,7 @@ def _skip_zeros(buffer, position, stop):
 
 
 @inlined
-def _batch_bytes(buffer, position, left_bytes, lowest_offset, highest_offset):
+def _batch_bytes(buffer, position, left_bytes):
     """Return how long the batch is whose header seems to stand here; 0 where none can."""
     magic = np.int64(buffer[position + 16])
     if magic > 2:
@@ -47,8 +47,7 @@ def _batch_bytes(buffer, position, left_bytes, lowest_offset, highest_offset):
     batch_bytes = big_endian_32(buffer, position + 8) + 12
     if batch_bytes < (61 if magic == 2 else 26 + 8 * magic) or batch_bytes > left_bytes:
         return np.int64(0)
-    offset = big_endian_64(buffer, position)
-    return batch_bytes if lowest_offset <= offset <= highest_offset else np.int64(0)
+    return batch_bytes
 
 
 @inlined
@@ -66,9 +65,9 @@ def _is_laid_out(buffer, position, batch_bytes):
     return at + 4 <= end and at + 4 + max(big_endian_32(buffer, at), np.int64(0)) == end
 
 
-@kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64, types.int64, types.int64, types.int64))
-def search(buffer, position, left_bytes, lowest_offset, highest_offset, budget_bytes):
-    """Find the next whole batch, at any byte.
+@kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64, types.int64))
+def search(buffer, position, left_bytes, budget_bytes):
+    """Find the next whole batch, at any byte and of any offset.
 
     Parameters
     ----------
@@ -77,8 +76,6 @@ def search(buffer, position, left_bytes, lowest_offset, highest_offset, budget_b
         Where in it to begin.
     left_bytes : int
         Bytes from the beginning of the buffer to the end of the file: a batch must fit.
-    lowest_offset, highest_offset : int
-        What its offset must be between, both included.
     budget_bytes : int
         Of how many bytes checksums may be computed.
 
@@ -94,7 +91,7 @@ def search(buffer, position, left_bytes, lowest_offset, highest_offset, budget_b
         position = _skip_zeros(buffer, position, stop)
         if position + _PREFIX_BYTES > stop:
             break
-        batch_bytes = _batch_bytes(buffer, position, left_bytes - position, lowest_offset, highest_offset)
+        batch_bytes = _batch_bytes(buffer, position, left_bytes - position)
         if batch_bytes > 0:
             if batch_bytes > stop - position:
                 return np.int64(ASK), position, budget_bytes
