@@ -26,7 +26,24 @@ _SPECIAL_KINDS: Final = (
 )
 
 
-class LocalFile:
+class OpenDescriptor:
+    """A descriptor of this process, closed once, however often that is asked for."""
+
+    _descriptor: int
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class LocalFile(OpenDescriptor):
     """An open file; see `sparklog.storage.base.ReadableFile`."""
 
     def __init__(self, path: str) -> None:
@@ -85,17 +102,6 @@ class LocalFile:
             if error.errno == errno.ENXIO:
                 return None
             return position
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True)

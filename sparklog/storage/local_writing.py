@@ -12,18 +12,18 @@ import sys
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 from sparklog.errors import StorageError
 from sparklog.storage.base import Capabilities, HeldLock, WritableFile
-from sparklog.storage.local import LocalStorage, to_storage_error, to_write_error
+from sparklog.storage.local import LocalStorage, OpenDescriptor, to_storage_error, to_write_error
 from sparklog.storage.lock import claim_folder, claimed_spelling, lock_file
 
 _COPY_BYTES_MAX: Final = 1 << 26
 _SYNCS_AT_ONCE: Final = 16
 
 
-class LocalWritableFile:
+class LocalWritableFile(OpenDescriptor):
     """An open file of this machine; see `WritableFile`."""
 
     def __init__(self, path: str) -> None:
@@ -94,17 +94,6 @@ class LocalWritableFile:
             os.fsync(self._descriptor)
         except OSError as error:
             raise to_write_error(error, self.path) from error
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
 
 class LocalWritableStorage(LocalStorage):

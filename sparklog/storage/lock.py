@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from sparklog.errors import LockedError
 from sparklog.storage.base import HeldLock
-from sparklog.storage.local import to_write_error
+from sparklog.storage.local import OpenDescriptor, to_write_error
 from sparklog.storage.process import in_forked_child
 
 _POLL_SECONDS: Final = 0.05
@@ -181,7 +181,7 @@ def _lock(descriptor: int) -> None:
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-class _Claim:
+class _Claim(OpenDescriptor):
     """A folder that is one's own among those of this process; an open descriptor keeps its inode from being reused."""
 
     def __init__(self, path: str, spelling: str, identity: Identity, descriptor: int) -> None:
@@ -209,15 +209,7 @@ class _Claim:
         with _changed:
             if _claims.get(self.identity) is self:
                 del _claims[self.identity]
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        super().close()
 
 
 def _claimed_as(path: str, identity: Identity | None) -> str | None:
