@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -52,14 +53,14 @@ class _StringMemory:
 
     def __init__(self, count: int, bytes_max: int) -> None:
         self._offsets, self._data = _ArrowMemory(np.int32, count + 1), _ArrowMemory(np.uint8, bytes_max)
-        self.strings = kernels.Strings(self._offsets.array, self._data.array, np.empty(count, np.uint8))
+        self.strings = kernels.Strings(self._offsets.array, self._data.array, np.ones(count, np.uint8))
         self.strings.offsets[0] = 0
 
     def take(self, count: int, kind: pa.DataType) -> pa.Array:
         """Return the first ``count`` strings; the arrays must not be used afterwards."""
         valid = self.strings.valid[:count]
         data_bytes = int(self.strings.offsets[count])
-        validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        validity = None if valid.view(np.bool_).all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         return pa.Array.from_buffers(
             kind, count, [validity, self._offsets.take(count + 1), self._data.take(data_bytes)]
         )
@@ -88,7 +89,7 @@ class Columns:
         self.bytes_max = bytes_max if self.wanted else _BYTES_WITHOUT_END
         self._offsets, self._timestamps = _ArrowMemory(np.int64, rows_max), _ArrowMemory(np.int64, rows_max)
         self._batches, self._lists = _ArrowMemory(np.int32, rows_max), _ArrowMemory(np.int32, rows_max + 1)
-        self._lists.array[0] = 0
+        self._lists.array[:] = 0
         counts = {"key": rows_max, "value": rows_max, "name": headers_max, "content": headers_max}
         bits = {**_WANTED_BITS, "name": kernels.HEADERS, "content": kernels.HEADERS}
         self._strings = {
@@ -123,7 +124,7 @@ class Columns:
         kind = RECORD_SCHEMA.field("headers").type
         total = int(self._lists.array[count])
         if not total:
-            return pa.nulls(count, kind)
+            return _no_headers()[:count]
         there = np.diff(self._lists.array[: count + 1]) > 0
         validity = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
         names, contents = (
@@ -132,6 +133,12 @@ class Columns:
         )
         pairs = pa.StructArray.from_arrays([_text(names), contents], fields=list(kind.value_type))
         return pa.Array.from_buffers(kind, count, [validity, self._lists.take(count + 1)], children=[pairs])
+
+
+@lru_cache(maxsize=1)
+def _no_headers() -> pa.Array:
+    """Make the headers of records that have none, once for as many as a batch may have."""
+    return pa.nulls(ROWS_MAX, RECORD_SCHEMA.field("headers").type)
 
 
 def _text(names: pa.StringArray) -> pa.StringArray:

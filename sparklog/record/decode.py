@@ -329,18 +329,13 @@ class _Decoding:
     def __init__(
         self, headers: BatchHeaders, names: tuple[str, ...], offsets: tuple[int, int], limits: DecodeLimits
     ) -> None:
-        counts = headers.column("record_count")
-        has_wrappers = bool((counts < 0).any())
+        has_wrappers = bool((headers.column("record_count") < 0).any())
         # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
         self._headers = replace(headers, table=headers.table.copy()) if has_wrappers else headers
         self._names, self._offsets, self._limits = names, offsets, limits
         self._schema = _schema(names)
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
         self._columns: Columns | None = None
-        self._rows_max = ROWS_MAX if has_wrappers else max(1, min(ROWS_MAX, int(counts.sum())))
-        self._bytes_max = limits.output_bytes_max
-        if not headers.codec_ids.any():
-            self._bytes_max = max(1, min(self._bytes_max, int(headers.column("batch_bytes").sum())))
         self._record_headers_max = 0
 
     def begin(self, last_offset: int, excess_end: int) -> None:
@@ -360,7 +355,7 @@ class _Decoding:
         cursor[kernels.BATCH] = step.first
         while True:
             if self._columns is None:
-                self._columns = Columns(self._names, self._rows_max, self._bytes_max, self._record_headers_max)
+                self._columns = self._empty_columns()
             columns = self._columns
             status = decode(
                 step.octets,
@@ -378,10 +373,8 @@ class _Decoding:
                 return
             if status == kernels.RECORD_TOO_LARGE:
                 record_bytes = int(cursor[kernels.RECORD_BYTES])
-                record_headers_max = max(record_bytes // v2.RECORD_HEADER_BYTES_MIN, self._record_headers_max)
-                self._columns = Columns(
-                    self._names, self._rows_max, max(record_bytes, self._bytes_max), record_headers_max
-                )
+                record_headers_max = record_bytes // v2.RECORD_HEADER_BYTES_MIN
+                self._columns = self._empty_columns(record_bytes, record_headers_max)
             elif status == kernels.HEADERS_DO_NOT_FIT:
                 self._record_headers_max = RECORD_HEADERS_MAX
                 yield from self.flush()
@@ -389,6 +382,13 @@ class _Decoding:
                 yield from self.flush()
             else:
                 raise self._failure(step, status)
+
+    def _empty_columns(self, record_bytes: int = 1, record_headers_max: int = 0) -> Columns:
+        """Make columns for the batches that are left, as far as they may go together, and for one record at least."""
+        bytes_max = max(self._limits.output_bytes_max, record_bytes)
+        rows, size_bytes = kernels.capacity(self._headers.numbers, self._cursor[kernels.BATCH], ROWS_MAX, bytes_max)
+        record_headers_max = max(record_headers_max, self._record_headers_max)
+        return Columns(self._names, max(rows, 1), max(size_bytes, record_bytes), record_headers_max)
 
     def _failure(self, step: _Step, status: int) -> CorruptBatchError:
         row = int(self._cursor[kernels.BATCH])

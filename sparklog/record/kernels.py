@@ -38,6 +38,17 @@ from sparklog.record.headers import (
     RECORD_COUNT,
 )
 from sparklog.record.kernels_compile import NUMBA, inlined, kernel, step
+from sparklog.record.kernels_memory import (
+    COPY_STEP_BYTES,
+    big_endian_32,
+    big_endian_64,
+    copy_step,
+    item,
+    load_64,
+    memcpy,
+    set_item,
+)
+from sparklog.record.v2 import CODEC_MASK
 
 OK: Final = 0
 FULL: Final = 1
@@ -113,12 +124,14 @@ CURSOR_FIELDS: Final = 10
     EXCESS_END,
 ) = range(CURSOR_FIELDS)
 
+_SHORT_BYTES_MAX: Final = 256
+
 KEYS, VALUES, HEADERS = 1, 2, 4
 """Bits that say which columns are to be copied out."""
 
 
 class Strings(NamedTuple):
-    """An Arrow column of byte strings that is being filled; ``valid`` has a byte for each string."""
+    """An Arrow column of byte strings that is being filled; ``valid`` has 1 for each, 0 for null."""
 
     offsets: Any
     data: Any
@@ -168,36 +181,6 @@ DECODE = types.int64(
 
 
 @intrinsic
-def memcpy(typingctx: Any, target: Any, target_index: Any, source: Any, source_index: Any, length: Any) -> Any:  # noqa: ARG001
-    """Copy ``length`` bytes between two uint8 arrays; the caller has checked both places."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target_type, _, source_type, _, _ = signature.args
-        to = cgutils.create_struct_proxy(target_type)(context, builder, value=arguments[0])
-        of = cgutils.create_struct_proxy(source_type)(context, builder, value=arguments[2])
-        to_pointer = builder.gep(to.data, [arguments[1]])
-        of_pointer = builder.gep(of.data, [arguments[3]])
-        cgutils.raw_memcpy(builder, to_pointer, of_pointer, arguments[4], 1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.intp, source, types.intp, types.intp), codegen
-
-
-@intrinsic
-def load_64(typingctx: Any, source: Any, index: Any) -> Any:  # noqa: ARG001
-    """Read eight bytes of a uint8 array as the machine orders them; the caller has checked that they are there."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        of = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=arguments[0])
-        pointer = builder.gep(of.data, [arguments[1]])
-        word = builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()))
-        word.align = 1
-        return word
-
-    return types.uint64(source, types.intp), codegen
-
-
-@intrinsic
 def _crc32c_instruction(typingctx: Any, crc: Any, word: Any) -> Any:  # noqa: ARG001
     """Move a CRC-32C on by eight bytes with the instruction that x86 has for it."""
 
@@ -211,33 +194,6 @@ def _crc32c_instruction(typingctx: Any, crc: Any, word: Any) -> Any:  # noqa: AR
 
 
 @inlined
-def big_endian_64(buffer, position):
-    """Read an int64; the caller has checked that its bytes are there."""
-    return np.int64(
-        np.uint64(buffer[position]) << np.uint64(56)
-        | np.uint64(buffer[position + 1]) << np.uint64(48)
-        | np.uint64(buffer[position + 2]) << np.uint64(40)
-        | np.uint64(buffer[position + 3]) << np.uint64(32)
-        | np.uint64(buffer[position + 4]) << np.uint64(24)
-        | np.uint64(buffer[position + 5]) << np.uint64(16)
-        | np.uint64(buffer[position + 6]) << np.uint64(8)
-        | np.uint64(buffer[position + 7])
-    )
-
-
-@inlined
-def big_endian_32(buffer, position):
-    """Read an int32, as int64; the caller has checked that its bytes are there."""
-    raw = (
-        np.int64(buffer[position]) << 24
-        | np.int64(buffer[position + 1]) << 16
-        | np.int64(buffer[position + 2]) << 8
-        | np.int64(buffer[position + 3])
-    )
-    return raw - (np.int64(1) << 32) if raw >= np.int64(1) << 31 else raw
-
-
-@inlined
 def wrapped_sum(a, b):
     """Add two int64 as Java does; the compiler may assume that a plain sum never overflows."""
     return np.int64(np.uint64(a) + np.uint64(b))
@@ -245,12 +201,27 @@ def wrapped_sum(a, b):
 
 @inlined
 def put(strings, row, buffer, position, length):
-    """Append ``buffer[position:position + length]`` as string ``row``; -1 is null. The caller checks that it fits."""
-    start = np.int64(strings.offsets[row])
-    strings.valid[row] = length >= 0
-    length = max(length, 0)
-    strings.offsets[row + 1] = start + length
-    if length > 0:
+    """Append ``buffer[position:position + length]`` as string ``row``; -1 is null. The caller checks that it fits.
+
+    Most strings are short, and calling a function for one takes longer than copying it. They are copied in steps that
+    may run past their ends: where there are bytes in the buffer, and where no string has been written yet.
+    """
+    start = np.int64(item(strings.offsets, row))
+    if length < 0:
+        set_item(strings.valid, row, 0)
+        length = np.int64(0)
+    end = start + length
+    set_item(strings.offsets, row + 1, end)
+    if (
+        length <= _SHORT_BYTES_MAX
+        and position + length + COPY_STEP_BYTES <= buffer.shape[0]
+        and end + COPY_STEP_BYTES <= strings.data.shape[0]
+    ):
+        while start < end:
+            copy_step(strings.data, start, buffer, position)
+            start += COPY_STEP_BYTES
+            position += COPY_STEP_BYTES
+    elif length > 0:
         memcpy(strings.data, start, buffer, position, length)
 
 
@@ -390,6 +361,22 @@ def first_wrong_crc(buffer, table, origin):
         if found != table[r, CRC]:
             return r, found
     return table.shape[0], np.int64(0)
+
+
+@kernel(types.UniTuple(types.int64, 2)(TABLE, types.int64, types.int64, types.int64))
+def capacity(table, first, rows_max, bytes_max):
+    """Find out what the records of the batches from row ``first`` on take: (rows, bytes), each up to its limit.
+
+    Where a batch is compressed, or does not say how many records it has, it is the limit.
+    """
+    rows = size_bytes = np.int64(0)
+    for r in range(first, table.shape[0]):
+        rows = rows_max if table[r, RECORD_COUNT] < 0 else min(rows + table[r, RECORD_COUNT], rows_max)
+        is_compressed = table[r, ATTRIBUTES] & CODEC_MASK != 0
+        size_bytes = bytes_max if is_compressed else min(size_bytes + table[r, BATCH_BYTES], bytes_max)
+        if rows == rows_max and size_bytes == bytes_max:
+            break
+    return rows, size_bytes
 
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, TABLE_OUT))

@@ -14,8 +14,9 @@ import numpy as np
 from numba import types
 
 from sparklog.record import v2
-from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS_OUT, TABLE, TABLE_OUT, crc32c, memcpy
+from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS_OUT, TABLE, TABLE_OUT, crc32c
 from sparklog.record.kernels_compile import inlined, kernel, step
+from sparklog.record.kernels_memory import memcpy
 
 _HEADER_BYTES = v2.HEADER_BYTES
 _CRC_COVERS_FROM = v2.CRC_COVERS_FROM

@@ -40,13 +40,12 @@ from sparklog.record.kernels import (
     WRAPPER_OVERLAP,
     WRONG_CRC,
     WRONG_WRAPPER_OFFSET,
-    big_endian_32,
-    big_endian_64,
     crc32,
     put,
     wrapped_sum,
 )
 from sparklog.record.kernels_compile import inlined, kernel, step
+from sparklog.record.kernels_memory import big_endian_32, big_endian_64, item, set_item
 from sparklog.record.legacy import SIZE_MIN
 from sparklog.record.v2 import CODEC_MASK, LOG_APPEND_TIME
 
@@ -128,7 +127,7 @@ def _begin_span(buffer, table, r, start, end, previous_offset, cursor):
     return OK if table[r, BASE_OFFSET] > previous_offset else WRAPPER_OVERLAP
 
 
-@step
+@inlined
 def _decode_span(buffer, table, r, position, end, start_offset, end_offset, wanted, bytes_max, cursor, output):
     """Do one batch of `decode_messages`, from its beginning or from where the cursor says that it was cut."""
     row, taken, done = cursor[ROWS], cursor[TAKEN_BYTES], cursor[RECORDS_DONE]
@@ -161,19 +160,18 @@ def _decode_span(buffer, table, r, position, end, start_offset, end_offset, want
                     cursor[RECORDS_DONE], cursor[NEXT_RECORD], cursor[PREVIOUS_OFFSET] = done, position, previous_offset
                     cursor[ROWS], cursor[RECORD_BYTES] = row, message_end - position
                 return FULL if row > 0 else RECORD_TOO_LARGE
-            output.offsets[row] = offset
-            output.timestamps[row] = -1
-            if buffer[position + 16] == 1:
-                output.timestamps[row] = (
-                    table[r, MAX_TIMESTAMP] if append_time else big_endian_64(buffer, position + 18)
-                )
-            output.batches[row] = r
+            timestamp = np.int64(-1)
+            if item(buffer, position + 16) == 1:
+                timestamp = table[r, MAX_TIMESTAMP] if append_time else big_endian_64(buffer, position + 18)
+            set_item(output.offsets, row, offset)
+            set_item(output.timestamps, row, timestamp)
+            set_item(output.batches, row, r)
             if wanted & KEYS:
                 put(output.key, row, buffer, key, key_length)
             if wanted & VALUES:
                 put(output.value, row, buffer, value, value_length)
             if wanted & HEADERS:
-                output.lists[row + 1] = output.lists[row]
+                set_item(output.lists, row + 1, item(output.lists, row))
             taken += message_end - position
             row += 1
         done += 1

@@ -58,8 +58,11 @@ from sparklog.record.kernels import (
     wrapped_sum,
 )
 from sparklog.record.kernels_compile import inlined, kernel, step
+from sparklog.record.kernels_memory import item, set_item
 from sparklog.record.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, RECORD_BYTES_MIN
 
+# The numbers at the beginning of a record, in three bytes each, and its attributes.
+_NUMBERS_BYTES = 4 * 3 + 1
 _CRC_LEAD = HEADER_BYTES - CRC_COVERS_FROM
 
 # The steps below return the position after what they read; a negative one is a status code, negated.
@@ -146,9 +149,9 @@ def _put_headers(buffer, position, count, end, first, output):
         put(output.content, row, buffer, start, length)
 
 
-@inlined
-def _record(buffer, record, end):
-    """Find the fields of the record at ``record``: (its end or a negated status, all that `_put_record` takes)."""
+@step
+def _any_record(buffer, record, end):
+    """Do what `_record` does, for a record of any form, and say what is wrong with one that has none."""
     nothing = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     if record >= end:
         return np.int64(-TOO_FEW_RECORDS), nothing
@@ -182,6 +185,62 @@ def _record(buffer, record, end):
 
 
 @inlined
+def _short_number(buffer, position):
+    """Read a zigzag number of up to three bytes, which the caller knows to be there.
+
+    Returns
+    -------
+    (number, position, is_longer)
+        Where ``is_longer`` has bit 7 set, the number goes on, and the other two mean nothing.
+    """
+    raw = np.uint64(item(buffer, position))
+    is_longer = np.uint64(0)
+    if raw < 0x80:
+        position += 1
+    else:
+        second = np.uint64(item(buffer, position + 1))
+        raw = raw & np.uint64(0x7F) | (second & np.uint64(0x7F)) << np.uint64(7)
+        position += 2
+        if second >= 0x80:
+            is_longer = np.uint64(item(buffer, position))
+            raw |= is_longer << np.uint64(14)
+            position += 1
+    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), position, is_longer
+
+
+@inlined
+def _record(buffer, record, end):
+    """Find the fields of the record at ``record``: (its end or a negated status, all that `_put_record` takes).
+
+    Most records are of one form: no number is longer than three bytes, and there are few headers. They are read without
+    looking for the end at each number: it is enough that the buffer has the bytes, and that the fields end where the
+    record does. Any other record is read again from its beginning.
+    """
+    bytes_end = buffer.shape[0] - _NUMBERS_BYTES
+    if record <= bytes_end:
+        length, position, longer_length = _short_number(buffer, record)
+        record_end = position + length
+        timestamp, position, longer_timestamp = _short_number(buffer, position + 1)
+        offset, position, longer_offset = _short_number(buffer, position)
+        key_length, key, longer_key = _short_number(buffer, position)
+        position = key + max(key_length, np.int64(0))
+        is_longer = longer_length | longer_timestamp | longer_offset | longer_key
+        if position <= bytes_end:
+            value_length, value, longer_value = _short_number(buffer, position)
+            position = value + max(value_length, np.int64(0))
+            is_longer = (is_longer | longer_value) & np.uint64(0x80)
+            if is_longer == 0 and position < record_end and record_end <= end and item(buffer, position) < 0x80:
+                header_count, headers, _ = _short_number(buffer, position)
+                position = headers
+                if header_count != 0:
+                    position = _skip_headers(buffer, headers, header_count, record_end)
+                if position == record_end:
+                    key_length, value_length = max(key_length, np.int64(-1)), max(value_length, np.int64(-1))
+                    return record_end, (offset, timestamp, key, key_length, value, value_length, headers, header_count)
+    return _any_record(buffer, record, end)
+
+
+@inlined
 def _put_record(buffer, record_end, fields, wanted, row, output):
     """Copy a record's wanted fields to a row; offset, timestamp and batch are the caller's."""
     _, _, key, key_length, value, value_length, headers, header_count = fields
@@ -190,8 +249,8 @@ def _put_record(buffer, record_end, fields, wanted, row, output):
     if wanted & VALUES:
         put(output.value, row, buffer, value, value_length)
     if wanted & HEADERS:
-        first = np.int64(output.lists[row])
-        output.lists[row + 1] = first + header_count
+        first = np.int64(item(output.lists, row))
+        set_item(output.lists, row + 1, first + header_count)
         if header_count > 0:
             _put_headers(buffer, headers, header_count, record_end, first, output)
 
@@ -233,11 +292,11 @@ def _excess_status(offset_delta, base_offset, end_offset, last_offset, excess_en
     return OK
 
 
-@step
+@inlined
 def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output):
     """Do one batch of `decode_records`, from its beginning or from where the cursor says that it was cut."""
-    count, base_offset = table[r, RECORD_COUNT], table[r, BASE_OFFSET]
-    last_delta = table[r, LAST_OFFSET] - base_offset
+    count, base_offset, last_offset = table[r, RECORD_COUNT], table[r, BASE_OFFSET], table[r, LAST_OFFSET]
+    last_delta = last_offset - base_offset
     previous_delta = max(max(cursor[LAST_OFFSET_DONE], table[r, LOWEST_OFFSET] - 1) - base_offset, np.int64(-1))
     row, taken, done = cursor[ROWS], cursor[TAKEN_BYTES], cursor[RECORDS_DONE]
     first_row = row
@@ -247,35 +306,38 @@ def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_off
         status = _batch_status(buffer, table, r, record, end, in_place)
         if status != OK or count == 0:
             return status
-        if row > 0 and (taken + end - record > bytes_max or row + count > output.offsets.shape[0]):
-            return FULL
-    append_time = table[r, ATTRIBUTES] & LOG_APPEND_TIME != 0
+    does_fit = taken + end - record <= bytes_max and row + count - done <= output.offsets.shape[0]
+    if done == 0 and row > 0 and not does_fit:
+        return FULL
+    is_inside = start_offset <= base_offset and last_offset < end_offset
+    is_append_time = table[r, ATTRIBUTES] & LOG_APPEND_TIME != 0
+    base_timestamp = table[r, MAX_TIMESTAMP] if is_append_time else table[r, BASE_TIMESTAMP]
     for i in range(done, count):
         record_end, fields = _record(buffer, record, end)
         if record_end < 0:
             return -record_end
         if fields[0] <= previous_delta:
             return BAD_OFFSET
-        range_end = end_offset
-        if fields[0] > last_delta:
-            status = _excess_status(fields[0], base_offset, end_offset, table[r, LAST_OFFSET], cursor[EXCESS_END])
-            if status != OK:
-                return status
-            if table[r, LAST_OFFSET] < end_offset:
-                range_end = cursor[EXCESS_END]
         offset = base_offset + fields[0]
-        if start_offset <= offset < range_end:
-            status = _capacity_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
+        is_taken = is_inside or start_offset <= offset < end_offset
+        if fields[0] > last_delta:
+            status = _excess_status(fields[0], base_offset, end_offset, last_offset, cursor[EXCESS_END])
             if status != OK:
-                if first_row == 0:
-                    cursor[RECORDS_DONE], cursor[NEXT_RECORD] = i, record
-                    cursor[PREVIOUS_OFFSET] = base_offset + previous_delta
-                    cursor[ROWS], cursor[RECORD_BYTES] = row, record_end - record
                 return status
-            output.offsets[row] = offset
-            timestamp = table[r, MAX_TIMESTAMP] if append_time else wrapped_sum(table[r, BASE_TIMESTAMP], fields[1])
-            output.timestamps[row] = timestamp
-            output.batches[row] = r
+            is_taken = start_offset <= offset < (cursor[EXCESS_END] if last_offset < end_offset else end_offset)
+        if is_taken:
+            if not does_fit or fields[7] > 0:
+                status = _capacity_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
+                if status != OK:
+                    if first_row == 0:
+                        cursor[RECORDS_DONE], cursor[NEXT_RECORD] = i, record
+                        cursor[PREVIOUS_OFFSET] = base_offset + previous_delta
+                        cursor[ROWS], cursor[RECORD_BYTES] = row, record_end - record
+                    return status
+            set_item(output.offsets, row, offset)
+            timestamp = base_timestamp if is_append_time else wrapped_sum(base_timestamp, fields[1])
+            set_item(output.timestamps, row, timestamp)
+            set_item(output.batches, row, r)
             _put_record(buffer, record_end, fields, wanted, row, output)
             taken += record_end - record
             row += 1

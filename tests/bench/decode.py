@@ -4,7 +4,8 @@ One core; records of about 100 bytes, batches of about 16 KiB and of one record;
 best form is what is timed: Arrow columns here, an iteration over record objects there. All are measured in turn within
 one run, several times over, and what is printed is the median of the ratios, since the speed of a shared machine
 varies by more than what is compared. The floor is told as shares of our time: the checksum, what the codec's library
-takes, and one copy of the (decompressed) bytes. Needs the extra ``bench``. Nothing is asserted about time.
+takes, one copy of the (decompressed) bytes, and the sum of the three. Needs the extra ``bench``. Nothing is asserted
+about time.
 """
 
 from __future__ import annotations
@@ -150,6 +151,7 @@ def measure(case: Case, records: int, rounds: int, slow_rounds: int) -> list[str
             shares["codec"].append(seconds(lambda: decompress(data)) / own)
         if turn < slow_rounds:
             slow_ratios.append(seconds(lambda: peer_decode(KafkaPythonRecords, short)) * len(data) / len(short) / own)
+    floors = [sum(parts) for parts in zip(*(values for values in shares.values() if values), strict=True)]
     percent = {name: f"{100 * statistics.median(values):.0f} %" if values else "-" for name, values in shares.items()}
     ratio = statistics.median(ratios)
     return [
@@ -162,6 +164,7 @@ def measure(case: Case, records: int, rounds: int, slow_rounds: int) -> list[str
         percent["crc"],
         percent["codec"],
         percent["copy"],
+        f"{statistics.median(floors):.2f}",
     ]
 
 
@@ -171,7 +174,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     table = Table(title="Decoding to Arrow: how many times as fast as the peers, and where our time goes")
-    for heading in ("log", "ns a record", "aiokafka", "target", "range", "kafka-python", "CRC", "codec", "one copy"):
+    for heading in (
+        "log",
+        "ns a record",
+        "aiokafka",
+        "target",
+        "range",
+        "kafka-python",
+        "CRC",
+        "codec",
+        "one copy",
+        "floor",
+    ):
         table.add_column(heading, justify="left" if heading == "log" else "right")
     for case in CASES:
         table.add_row(*measure(case, options.records, options.rounds, slow_rounds=2))
