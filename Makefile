@@ -11,19 +11,23 @@ FUZZ_CASES ?= 1000000
 FUZZ_SEED ?= 1
 FUZZ_WORKERS ?= 2
 
+# How many processes share the default tests: a file is run by one of them, and tests/conftest.py puts the longest first.
+TEST_WORKERS ?= 2
+DEFAULT_TESTS := -m "not kafka and not bench and not fuzz" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+
 .PHONY: demo test test-kafka test-floors fuzz bench lint tables clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/quickstart.py
 
 test: $(READY) lint  ## The default tests; offline but for the installation.
-	$(RUN) -m pytest -m "not kafka and not bench and not fuzz"
+	$(RUN) -m pytest $(DEFAULT_TESTS)
 
 test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars from Maven Central. Needs Maven and a JDK.
 	$(RUN) -m pytest -m kafka
 
 test-floors: $(FLOORS)/.ready  ## The default tests with the oldest versions of all that is installed.
-	$(FLOORS)/bin/python -m pytest -m "not kafka and not bench and not fuzz" $(PYSPARK_LEAVES_SOCKETS_OPEN)
+	$(FLOORS)/bin/python -m pytest $(DEFAULT_TESTS) $(PYSPARK_LEAVES_SOCKETS_OPEN)
 
 fuzz: $(READY)  ## Damages logs a million times, kills writers, fills disks; for hours. Saves what it finds in build/fuzz.
 	$(RUN) -m pytest -m fuzz

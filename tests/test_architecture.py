@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import sparklog
+from tests.conftest import HERE, LONGEST_FIRST
 
 PACKAGE = Path(__file__).parent.parent / "sparklog"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -271,3 +272,7 @@ def _is_slash(node: ast.expr) -> bool:
 
 def _begins_with_slash(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and str(node.value).startswith("/")
+
+
+def test_files_that_are_run_first_are_there() -> None:
+    assert [name for name in LONGEST_FIRST if not (HERE / name).is_file()] == []

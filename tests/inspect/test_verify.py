@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -580,8 +581,9 @@ def make_special(path: Path, kind: str) -> None:
     if kind == "FIFO":
         os.mkfifo(path)
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(path))
+        # A socket's path has room for no more than 107 bytes.
+        with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path.name)
     else:
         path.symlink_to(path.name if kind == "leads in a circle" else "nowhere")
 

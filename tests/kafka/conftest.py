@@ -1,5 +1,5 @@
 """Spark beside the brokers."""
 
-from tests.spark.conftest import spark
+from tests.spark.conftest import session, spark
 
-__all__ = ["spark"]
+__all__ = ["session", "spark"]

@@ -135,9 +135,9 @@ def test_content_size_of_an_lz4_frame_is_not_compared_as_in_kafka(content_bytes:
 def test_members_of_gzip_cost_linear_time_and_little_memory() -> None:
     def seconds(count: int) -> float:
         stream = memoryview(gzip.compress(b"abc", mtime=0) * count)
-        start = time.perf_counter()
+        start = time.process_time()
         assert decompressor(1, 2)(stream, LIMIT) == b"abc" * count
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     # Linear is 10 times as long; where each member copied the rest it was 100 times.
     assert min(seconds(200_000) for _ in range(2)) < 40 * min(seconds(20_000) for _ in range(3))

@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Return a session on ``local[2]`` that was not told of the format: Spark must find it."""
     # Workers are started from these: else Spark takes the python3 of PATH, which may be another.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    session = (
+    made = (
         SparkSession.builder.master("local[2]")
         .appName("sparklog tests")
         .config("spark.ui.enabled", "false")
@@ -31,6 +31,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def spark(session: SparkSession) -> SparkSession:
+    """Return the session, which is the active one of this thread, as Spark wants it to find Python's formats.
+
+    A test that forks can cost the thread its connection to Java, and Java's thread behind a new one has no session.
+    """
+    session.createDataFrame([], "number int")
+    return session

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.conftest import JAVA_OPTIONS
 from tests.golden import IsolationLevel, golden_set
 from tests.spark.conftest import ROOT
 from tests.spark.rows import consumed
@@ -31,7 +32,7 @@ import json, sys
 from pyspark.sql import SparkSession
 from tests.spark.rows import rows_of
 
-master, path, level = sys.argv[1:]
+master, path, level, java_options = sys.argv[1:]
 spark = (
     SparkSession.builder.master(master)
     .config("spark.ui.enabled", "false")
@@ -39,6 +40,7 @@ spark = (
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.executor.memory", "512m")
     .config("spark.executor.cores", "1")
+    .config("spark.executor.extraJavaOptions", java_options)
     .config("spark.sql.shuffle.partitions", "1")
     .getOrCreate()
 )
@@ -61,6 +63,7 @@ def running(log: Path, *command: str) -> Iterator[None]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
     }
@@ -117,7 +120,7 @@ def test_golden_directory_reads_through_a_cluster_of_two_workers(cluster: str, t
     log = tmp_path / "driver.log"
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    with running(log, sys.executable, str(program), cluster, str(GOLDEN.log_dir), LEVEL):
+    with running(log, sys.executable, str(program), cluster, str(GOLDEN.log_dir), LEVEL, JAVA_OPTIONS):
         deadline = time.monotonic() + DONE_WITHIN_SECONDS
         while "EXECUTORS" not in log.read_text() and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -120,12 +120,16 @@ def test_keys_go_where_kafkas_producer_sends_them(spark: SparkSession, tmp_path:
     assert load(spark, tmp_path).first().partition == (-790332482 & 0x7FFFFFFF) % 10  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("codec", ["uncompressed", "none", "gzip", "snappy", "lz4", "zstd"])
-def test_codec_is_the_one_asked_for(spark: SparkSession, tmp_path: Path, codec: str) -> None:
-    save(rows(spark, 100), tmp_path, topic="t", numPartitions=1, **{"compression.type": codec, "batch.size": "500"})
-    found = load(spark, tmp_path, columns="compression,base_offset").distinct().collect()
-    assert {row.compression for row in found} == {"none" if codec == "uncompressed" else codec}
-    assert len(found) > 3
+def test_codec_is_the_one_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    codecs = ["uncompressed", "none", "gzip", "snappy", "lz4", "zstd"]
+    for codec in codecs:
+        options = {"compression.type": codec, "batch.size": "500"}
+        save(rows(spark, 100, 1), tmp_path, topic=f"of-{codec}", numPartitions=1, **options)
+    found = load(spark, tmp_path, columns="topic,compression,base_offset").distinct().collect()
+    for codec in codecs:
+        batches = [row for row in found if row.topic == f"of-{codec}"]
+        assert {row.compression for row in batches} == {"none" if codec == "uncompressed" else codec}
+        assert len(batches) > 3
 
 
 def test_options_of_the_kafka_sink_mean_the_same(spark: SparkSession, tmp_path: Path) -> None:
@@ -191,6 +195,16 @@ def test_failed_job_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -
     assert [path.name for path in (tmp_path / "logs").iterdir()] == []
 
 
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a log directory with a topic of two partitions, which no test that is given it may change."""
+    directory = tmp_path_factory.mktemp("logs")
+    for partition in range(2):
+        with sparklog.PartitionLog.open(directory / f"there-{partition}"):
+            pass
+    return directory
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -208,11 +222,10 @@ def test_failed_job_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -
     ],
     ids=str,
 )
-def test_wrong_option_is_named(spark: SparkSession, tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    save(rows(spark, 1), tmp_path, topic="there", numPartitions=2)
+def test_wrong_option_is_named(spark: SparkSession, there: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(PySparkException, match=message):
-        save(rows(spark, 1), tmp_path, **options)
-    assert sorted(each.name for each in tmp_path.iterdir() if each.is_dir()) == ["there-0", "there-1"]
+        save(rows(spark, 1), there, **options)
+    assert sorted(each.name for each in there.iterdir() if each.is_dir()) == ["there-0", "there-1"]
 
 
 @pytest.mark.parametrize(

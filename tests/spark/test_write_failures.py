@@ -200,29 +200,27 @@ with sparklog.PartitionLog.open(sys.argv[1], sparklog.LogConfig(compression_type
     assert values(tmp_path) == {"events-0": ["0 before", "1 after"]}
 
 
-@pytest.mark.parametrize(
-    ("report", "said"),
-    [
-        ("nowhere/report.json", "reportPath cannot be written, there is no folder .*/nowhere; nothing was written"),
-        ("folder", "reportPath cannot be written, .*folder.*; nothing was written"),
-        ("loop", "reportPath cannot be written, .*loop.*; nothing was written"),
-        ("logs/events-0/00000000000000000000.log", "reportPath is in the folder of a partition"),
-    ],
-)
-def test_report_that_cannot_be_written_is_refused_before_the_write(
-    spark: SparkSession, tmp_path: Path, report: str, said: str
-) -> None:
+UNWRITABLE_REPORTS = {
+    "nowhere/report.json": "reportPath cannot be written, there is no folder .*/nowhere; nothing was written",
+    "folder": "reportPath cannot be written, .*folder.*; nothing was written",
+    "loop": "reportPath cannot be written, .*loop.*; nothing was written",
+    "logs/events-0/00000000000000000000.log": "reportPath is in the folder of a partition",
+}
+
+
+def test_report_that_cannot_be_written_is_refused_before_the_write(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     write(job(spark, 0), tmp_path / "logs")
     before = (tmp_path / "logs" / "events-0" / f"{0:020d}.log").read_bytes()
-    with pytest.raises(PySparkException, match=said):
-        job(spark, 1).write.format("seglog").mode("append").option("reportPath", str(tmp_path / report)).save(
-            str(tmp_path / "logs" / "events")
-        )
-    assert (tmp_path / "logs" / "events-0" / f"{0:020d}.log").read_bytes() == before
-    assert jobs_in(tmp_path / "logs") == {0: ROWS}
-    assert not list((tmp_path / "logs").rglob("*.staged"))
+    for report, said in UNWRITABLE_REPORTS.items():
+        with pytest.raises(PySparkException, match=said):
+            job(spark, 1).write.format("seglog").mode("append").option("reportPath", str(tmp_path / report)).save(
+                str(tmp_path / "logs" / "events")
+            )
+        assert (tmp_path / "logs" / "events-0" / f"{0:020d}.log").read_bytes() == before
+        assert jobs_in(tmp_path / "logs") == {0: ROWS}
+        assert not list((tmp_path / "logs").rglob("*.staged"))
 
 
 def test_report_that_cannot_be_written_after_the_commit_is_warned_of(spark: SparkSession, tmp_path: Path) -> None:
