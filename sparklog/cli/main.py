@@ -21,9 +21,9 @@ from typer.core import TyperGroup
 from sparklog import __version__
 from sparklog.cli import describe as describe_rows
 from sparklog.cli import render, views
-from sparklog.cli.paths import find_target, is_file, log_bytes
+from sparklog.cli.paths import find_target, is_file, log_bytes, processes_for
 from sparklog.errors import InvalidOptionError, SeglogError
-from sparklog.inspect.describe import describe_partition
+from sparklog.inspect.describe import describe_partitions
 
 _FAILED = 1
 _CANNOT = 2
@@ -61,6 +61,10 @@ app = typer.Typer(
 Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="A log directory, a topic's path (/logs/events), or a partition's folder."),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, help="Work on so many partitions side by side; all cores, if there is much to do."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
 
@@ -102,6 +106,7 @@ def describe(
     full: Annotated[
         bool, typer.Option("--full", help="Scan every batch header, and count batches, records and codecs exactly.")
     ] = False,
+    processes: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Show topics, partitions and segments: offsets, times, sizes, codecs and formats.
@@ -109,8 +114,16 @@ def describe(
     Only indexes and the ends of each segment are read, so codecs and formats are those found there, and times are
     nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
     """
-    folders = dict.fromkeys(folder for path in paths for folder in find_target(path).folders)
-    described = [(folder, describe_partition(folder.location, is_full=full)) for folder in folders]
+    targets = [find_target(path) for path in paths]
+    folders = list(dict.fromkeys(folder for target in targets for folder in target.folders))
+    work_bytes = sum(log_bytes(target) for target in targets) if full else 0
+    count = processes_for(len(folders), work_bytes, processes)
+    described = []
+    with render.progress(len(folders), "partitions") as advance:
+        descriptions = describe_partitions([folder.location for folder in folders], is_full=full, processes=count)
+        for folder, description in zip(folders, descriptions, strict=True):
+            described.append((folder, description))
+            advance(folder.name, 1)
     columns: Sequence[render.Column]
     if segments:
         rows, columns = describe_rows.segment_rows(described, is_full=full), views.SEGMENTS
@@ -215,7 +228,7 @@ def _milliseconds(text: str) -> int:
 
 
 @app.command()
-def verify(paths: Paths, as_json: Json = False) -> None:
+def verify(paths: Paths, processes: Processes = None, as_json: Json = False) -> None:
     """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
 
     Exit status 1 where there is an error. Warnings and notes are no errors: a broker that dies may leave a torn end of
@@ -225,8 +238,10 @@ def verify(paths: Paths, as_json: Json = False) -> None:
 
     targets = [find_target(path) for path in paths]
     outcome = Outcome()
-    with render.progress(sum(log_bytes(target) for target in targets)) as advance:
-        rows = findings(targets, outcome, advance)
+    total_bytes = sum(log_bytes(target) for target in targets)
+    count = processes_for(sum(len(target.folders) for target in targets), total_bytes, processes)
+    with render.progress(total_bytes) as advance:
+        rows = findings(targets, outcome, advance, count)
         if as_json:
             render.json_lines(as_json_row(row) for row in rows)
         found = list(rows)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from sparklog.log.files import LOG, parse_offset_file
 from sparklog.log.folders import holds_segments
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
+from sparklog.storage.process import usable_cores
 from sparklog.storage.registry import Location, expand, locate
 from sparklog.topic.discovery import PathKind, discover, interpret
+
+_FOLDERS_WORTH_PROCESSES: Final = 512
+_BYTES_WORTH_PROCESSES: Final = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -76,3 +81,10 @@ def log_bytes(target: CliPath) -> int:
         for entry in folder.storage.entries(folder.location)
         if (found := parse_offset_file(entry.name)) and found.suffix == LOG
     )
+
+
+def processes_for(folders: int, work_bytes: int, given: int | None) -> int:
+    """Return how many processes should work on some folders: one where starting more takes longer than the work."""
+    if given is None and folders < _FOLDERS_WORTH_PROCESSES and work_bytes < _BYTES_WORTH_PROCESSES:
+        return 1
+    return max(1, min(given or usable_cores(), folders))

@@ -19,7 +19,15 @@ from typing import Any, Final, Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -189,24 +197,27 @@ def severity_style(severity: str) -> str:
 
 
 @contextmanager
-def progress(total_bytes: int) -> Iterator[Callable[[str, int], None]]:
-    """Show a progress bar on a terminal; gives the function that advances it by a number of bytes, under a name."""
+def progress(total: int, unit: Literal["bytes", "partitions"] = "bytes") -> Iterator[Callable[[str, int], None]]:
+    """Show a progress bar on a terminal; gives the function that advances it by a number of units, under a name."""
     console = _stderr()
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        *(
+            [DownloadColumn(binary_units=True), TransferSpeedColumn()]
+            if unit == "bytes"
+            else [MofNCompleteColumn(), TextColumn(unit)]
+        ),
         TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
     with bar:
-        task = bar.add_task("", total=total_bytes)
+        task = bar.add_task("", total=total)
 
-        def advance(name: str, more_bytes: int) -> None:
-            bar.update(task, advance=more_bytes, description=name)
+        def advance(name: str, more: int) -> None:
+            bar.update(task, advance=more, description=name)
 
         yield advance
 

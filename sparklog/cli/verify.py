@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sparklog.cli import render, views
 from sparklog.cli.paths import CliPath
-from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partition
+from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partitions
 from sparklog.log.places import split_path
 
 FINDINGS_SHOWN_MAX: Final = 500
@@ -35,14 +35,19 @@ class Outcome:
         return f"{render.bytes_text(self.checked_bytes)} in {where} checked: {', '.join(counts)}"
 
 
-def findings(targets: list[CliPath], outcome: Outcome, advance: Callable[[str, int], None]) -> Iterator[RowDict]:
-    """Verify targets one after another; give a row for each finding, and count them in ``outcome``."""
+def findings(
+    targets: list[CliPath], outcome: Outcome, advance: Callable[[str, int], None], processes: int
+) -> Iterator[RowDict]:
+    """Verify targets one after another, and the partitions of each side by side.
+
+    Gives a row for each finding, and counts them in ``outcome``.
+    """
     for target in targets:
         outcome.partitions += len(target.folders)
         events = (
-            verify_directory(target.path)
+            verify_directory(target.path, processes=processes)
             if target.is_directory
-            else (event for folder in target.folders for event in verify_partition(folder.location))
+            else verify_partitions([folder.location for folder in target.folders], processes=processes)
         )
         for event in events:
             if isinstance(event, Progress):

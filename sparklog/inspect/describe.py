@@ -8,14 +8,16 @@ codecs, formats and times are then those of the batches there. A scan of every h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError
+from sparklog.inspect.side_by_side import side_by_side
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
@@ -186,6 +188,28 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescript
         stats=stats,
         error=error,
     )
+
+
+def describe_partitions(
+    paths: Sequence[str], *, is_full: bool = False, processes: int = 1
+) -> Iterator[PartitionDescription]:
+    """Describe the logs in some partitions' folders, each as `describe_partition` does, side by side in processes.
+
+    Yields
+    ------
+    PartitionDescription
+        In the order of the folders.
+
+    Raises
+    ------
+    SeglogError
+        A folder cannot be listed.
+    """
+    yield from side_by_side(partial(_described, is_full=is_full), paths, processes)
+
+
+def _described(path: str, *, is_full: bool) -> Iterator[PartitionDescription]:
+    yield describe_partition(path, is_full=is_full)
 
 
 def _listed(storage: Storage, folder: str) -> tuple[Segment, ...]:

@@ -11,12 +11,13 @@ Source of what a broker fails on: apache/kafka, LogLoader.java, LogManager.java,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from sparklog.errors import PathNotFoundError, SeglogError
+from sparklog.inspect.side_by_side import side_by_side
 from sparklog.inspect.verify_epochs import check_epochs
 from sparklog.inspect.verify_gaps import likely_cuts
 from sparklog.inspect.verify_log import Event, PartitionCheck, agreed_findings
@@ -36,7 +37,16 @@ from sparklog.log.producer_state import parse_snapshot
 from sparklog.storage.base import Entry, Storage
 from sparklog.storage.registry import locate
 
-__all__ = ["Checkpoints", "Finding", "Progress", "Severity", "read_checkpoints", "verify_directory", "verify_partition"]
+__all__ = [
+    "Checkpoints",
+    "Finding",
+    "Progress",
+    "Severity",
+    "read_checkpoints",
+    "verify_directory",
+    "verify_partition",
+    "verify_partitions",
+]
 
 _NAMES_SHOWN_MAX: Final = 5
 
@@ -70,10 +80,17 @@ def read_checkpoints(storage: Storage, folder: str) -> tuple[Checkpoints, list[F
     return Checkpoints(folder, offsets), findings
 
 
-def verify_directory(path: str) -> Iterator[Event]:
+def verify_directory(path: str, *, processes: int = 1) -> Iterator[Event]:
     """Verify a log directory: its checkpoints, the names of its folders, and every partition in it.
 
     Folders that Kafka is deleting are passed over with a note.
+
+    Parameters
+    ----------
+    path : str
+        The directory.
+    processes : int
+        How many processes verify partitions side by side; 1 is this process itself.
 
     Yields
     ------
@@ -93,16 +110,33 @@ def verify_directory(path: str) -> Iterator[Event]:
     yield from foreign_in_directory(folder, entries)
     yield from _absent_partitions(checkpoints, {entry.name for entry in entries})
     yield from _topic_ids(storage, folder, entries)
-    for entry in entries:
-        if not entry.is_folder or not is_log(entry.name):
-            continue
-        partition = join_path(folder, entry.name)
-        try:
-            yield from verify_partition(partition, checkpoints)
-        except PathNotFoundError:
-            yield Finding(Severity.NOTE, "gone", partition, "it went away before it was verified: a broker deletes it")
-        except SeglogError as error:
-            yield unreadable(error, partition)
+    logs = [join_path(folder, entry.name) for entry in entries if entry.is_folder and is_log(entry.name)]
+    yield from side_by_side(partial(_verify_if_there, checkpoints), logs, processes)
+
+
+def _verify_if_there(checkpoints: Checkpoints, partition: str) -> Iterator[Event]:
+    try:
+        yield from verify_partition(partition, checkpoints)
+    except PathNotFoundError:
+        yield Finding(Severity.NOTE, "gone", partition, "it went away before it was verified: a broker deletes it")
+    except SeglogError as error:
+        yield unreadable(error, partition)
+
+
+def verify_partitions(paths: Sequence[str], *, processes: int = 1) -> Iterator[Event]:
+    """Verify the folders of some partitions, each as `verify_partition` does, side by side in processes.
+
+    Yields
+    ------
+    Finding or Progress
+        In the order of the folders.
+
+    Raises
+    ------
+    SeglogError
+        A folder cannot be listed.
+    """
+    yield from side_by_side(verify_partition, paths, processes)
 
 
 def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Iterator[Event]:

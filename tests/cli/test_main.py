@@ -524,3 +524,10 @@ def test_pipe_that_is_closed_ends_no_repair_halfway(tmp_path: Path) -> None:
         os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
     assert lines("recover", "--dry-run", tmp_path) == []
+
+
+@pytest.mark.parametrize("command", ["describe", "verify"])
+def test_processes_print_what_one_prints(command: str, damaged: Path) -> None:
+    alone, together = (run(command, damaged, "--processes", count) for count in ("1", "2"))
+    assert (together.exit_code, together.stdout) == (alone.exit_code, alone.stdout)
+    assert run(command, damaged, "--processes", "0").exit_code == 2
