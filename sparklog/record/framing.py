@@ -59,10 +59,10 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     # Planning a read looks at single headers only (`first_header`), and should not wait for numba to be imported.
     from sparklog.record.kernels import scan
 
-    octets = np.frombuffer(buffer, dtype=np.uint8)
+    view, octets = memoryview(buffer), np.frombuffer(buffer, dtype=np.uint8)
     tables: list[np.ndarray[Any, Any]] = []
     # Most batches of a log are about as long as its first; rows that are not used cost nothing.
-    first_bytes = int.from_bytes(octets[8:OVERHEAD_BYTES].tobytes(), "big") + OVERHEAD_BYTES
+    first_bytes = int.from_bytes(view[8:OVERHEAD_BYTES], "big") + OVERHEAD_BYTES
     position, rows, capacity = 0, 1, 16 + len(octets) // max(first_bytes, _BATCH_BYTES_MIN[0])
     while rows:
         numbers = np.empty((capacity, TABLE_FIELDS), dtype=np.int64)
@@ -73,7 +73,7 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         capacity *= 4
     numbers = tables[0] if len(tables) == 1 else np.concatenate(tables)
     numbers[:, POSITION] += origin
-    return _ended(numbers.reshape(-1).view(TABLE), memoryview(buffer), origin, position)
+    return _ended(numbers.reshape(-1).view(TABLE), view, origin, position)
 
 
 def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
