@@ -337,7 +337,8 @@ class PartitionLog:
             run = BatchRun.from_headers(headers)
             rows = rows_before_roll(self._tail, run, self._config, now_ms)
             if rows:
-                tail, offset_entries, time_entries = append_run(self._tail, run[:rows], self._config)
+                fitting = run if rows == len(run) else run[:rows]
+                tail, offset_entries, time_entries = append_run(self._tail, fitting, self._config)
                 written_bytes = tail.segment.size_bytes - self._tail.segment.size_bytes
                 self._active.log.append(data[:written_bytes])
                 data = data[written_bytes:]
@@ -349,9 +350,10 @@ class PartitionLog:
                 # Before the roll, which writes a snapshot of the producers.
                 for batch in producer_batches(headers[:rows]):
                     self._producers.fold_batch(batch)
+            if rows == len(headers):
+                return
             headers = headers[rows:]
-            if len(headers):
-                self._roll(now_ms)
+            self._roll(now_ms)
 
     def _roll(self, now_ms: int) -> None:
         """Seal the active segment and begin another; empty ones give way to it."""

@@ -69,13 +69,14 @@ def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> No
 
 
 def _check_timestamps(column: pa.Array, config: LogConfig, now_ms: int) -> None:
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     times = np.asarray(column)
-    earliest, latest = int(times.min()), int(times.max())
+    earliest, latest = now_ms, int(times.max())
     if latest == NO_TIMESTAMP:
         return
-    if earliest == NO_TIMESTAMP:
+    if before_ms < now_ms:
+        # No time is before 1970, so that a longer bound refuses none.
         earliest = int(times[times != NO_TIMESTAMP].min())
-    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     for timestamp, is_wrong, name, bound_ms in (
         (earliest, earliest < now_ms - before_ms, "message.timestamp.before.max.ms", before_ms),
         (latest, latest > now_ms + after_ms, "message.timestamp.after.max.ms", after_ms),
