@@ -37,6 +37,8 @@ from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
 
 WINDOW_BYTES: Final = 1 << 22
+_FIRST_WINDOW_BYTES: Final = 1 << 16
+_WINDOW_GROWTH: Final = 8
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 _SINGLE_HEADERS_MAX: Final = 256
@@ -133,8 +135,9 @@ class OffsetPosition:
 class WindowScan:
     """Gives the whole batches of a ``.log`` file in order, some at a time, until something else stands there.
 
-    A batch that is longer than a window has one of its own. Nothing is checked but sizes and headers, and the checksum
-    of a batch that is so long that memory must not be taken for it because of its size alone.
+    A batch that is longer than a window has one of its own. Windows are small at first, since many a scan is for a few
+    batches. Nothing is checked but sizes and headers, and the checksum of a batch that is so long that memory must not
+    be taken for it because of its size alone.
 
     Parameters
     ----------
@@ -166,14 +169,15 @@ class WindowScan:
         self.what = DamageKind.NOT_A_BATCH
 
     def __iter__(self) -> Iterator[Window]:
-        wanted_bytes, memory = WINDOW_BYTES, memoryview(bytearray())
+        window_bytes = wanted_bytes = min(_FIRST_WINDOW_BYTES, WINDOW_BYTES)
+        memory = memoryview(b"")
         while True:
             # Taken before the bytes: what a broker appends meanwhile is no part of a tail that is judged afterwards.
             size_bytes = self._file.size_bytes()
             self.size_bytes = size_bytes if self._end_position is None else min(size_bytes, self._end_position)
             asked_bytes = min(wanted_bytes, max(self.size_bytes - self.position, 0))
             if asked_bytes > len(memory):
-                memory = memoryview(bytearray(asked_bytes))
+                memory = memoryview(np.empty(asked_bytes, dtype=np.uint8).data)
             # Into the same memory each time: new pages would cost a good part of what reading does.
             buffer = memory[: self._file.read_into(self.position, memory[:asked_bytes])]
             headers = scan_headers(buffer, self.position)
@@ -183,7 +187,8 @@ class WindowScan:
             next_batch_bytes, self.fault = headers.next_batch_bytes, headers.fault
             if self.fault or len(buffer) < wanted_bytes or self.position + next_batch_bytes > self.size_bytes:
                 return
-            wanted_bytes = max(WINDOW_BYTES, next_batch_bytes)
+            window_bytes = min(_WINDOW_GROWTH * window_bytes, WINDOW_BYTES)
+            wanted_bytes = max(window_bytes, next_batch_bytes)
             if wanted_bytes > LARGE_BATCH_BYTES and not is_intact_at(self._file, self.position, next_batch_bytes):
                 self.fault, self.what = WRONG_CHECKSUM_REASON, DamageKind.WRONG_CHECKSUM
                 return
@@ -420,6 +425,8 @@ class OpenSegment:
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
         """Check that offsets ascend and stay in the segment; return the offset after the last batch."""
         self._resolve_zero(headers)
+        if len(headers) == 1:
+            return self._checked_one(headers, lowest_offset)
         last_offsets = headers.column("last_offset")
         # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
         previous = np.concatenate([[lowest_offset - 1], last_offsets[:-1]])
@@ -431,6 +438,14 @@ class OpenSegment:
             row = int(wrong[0])
             raise self._out_of_order(headers[row : row + 1], int(previous[row]) + 1, self.segment.upper_offset)
         return int(last_offsets[-1]) + 1
+
+    def _checked_one(self, header: BatchHeaders, lowest_offset: int) -> int:
+        """Check one batch, as `_checked` does, without the arrays that many are compared by."""
+        header.column("lowest_offset")[0] = lowest_offset
+        last_offset = int(header.column("last_offset")[0])
+        if header.column("base_offset")[0] < lowest_offset or last_offset >= self.segment.upper_offset:
+            raise self._out_of_order(header, lowest_offset, self.segment.upper_offset)
+        return last_offset + 1
 
     def _out_of_order(self, header: BatchHeaders, lowest_offset: int, upper_offset: int) -> CorruptBatchError:
         return CorruptBatchError(

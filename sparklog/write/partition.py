@@ -33,7 +33,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.folders import refuse_to_write
 from sparklog.log.places import PartitionFolder
-from sparklog.log.producer_state import ProducerBatch, Producers, producer_batches
+from sparklog.log.producer_state import ProducerBatch, producer_batches
 from sparklog.log.properties import APPEND
 from sparklog.record.encode import EncodedBatches
 from sparklog.storage.base import Storage, WritableFile
