@@ -180,7 +180,11 @@ def _read_layout(folder: PartitionFolder, view: DirectoryView) -> PartitionLayou
 
 def list_segments(folder: PartitionFolder) -> tuple[Segment, ...]:
     """List the segments that a broker would load from a folder."""
-    entries = folder.storage.entries(folder.location)
+    return segments_among(folder, folder.storage.entries(folder.location, files.tells_of_segments))
+
+
+def segments_among(folder: PartitionFolder, entries: Sequence[Entry]) -> tuple[Segment, ...]:
+    """Return the segments that a broker would load from a folder in which there are these entries."""
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)

@@ -452,9 +452,14 @@ def _batch_at(layout: PartitionLayout, offset: int) -> ProducerBatch | None:
 
 
 def snapshots_of(folder: PartitionFolder) -> list[tuple[int, str]]:
-    """List the snapshots of a folder by offset and path, the last first."""
-    named = files.offset_files(folder.storage.entries(folder.location))
-    found = [(name.offset, folder.file(entry.name)) for name, entry in named if name.suffix == files.SNAPSHOT]
+    """List the snapshots of a folder by offset and path, the last first; their sizes do not matter."""
+    found: list[tuple[int, str]] = []
+    for each in folder.storage.names(folder.location):
+        named = None
+        if each.name.endswith(files.SNAPSHOT) and not each.is_folder:
+            named = files.parse_offset_file(each.name)
+        if named is not None:
+            found.append((named.offset, folder.file(each.name)))
     return sorted(found, reverse=True)
 
 

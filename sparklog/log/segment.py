@@ -38,7 +38,6 @@ from sparklog.storage.base import ReadableFile, Storage
 
 WINDOW_BYTES: Final = 1 << 22
 _FIRST_WINDOW_BYTES: Final = 1 << 16
-_WINDOW_GROWTH: Final = 8
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 _SINGLE_HEADERS_MAX: Final = 256
@@ -135,9 +134,8 @@ class OffsetPosition:
 class WindowScan:
     """Gives the whole batches of a ``.log`` file in order, some at a time, until something else stands there.
 
-    A batch that is longer than a window has one of its own. Windows are small at first, since many a scan is for a few
-    batches. Nothing is checked but sizes and headers, and the checksum of a batch that is so long that memory must not
-    be taken for it because of its size alone.
+    The first windows are small, and a batch that is longer has one of its own. Only sizes and headers are checked, and
+    the checksum of a batch that is so long that memory must not be taken for it because of its size alone.
 
     Parameters
     ----------
@@ -187,7 +185,7 @@ class WindowScan:
             next_batch_bytes, self.fault = headers.next_batch_bytes, headers.fault
             if self.fault or len(buffer) < wanted_bytes or self.position + next_batch_bytes > self.size_bytes:
                 return
-            window_bytes = min(_WINDOW_GROWTH * window_bytes, WINDOW_BYTES)
+            window_bytes = min(8 * window_bytes, WINDOW_BYTES)
             wanted_bytes = max(window_bytes, next_batch_bytes)
             if wanted_bytes > LARGE_BATCH_BYTES and not is_intact_at(self._file, self.position, next_batch_bytes):
                 self.fault, self.what = WRONG_CHECKSUM_REASON, DamageKind.WRONG_CHECKSUM
@@ -425,27 +423,14 @@ class OpenSegment:
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
         """Check that offsets ascend and stay in the segment; return the offset after the last batch."""
         self._resolve_zero(headers)
-        if len(headers) == 1:
-            return self._checked_one(headers, lowest_offset)
-        last_offsets = headers.column("last_offset")
+        last_offsets, lowest = headers.column("last_offset"), headers.column("lowest_offset")
         # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
-        previous = np.concatenate([[lowest_offset - 1], last_offsets[:-1]])
-        headers.column("lowest_offset")[:] = previous + 1
-        wrong = np.flatnonzero(
-            (headers.column("base_offset") <= previous) | (last_offsets >= self.segment.upper_offset)
-        )
-        if len(wrong):
-            row = int(wrong[0])
-            raise self._out_of_order(headers[row : row + 1], int(previous[row]) + 1, self.segment.upper_offset)
+        lowest[0], lowest[1:] = lowest_offset, last_offsets[:-1] + 1
+        is_wrong = (headers.column("base_offset") < lowest) | (last_offsets >= self.segment.upper_offset)
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            raise self._out_of_order(headers[row : row + 1], int(lowest[row]), self.segment.upper_offset)
         return int(last_offsets[-1]) + 1
-
-    def _checked_one(self, header: BatchHeaders, lowest_offset: int) -> int:
-        """Check one batch, as `_checked` does, without the arrays that many are compared by."""
-        header.column("lowest_offset")[0] = lowest_offset
-        last_offset = int(header.column("last_offset")[0])
-        if header.column("base_offset")[0] < lowest_offset or last_offset >= self.segment.upper_offset:
-            raise self._out_of_order(header, lowest_offset, self.segment.upper_offset)
-        return last_offset + 1
 
     def _out_of_order(self, header: BatchHeaders, lowest_offset: int, upper_offset: int) -> CorruptBatchError:
         return CorruptBatchError(
