@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
@@ -378,12 +377,12 @@ class LogConfig:
     def _is_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 
-    @cached_property
+    @property
     def codec(self) -> str:
         """The codec of new batches, by the name that `sparklog.record.compression` has for it."""
         return {"uncompressed": "none", "producer": "lz4"}.get(self.compression_type, self.compression_type)
 
-    @cached_property
+    @property
     def compression_level(self) -> int | None:
         """The level for that codec; None where it has none."""
         levels = {
@@ -393,7 +392,7 @@ class LogConfig:
         }
         return levels.get(self.codec)
 
-    @cached_property
+    @property
     def batch_bytes_max(self) -> int:
         """The largest batch that may be appended: Kafka refuses one above either limit."""
         return min(self.max_message_bytes, self.segment_bytes)

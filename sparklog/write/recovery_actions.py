@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Final, NamedTuple
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file
-from sparklog.log.layout import segments_among
+from sparklog.log.layout import list_segments
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
+from sparklog.storage.base import Entry
 from sparklog.write.atomic import write_atomically
 
 KEPT: Final = "kept until 'sparklog recover --drop-cut'"
@@ -31,22 +31,6 @@ class Action(NamedTuple):
         return f"{self.path}: {self.what}"
 
 
-class _Listing:
-    """What was in a folder when it was listed; a log may have many thousands of files, so each is parsed once."""
-
-    def __init__(self, folder: PartitionFolder) -> None:
-        self._folder = folder
-        self.entries = folder.storage.entries(folder.location)
-
-    @cached_property
-    def named(self) -> list[tuple[OffsetFile, str]]:
-        return [(offset_file, entry.name) for offset_file, entry in offset_files(self.entries)]
-
-    @cached_property
-    def segments(self) -> tuple[Segment, ...]:
-        return segments_among(self._folder, self.entries)
-
-
 class RecoveryActions:
     """Carries out recovery's decisions; in a dry run it only records them.
 
@@ -59,32 +43,39 @@ class RecoveryActions:
         self.is_dry, self._is_quiet = dry_run, is_quiet
         self.done: list[Action] = []
         self._removed: set[str] = set()
-        self._listing: _Listing | None = None
+        self._entries: list[Entry] | None = None
+        self._named: list[tuple[OffsetFile, str]] = []
+        self._segments: tuple[Segment, ...] | None = None
 
-    def _listed(self) -> _Listing:
-        if self._listing is None:
-            self._listing = _Listing(self.folder)
-        return self._listing
+    def _listed(self) -> list[Entry]:
+        if self._entries is None:
+            self._entries = self.storage.entries(self.folder.location)
+            self._named = [(found, entry.name) for found, entry in offset_files(self._entries)]
+            self._segments = None
+        return self._entries
 
     def names(self) -> list[tuple[OffsetFile, str]]:
         """List the files whose names start with an offset, without those that this dry run would have removed."""
-        named = self._listed().named
-        return [(found, name) for found, name in named if name not in self._removed] if self._removed else named
+        self._listed()
+        return [each for each in self._named if each[1] not in self._removed]
 
     def segments(self) -> tuple[Segment, ...]:
-        """List the segments of the folder, also those that this dry run would have removed."""
-        return self._listed().segments
+        """List the segments that a broker would load, also those that this dry run would have removed."""
+        entries = self._listed()
+        if self._segments is None:
+            self._segments = list_segments(self.folder, entries)
+        return self._segments
 
     def has(self, name: str) -> bool:
         """Tell whether the folder has a file of a name, also where this dry run would have removed it."""
-        return any(entry.name == name for entry in self._listed().entries)
+        return any(entry.name == name for entry in self._listed())
 
     def remove(self, name: str, why: str) -> None:
         self._note(name, f"removed, {why}")
         if self.is_dry:
             self._removed.add(name)
         else:
-            self._listing = None
+            self._entries = None
             self.storage.remove(self.folder.file(name))
 
     def rename(self, name: str, new_name: str, why: str) -> None:
@@ -92,13 +83,13 @@ class RecoveryActions:
         if self.is_dry:
             self._removed.add(name)
         else:
-            self._listing = None
+            self._entries = None
             self.storage.rename(self.folder.file(name), self.folder.file(new_name))
 
     def cut(self, name: str, size_bytes: int, why: str) -> None:
         self._note(name, f"cut to {size_bytes} bytes, {why}")
         if not self.is_dry:
-            self._listing = None
+            self._entries = None
             with self.storage.open_for_append(self.folder.file(name)) as file:
                 file.truncate(size_bytes)
                 file.sync()
@@ -110,7 +101,7 @@ class RecoveryActions:
         while not self._is_free(kept := cut_file_name(base_offset, position, number), name, position, end_position):
             number += 1
         if not self.is_dry:
-            self._listing = None
+            self._entries = None
             with self.storage.open_for_append(self.folder.file(kept)) as file:
                 file.truncate(0)
                 file.append_from(self.folder.file(name), position, end_position - position)
@@ -150,13 +141,13 @@ class RecoveryActions:
     def make(self, name: str, data: bytes, why: str) -> None:
         self._note(name, f"made, {why}")
         if not self.is_dry:
-            self._listing = None
+            self._entries = None
             write_atomically(self.folder, name, data)
 
     def make_empty(self, names: Iterable[str]) -> None:
         """Make the files of a new segment, which is no action worth recording."""
         if not self.is_dry:
-            self._listing = None
+            self._entries = None
             for name in names:
                 self.storage.open_for_append(self.folder.file(name)).close()
             self.storage.sync_folder(self.folder.location)
