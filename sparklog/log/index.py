@@ -126,4 +126,7 @@ def _entry(index: ReadableFile, fields: struct.Struct, row: int) -> tuple[int, .
 
 def _floor_row(index: ReadableFile, fields: struct.Struct, key: Callable[[int], int], target: int) -> int:
     rows = range(index.size_bytes() // fields.size)
+    if rows and key(rows[-1]) <= target:
+        # Whoever looks for the end of a log asks for the last entry.
+        return rows[-1]
     return bisect_right(rows, target, key=key) - 1
