@@ -7,8 +7,6 @@ others) and the bytes' (`CorruptLogError` and its kinds, which carry the file, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, Self
 
 NOTHING_VISIBLE: Final = "Nothing of this write is visible: repeat it once the cause is gone"
@@ -49,14 +47,18 @@ class SeglogError(Exception):
         return f"[{self.code}] {self.message}" + (f". {self.outcome}" if self.outcome else "")
 
 
-@contextmanager
-def outcome(sentence: str) -> Iterator[None]:
+class outcome:  # noqa: N801 - it is used as a function is, and a generator would cost a small append much of its time
     """Set the outcome of every error of ours that leaves the ``with`` block and has none yet."""
-    try:
-        yield
-    except SeglogError as error:
-        error.outcome = error.outcome or sentence
-        raise
+
+    def __init__(self, sentence: str) -> None:
+        self._sentence = sentence
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, SeglogError):
+            error.outcome = error.outcome or self._sentence
 
 
 class InvalidOptionError(SeglogError, ValueError):

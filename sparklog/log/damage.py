@@ -23,6 +23,7 @@ from sparklog.record.framing import (
     RunningChecksum,
     checksum_fault,
     first_header,
+    is_intact,
 )
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
@@ -35,6 +36,7 @@ WRONG_CHECKSUM_REASON: Final = "the checksum does not match the bytes"
 _WINDOW_BYTES: Final = 1 << 22
 # So many bytes are still in the processor's cache when they are compared.
 _ZEROS: Final = bytes(1 << 18)
+_USUAL_BATCH_BYTES: Final = 1 << 12
 _SEARCH_COST_MAX: Final = 4
 _ZEROS_OF_RECORDS_MAX: Final = 64
 _CUT_SHORT: Final = "a batch is cut short"
@@ -263,8 +265,13 @@ class DamageScanner:
 
 def whole_batch_at(file: ReadableFile, position: int) -> BatchHeaders | None:
     """Return the header of the batch that begins at a position, if the file has an intact one there."""
-    header = first_header(file.read(position, HEADER_BYTES_MAX), position)
-    if not len(header) or position + header.valid_bytes > file.size_bytes():
+    data = file.read(position, _USUAL_BATCH_BYTES)
+    header = first_header(data[:HEADER_BYTES_MAX], position)
+    if not len(header):
+        return None
+    if header.valid_bytes <= len(data):
+        return header if is_intact(data[: header.valid_bytes]) else None
+    if position + header.valid_bytes > file.size_bytes():
         return None
     return header if is_intact_at(file, position, header.valid_bytes) else None
 

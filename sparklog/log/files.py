@@ -136,6 +136,11 @@ def offset_files(entries: Iterable[Entry]) -> Iterator[tuple[OffsetFile, Entry]]
             yield found, entry
 
 
+def tells_of_segments(name: str) -> bool:
+    """Tell whether a name must be known to tell which segments a folder has: that of a log, or of a cleaned file."""
+    return LOG in name or name.endswith(CLEANED)
+
+
 def is_cut_file(name: str) -> bool:
     """Tell whether a file is named as one that holds bytes which recovery cut off a segment."""
     return bool(_CUT_FILE.fullmatch(name))

@@ -175,8 +175,11 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _is_of_directory(entry: Name) -> bool:
+    if entry.is_folder or entry.name[:1].isdigit():
+        # That of a segment, of which there may be many thousands.
+        return False
     name = entry.name.removesuffix(files.BEING_WRITTEN)
-    return not entry.is_folder and (
+    return (
         name in _OF_DIRECTORY or name.startswith((files.CLEAN_SHUTDOWN, files.OWN_PREFIX)) or files.is_running_job(name)
     )
 
@@ -198,8 +201,12 @@ def _is_segment(entry: Name) -> bool:
 
 def _may_be_partition(names: Iterable[Name]) -> bool:
     """Tell whether a folder that is named for a partition is one: it holds its files, or as good as nothing yet."""
-    foreign = [each for each in names if not each.name.startswith(".") and not each.name.endswith(files.STAGED)]
-    return not foreign or any(_is_of_partition(each) for each in foreign)
+    has_foreign = False
+    for each in names:
+        if _is_of_partition(each):
+            return True
+        has_foreign |= not each.name.startswith(".") and not each.name.endswith(files.STAGED)
+    return not has_foreign
 
 
 def _holds_partitions(storage: Storage, path: str, names: Iterable[Name]) -> bool:

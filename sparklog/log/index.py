@@ -30,6 +30,7 @@ Source: apache/kafka, OffsetIndex.java, TimeIndex.java, AbortedTxn.java.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -53,6 +54,11 @@ assert OFFSET_ENTRY.itemsize == 8
 assert TIME_ENTRY.itemsize == 12
 assert TRANSACTION_ENTRY.itemsize == 34
 
+# The same, to read one entry.
+_OFFSET_FIELDS: Final = struct.Struct(">ii")
+_TIME_FIELDS: Final = struct.Struct(">qi")
+assert (_OFFSET_FIELDS.size, _TIME_FIELDS.size) == (OFFSET_ENTRY.itemsize, TIME_ENTRY.itemsize)
+
 Entries = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -74,15 +80,15 @@ def floor_offset(index: ReadableFile, base_offset: int, offset: int) -> OffsetEn
     """Find the last entry at or before an offset, reading no more of the index than a binary search does."""
 
     def entry(row: int) -> OffsetEntry:
-        raw = _entry(index, OFFSET_ENTRY, row)
-        return OffsetEntry(base_offset + int(raw["relative_offset"]), int(raw["position"]))
+        relative_offset, position = _entry(index, _OFFSET_FIELDS, row)
+        return OffsetEntry(base_offset + relative_offset, position)
 
     def key(row: int) -> int:
         found = entry(row)
         # A blank entry ends those that are written.
         return found.offset if (found.offset, found.position) != (base_offset, 0) else _BEYOND
 
-    row = _floor_row(index, OFFSET_ENTRY, key, offset)
+    row = _floor_row(index, _OFFSET_FIELDS, key, offset)
     return entry(row) if row >= 0 else None
 
 
@@ -90,14 +96,14 @@ def floor_time(index: ReadableFile, base_offset: int, timestamp: int) -> TimeEnt
     """Find the last entry before a time (ms), reading no more of the index than a binary search does."""
 
     def entry(row: int) -> TimeEntry:
-        raw = _entry(index, TIME_ENTRY, row)
-        return TimeEntry(int(raw["timestamp"]), base_offset + int(raw["relative_offset"]))
+        timestamp, relative_offset = _entry(index, _TIME_FIELDS, row)
+        return TimeEntry(timestamp, base_offset + relative_offset)
 
     def key(row: int) -> int:
         found = entry(row)
         return found.timestamp if (found.timestamp, found.offset) != (0, base_offset) else _BEYOND
 
-    row = _floor_row(index, TIME_ENTRY, key, timestamp - 1)
+    row = _floor_row(index, _TIME_FIELDS, key, timestamp - 1)
     return entry(row) if row >= 0 else None
 
 
@@ -112,12 +118,15 @@ def read_entries(index: ReadableFile, layout: np.dtype[Any]) -> Entries:
 _BEYOND = 1 << 64
 
 
-def _entry(index: ReadableFile, layout: np.dtype[Any], row: int) -> Any:
+def _entry(index: ReadableFile, fields: struct.Struct, row: int) -> tuple[int, ...]:
     """Read one entry; blank where the index has been trimmed meanwhile."""
-    data = bytes(index.read(row * layout.itemsize, layout.itemsize))
-    return np.frombuffer(data.ljust(layout.itemsize, b"\0"), dtype=layout)[0]
+    data = index.read(row * fields.size, fields.size)
+    return fields.unpack(data if len(data) == fields.size else bytes(data).ljust(fields.size, b"\0"))
 
 
-def _floor_row(index: ReadableFile, layout: np.dtype[Any], key: Callable[[int], int], target: int) -> int:
-    rows = range(index.size_bytes() // layout.itemsize)
+def _floor_row(index: ReadableFile, fields: struct.Struct, key: Callable[[int], int], target: int) -> int:
+    rows = range(index.size_bytes() // fields.size)
+    if rows and key(rows[-1]) <= target:
+        # Whoever looks for the end of a log asks for the last entry.
+        return rows[-1]
     return bisect_right(rows, target, key=key) - 1

@@ -178,9 +178,10 @@ def _read_layout(folder: PartitionFolder, view: DirectoryView) -> PartitionLayou
     return _bounded(folder, list_segments(folder), view)
 
 
-def list_segments(folder: PartitionFolder) -> tuple[Segment, ...]:
-    """List the segments that a broker would load from a folder."""
-    entries = folder.storage.entries(folder.location)
+def list_segments(folder: PartitionFolder, entries: Sequence[Entry] | None = None) -> tuple[Segment, ...]:
+    """List the segments that a broker would load from a folder; ``entries`` are what it holds, where that is known."""
+    if entries is None:
+        entries = folder.storage.entries(folder.location, files.tells_of_segments)
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)

@@ -225,6 +225,17 @@ class Producers:
                 self.fold_batch(batch)
         return aborted
 
+    def put_back(self, producer_id: int, entry: ProducerEntry | None) -> None:
+        """Restore what was known of a producer before its last batches; None for nothing."""
+        if entry is None:
+            self.entries.pop(producer_id, None)
+        else:
+            self.entries[producer_id] = entry
+        if entry is None or entry.first_offset < 0:
+            self._open_since.pop(producer_id, None)
+        else:
+            self._open_since[producer_id] = entry.first_offset
+
     def fold_batch(self, batch: ProducerBatch) -> None:
         """Note a data batch that has been appended."""
         entry = self.entries.get(batch.producer_id, _UNKNOWN)
@@ -302,7 +313,10 @@ class Producers:
 
 def producer_batches(headers: BatchHeaders) -> Iterator[ProducerBatch]:
     """Yield what the rules must know of those batches that have a producer id."""
-    table = headers.table[headers.column("producer_id") >= 0]
+    has_producer = headers.column("producer_id") >= 0
+    if not has_producer.any():
+        return iter(())
+    table = headers.table[has_producer]
     base_sequences, deltas = table["base_sequence"], table["last_offset"] - table["base_offset"]
     columns = (
         table["producer_id"],
@@ -438,9 +452,14 @@ def _batch_at(layout: PartitionLayout, offset: int) -> ProducerBatch | None:
 
 
 def snapshots_of(folder: PartitionFolder) -> list[tuple[int, str]]:
-    """List the snapshots of a folder by offset and path, the last first."""
-    named = files.offset_files(folder.storage.entries(folder.location))
-    found = [(name.offset, folder.file(entry.name)) for name, entry in named if name.suffix == files.SNAPSHOT]
+    """List the snapshots of a folder by offset and path, the last first; their sizes do not matter."""
+    found: list[tuple[int, str]] = []
+    for each in folder.storage.names(folder.location):
+        named = None
+        if each.name.endswith(files.SNAPSHOT) and not each.is_folder:
+            named = files.parse_offset_file(each.name)
+        if named is not None:
+            found.append((named.offset, folder.file(each.name)))
     return sorted(found, reverse=True)
 
 

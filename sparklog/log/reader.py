@@ -8,7 +8,7 @@ by their offsets.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, Literal, Self, get_args
 
 import numpy as np
@@ -243,13 +243,14 @@ class LogReader:
             is_wanted = ~headers.is_control
             if markers is not None:
                 is_wanted[is_wanted] = ~markers.is_aborted(headers.where(is_wanted))
-            try:
-                # Batches that are decoded are checked there; those that are left out, because of what their headers
-                # say, here.
-                refuse_damaged(segment, Window(window.buffer, headers.where(~is_wanted)))
-            except CorruptBatchError as error:
-                failure = error
-                is_wanted &= headers.column("position") < (error.position or 0)
+            if not is_wanted.all():
+                try:
+                    # Batches that are decoded are checked there; those that are left out, because of what their
+                    # headers say, here.
+                    refuse_damaged(segment, Window(window.buffer, headers.where(~is_wanted)))
+                except CorruptBatchError as error:
+                    failure = error
+                    is_wanted &= headers.column("position") < (error.position or 0)
             sound = Window(window.buffer, headers.where(is_wanted))
             for batch in self._decoded(segment, sound, columns, start, end, limits, progress):
                 yield _arranged(batch, schema, segment)
@@ -282,10 +283,15 @@ class LogReader:
 
 
 def _schema(columns: Sequence[str] | None) -> pa.Schema:
-    names = DEFAULT_COLUMNS if columns is None else columns
+    names, known = DEFAULT_COLUMNS if columns is None else columns, LOG_SCHEMA.names
     for name in names:
-        if name not in LOG_SCHEMA.names:
-            raise InvalidOptionError(f"no column {name!r}; the columns of a log are {', '.join(LOG_SCHEMA.names)}")
+        if name not in known:
+            raise InvalidOptionError(f"no column {name!r}; the columns of a log are {', '.join(known)}")
+    return _schema_of(tuple(names))
+
+
+@lru_cache(maxsize=64)
+def _schema_of(names: tuple[str, ...]) -> pa.Schema:
     return pa.schema([LOG_SCHEMA.field(name) for name in names])
 
 

@@ -37,6 +37,7 @@ from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
 
 WINDOW_BYTES: Final = 1 << 22
+_FIRST_WINDOW_BYTES: Final = 1 << 16
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 _SINGLE_HEADERS_MAX: Final = 256
@@ -133,8 +134,8 @@ class OffsetPosition:
 class WindowScan:
     """Gives the whole batches of a ``.log`` file in order, some at a time, until something else stands there.
 
-    A batch that is longer than a window has one of its own. Nothing is checked but sizes and headers, and the checksum
-    of a batch that is so long that memory must not be taken for it because of its size alone.
+    The first windows are small, and a batch that is longer has one of its own. Only sizes and headers are checked, and
+    the checksum of a batch that is so long that memory must not be taken for it because of its size alone.
 
     Parameters
     ----------
@@ -166,14 +167,15 @@ class WindowScan:
         self.what = DamageKind.NOT_A_BATCH
 
     def __iter__(self) -> Iterator[Window]:
-        wanted_bytes, memory = WINDOW_BYTES, memoryview(bytearray())
+        window_bytes = wanted_bytes = min(_FIRST_WINDOW_BYTES, WINDOW_BYTES)
+        memory = memoryview(b"")
         while True:
             # Taken before the bytes: what a broker appends meanwhile is no part of a tail that is judged afterwards.
             size_bytes = self._file.size_bytes()
             self.size_bytes = size_bytes if self._end_position is None else min(size_bytes, self._end_position)
             asked_bytes = min(wanted_bytes, max(self.size_bytes - self.position, 0))
             if asked_bytes > len(memory):
-                memory = memoryview(bytearray(asked_bytes))
+                memory = memoryview(np.empty(asked_bytes, dtype=np.uint8).data)
             # Into the same memory each time: new pages would cost a good part of what reading does.
             buffer = memory[: self._file.read_into(self.position, memory[:asked_bytes])]
             headers = scan_headers(buffer, self.position)
@@ -183,7 +185,8 @@ class WindowScan:
             next_batch_bytes, self.fault = headers.next_batch_bytes, headers.fault
             if self.fault or len(buffer) < wanted_bytes or self.position + next_batch_bytes > self.size_bytes:
                 return
-            wanted_bytes = max(WINDOW_BYTES, next_batch_bytes)
+            window_bytes = min(8 * window_bytes, WINDOW_BYTES)
+            wanted_bytes = max(window_bytes, next_batch_bytes)
             if wanted_bytes > LARGE_BATCH_BYTES and not is_intact_at(self._file, self.position, next_batch_bytes):
                 self.fault, self.what = WRONG_CHECKSUM_REASON, DamageKind.WRONG_CHECKSUM
                 return
@@ -420,16 +423,13 @@ class OpenSegment:
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
         """Check that offsets ascend and stay in the segment; return the offset after the last batch."""
         self._resolve_zero(headers)
-        last_offsets = headers.column("last_offset")
+        last_offsets, lowest = headers.column("last_offset"), headers.column("lowest_offset")
         # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
-        previous = np.concatenate([[lowest_offset - 1], last_offsets[:-1]])
-        headers.column("lowest_offset")[:] = previous + 1
-        wrong = np.flatnonzero(
-            (headers.column("base_offset") <= previous) | (last_offsets >= self.segment.upper_offset)
-        )
-        if len(wrong):
-            row = int(wrong[0])
-            raise self._out_of_order(headers[row : row + 1], int(previous[row]) + 1, self.segment.upper_offset)
+        lowest[0], lowest[1:] = lowest_offset, last_offsets[:-1] + 1
+        is_wrong = (headers.column("base_offset") < lowest) | (last_offsets >= self.segment.upper_offset)
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            raise self._out_of_order(headers[row : row + 1], int(lowest[row]), self.segment.upper_offset)
         return int(last_offsets[-1]) + 1
 
     def _out_of_order(self, header: BatchHeaders, lowest_offset: int, upper_offset: int) -> CorruptBatchError:

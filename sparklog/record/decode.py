@@ -41,6 +41,7 @@ from sparklog.record.wrappers import wrapped
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
 _CHUNK_SLACK_BYTES: Final = 1 << 18
+_FEW_STREAMS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,9 @@ def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits:
     if run.start == run.stop:
         return
     pieces, limit_bytes, chunk_bytes = _Pieces(buffer, headers[run]), limits.decompressed_bytes_max, limits.chunk_bytes
-    target, borders, filled, first = memoryview(bytearray(chunk_bytes + _CHUNK_SLACK_BYTES)), [0], 0, run.start
+    # Memory that is not written to is never touched, and so costs nothing; a bytearray would be filled with zeros.
+    target = memoryview(np.empty(chunk_bytes + _CHUNK_SLACK_BYTES, dtype=np.uint8).data)
+    borders, filled, first = [0], 0, run.start
     for row, (decompress, start, end) in enumerate(pieces.decompressors(), run.start):
         alone, failure = None, None
         try:
@@ -291,7 +294,10 @@ class _Pieces:
         if not self._are_v2:
             decompress = [self._copier(row) for row in range(len(starts))]
             return zip(decompress, starts.tolist(), ends.tolist(), strict=True)
-        is_single, starts, ends = single_blocks(np.frombuffer(self._buffer, np.uint8), starts, ends, codec_ids)
+        is_single = np.zeros(len(starts), dtype=np.bool_)
+        if len(starts) > _FEW_STREAMS:
+            # To look for single blocks among a few streams would cost more than it saves.
+            is_single, starts, ends = single_blocks(np.frombuffer(self._buffer, np.uint8), starts, ends, codec_ids)
         kinds = list(zip(codec_ids.tolist(), is_single.tolist(), strict=True))
         into = {
             (codec_id, single): block_decompressor_into(codec_id) if single else decompressor_into(codec_id, 2)

@@ -29,6 +29,8 @@ Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
+_NO_HEADERS: Final = np.empty((kernels.HEADER_FIELDS, 0), dtype=np.int64)
+_LARGE_TYPES: Final = (pa.large_binary(), pa.large_string())
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,7 @@ def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) ->
     records_bytes_max = settings.batch_bytes - v2.HEADER_BYTES
     if settings.codec != "none":
         records_bytes_max = min(records_bytes_max, settings.decompressed_bytes_max)
-    cuts, octets = _written(fields, records_bytes_max)
-    sizes = cuts[:-1, kernels.RECORDS_BYTES].tolist()
+    cuts, sizes, octets = _written(fields, records_bytes_max)
     _refuse_unreadable(cuts, sizes, settings, first_row)
     compress = compressor(settings.codec, settings.level)
     # Memory that is not written to is never touched, and so costs nothing.
@@ -169,8 +170,12 @@ def _compressed(fields: _Fields, settings: BatchSettings, first_row: int = 0) ->
         end = start + compress(octets[position : position + records_bytes], out[start:])
         position += records_bytes
         ends.append(end)
-    table = _table(fields, cuts, np.array(ends, dtype=np.int64), settings, first_row)
-    if (table[:, kernels.END] - table[:, kernels.START] <= settings.batch_bytes_max).all():
+    table = np.empty((len(ends), kernels.SEAL_FIELDS), dtype=np.int64)
+    append_time = -1 if settings.append_time is None else settings.append_time
+    longest_bytes = kernels.describe_batches(
+        fields.records, cuts, np.array([ends], dtype=np.int64), first_row, append_time, table
+    )
+    if longest_bytes <= settings.batch_bytes_max:
         return table, out[:end]
     return _halved(fields, table, out, settings, first_row)
 
@@ -183,23 +188,6 @@ def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, 
             f"row {first_row + int(cuts[row, kernels.FIRST_RECORD])} has {sizes[row]} bytes before it is compressed, "
             f"and max.decompressed.message.bytes is {settings.decompressed_bytes_max}"
         )
-
-
-def _table(fields: _Fields, cuts: Int64s, ends: Int64s, settings: BatchSettings, first_row: int) -> Int64s:
-    """Return the table of batches from which `seal_batches` writes their headers."""
-    table = np.zeros((len(ends), kernels.SEAL_FIELDS), dtype=np.int64)
-    if not len(ends):
-        return table
-    times, firsts = fields.records[kernels.TIMESTAMP], cuts[:-1, kernels.FIRST_RECORD]
-    table[:, kernels.END], table[1:, kernels.START] = ends, ends[:-1]
-    table[:, kernels.ROW] = firsts + first_row
-    table[:, kernels.COUNT] = np.diff(cuts[:, kernels.FIRST_RECORD])
-    table[:, kernels.BASE_TIMESTAMP] = times[firsts]
-    if settings.append_time is None:
-        table[:, kernels.MAX_TIMESTAMP] = np.maximum.reduceat(times, firsts)
-    else:
-        table[:, kernels.MAX_TIMESTAMP] = settings.append_time
-    return table
 
 
 def _halved(
@@ -253,52 +241,62 @@ class _ThreadMemory(threading.local):
 _of_thread = _ThreadMemory()
 
 
-def _written(fields: _Fields, records_bytes_max: int) -> tuple[Int64s, memoryview]:
-    """Cut records into batches and write them; return the table of batches, with a row for its end, and the bytes.
+def _written(fields: _Fields, records_bytes_max: int) -> tuple[Int64s, list[int], memoryview]:
+    """Cut records into batches and write them.
 
-    The bytes are in memory that the next call of the same thread uses again.
+    Returns
+    -------
+    int64 array, shape (n_batches + 1, kernels.CUT_FIELDS)
+        The table of batches, with a row for its end.
+    list of int
+        How many bytes the records of each batch have.
+    memoryview
+        The bytes of all records, in memory that the next call of the same thread uses again.
     """
     table = np.empty((len(fields) + 1, kernels.CUT_FIELDS), dtype=np.int64)
     bodies = np.empty(len(fields), dtype=np.int64)
     count = kernels.cut_batches(fields.records, fields.headers, records_bytes_max, table, bodies)
     cuts = table[: count + 1]
     cuts[count] = len(fields), 0
-    out = _of_thread.of(int(cuts[:, kernels.RECORDS_BYTES].sum()))
+    sizes = cuts[:-1, kernels.RECORDS_BYTES].tolist()
+    out = _of_thread.of(sum(sizes))
     if not kernels.write_records(
         fields.records, fields.headers, fields.keys, fields.values, fields.names, fields.contents, cuts, bodies, out
     ):
         raise AssertionError("records were not as long as they were measured to be")
-    return cuts, memoryview(out.data)
+    return cuts, sizes, memoryview(out.data)
 
 
 def _fields(columns: pa.RecordBatch) -> _Fields:
     """Turn the columns into the tables that the kernels take."""
-    names = columns.schema.names
     refuse_twice(columns.schema)
-    if "value" not in names:
+    named = dict(zip(columns.schema.names, columns.columns, strict=True))
+    if "value" not in named:
         raise InvalidOptionError("Required attribute 'value' not found")
-    rows = columns.num_rows
-    records = np.empty((kernels.FIELDS, rows), dtype=np.int64)
-    values = _take_apart(columns.column("value"), "value", records, kernels.VALUE_POSITION)
+    records = np.empty((kernels.FIELDS, columns.num_rows), dtype=np.int64)
+    values = _take_apart(named["value"], "value", records, kernels.VALUE_POSITION)
     keys = _NO_BYTES
-    records[kernels.KEY_POSITION], records[kernels.KEY_LENGTH] = 0, -1
-    if "key" in names:
-        keys = _take_apart(columns.column("key"), "key", records, kernels.KEY_POSITION)
-    records[kernels.TIMESTAMP] = NO_TIMESTAMP
-    if "timestamp" in names:
-        records[kernels.TIMESTAMP] = np.asarray(take_times(columns.column("timestamp")).fill_null(NO_TIMESTAMP))
-    records[kernels.FIRST_HEADER : kernels.END_HEADER + 1] = 0
-    headers, header_names, contents = np.empty((kernels.HEADER_FIELDS, 0), dtype=np.int64), _NO_BYTES, _NO_BYTES
-    if "headers" in names:
-        headers, header_names, contents = _take_headers_apart(columns.column("headers"), records)
+    if "key" in named:
+        keys = _take_apart(named["key"], "key", records, kernels.KEY_POSITION)
+    else:
+        records[kernels.KEY_POSITION], records[kernels.KEY_LENGTH] = 0, -1
+    if "timestamp" in named:
+        times = take_times(named["timestamp"])
+        records[kernels.TIMESTAMP] = np.asarray(times.fill_null(NO_TIMESTAMP) if times.null_count else times)
+    else:
+        records[kernels.TIMESTAMP] = NO_TIMESTAMP
+    headers, header_names, contents = _NO_HEADERS, _NO_BYTES, _NO_BYTES
+    if "headers" in named:
+        headers, header_names, contents = _take_headers_apart(named["headers"], records)
+    else:
+        records[kernels.FIRST_HEADER : kernels.END_HEADER + 1] = 0
     return _Fields(records, headers, keys, values, header_names, contents)
 
 
 def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
     """Write the positions and lengths of byte strings into two rows of a table; return the buffer that they are in."""
     column = take_text(column, name)
-    is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
-    offsets_type: type[np.signedinteger[Any]] = np.int64 if is_large else np.int32
+    offsets_type: type[np.signedinteger[Any]] = np.int64 if column.type in _LARGE_TYPES else np.int32
     _, offsets_buffer, data_buffer = column.buffers()
     if not len(column):
         return _NO_BYTES

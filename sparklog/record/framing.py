@@ -28,15 +28,7 @@ HEADER_BYTES_MAX: Final = v2.HEADER_BYTES
 
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
-_TABLE_NAMES = frozenset(TABLE.names or ())
-_ABSENT_IN_LEGACY = (
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "leader_epoch",
-)
+_LAYOUTS = {0: legacy.HEADER_V0, 1: legacy.HEADER_V1, 2: v2.HEADER}
 _BATCH_BYTES_MIN = (*legacy.MESSAGE_BYTES_MIN.values(), v2.HEADER_BYTES)
 
 
@@ -59,10 +51,10 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     # Planning a read looks at single headers only (`first_header`), and should not wait for numba to be imported.
     from sparklog.record.kernels import scan
 
-    octets = np.frombuffer(buffer, dtype=np.uint8)
+    view, octets = memoryview(buffer), np.frombuffer(buffer, dtype=np.uint8)
     tables: list[np.ndarray[Any, Any]] = []
     # Most batches of a log are about as long as its first; rows that are not used cost nothing.
-    first_bytes = int.from_bytes(octets[8:OVERHEAD_BYTES].tobytes(), "big") + OVERHEAD_BYTES
+    first_bytes = int.from_bytes(view[8:OVERHEAD_BYTES], "big") + OVERHEAD_BYTES
     position, rows, capacity = 0, 1, 16 + len(octets) // max(first_bytes, _BATCH_BYTES_MIN[0])
     while rows:
         numbers = np.empty((capacity, TABLE_FIELDS), dtype=np.int64)
@@ -73,7 +65,7 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         capacity *= 4
     numbers = tables[0] if len(tables) == 1 else np.concatenate(tables)
     numbers[:, POSITION] += origin
-    return _ended(numbers.reshape(-1).view(TABLE), memoryview(buffer), origin, position)
+    return _ended(numbers.reshape(-1).view(TABLE), view, origin, position)
 
 
 def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
@@ -88,29 +80,54 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     view = memoryview(buffer)
     table = np.zeros(1, dtype=TABLE)
     magic = view[16] if len(view) >= PREFIX_BYTES else 3
-    layout = {0: legacy.HEADER_V0, 1: legacy.HEADER_V1, 2: v2.HEADER}.get(magic)
+    layout = _LAYOUTS.get(magic)
     if layout is None or len(view) < layout.itemsize:
         return _ended(table[:0], view, origin, 0)
-    raw = np.frombuffer(view, dtype=layout, count=1)
-    fault = _size_fault(view, 0) or _header_fault(view, 0)
+    fault, batch_bytes = _size_fault(view, 0) or _header_fault(view, 0), _batch_bytes(view, 0)
     if fault:
-        return BatchHeaders(table[:0], origin, 0, _batch_bytes(view, 0), fault)
+        return BatchHeaders(table[:0], origin, 0, batch_bytes, fault)
     # Sizes near the largest of 32 bits do not fit them any more with what comes before the size.
-    table["position"], table["batch_bytes"], table["magic"] = origin, _batch_bytes(view, 0), magic
-    for name in layout.names or ():
-        if name in _TABLE_NAMES:
-            table[name] = raw[name]
-    table["attributes"] &= 0xFF
-    if magic == 2:
-        table["last_offset"] = table["base_offset"] + raw["last_offset_delta"]
-    else:
-        for name in _ABSENT_IN_LEGACY:
-            table[name] = -1
-        table["base_offset"] = table["last_offset"] = raw["offset"]
-        if magic == 1:
-            table["base_timestamp"] = table["max_timestamp"] = raw["timestamp"]
-        table["record_count"] = np.where(table["attributes"] & v2.CODEC_MASK, -1, 1)
-    return _ended(table, view, origin, int(table["batch_bytes"][0]))
+    table[0] = (origin, batch_bytes, magic, *(_modern_fields(view) if magic == 2 else _legacy_fields(view, layout)), 0)
+    return _ended(table, view, origin, batch_bytes)
+
+
+def _modern_fields(view: memoryview) -> tuple[int, ...]:
+    """Return the fields of the header of a batch of magic 2, in the order of `TABLE` from ``attributes`` on."""
+    base_offset, _, leader_epoch, _, crc = v2.LEAD.unpack_from(view)
+    attributes, delta, base_timestamp, max_timestamp, *of_producer, record_count = v2.COVERED.unpack_from(
+        view, v2.CRC_COVERS_FROM
+    )
+    return (
+        attributes & 0xFF,
+        crc,
+        base_offset,
+        base_offset + delta,
+        base_timestamp,
+        max_timestamp,
+        *of_producer,
+        leader_epoch,
+        record_count,
+    )
+
+
+def _legacy_fields(view: memoryview, layout: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the same of a message of magic 0 or 1; what it does not have is -1."""
+    raw = dict(zip(layout.names or (), np.frombuffer(view, dtype=layout, count=1)[0].tolist(), strict=True))
+    timestamp, attributes = raw.get("timestamp", -1), raw["attributes"] & 0xFF
+    record_count = -1 if attributes & v2.CODEC_MASK else 1
+    return (
+        attributes,
+        raw["crc"],
+        raw["offset"],
+        raw["offset"],
+        timestamp,
+        timestamp,
+        -1,
+        -1,
+        -1,
+        -1,
+        record_count,
+    )
 
 
 def _ended(table: np.ndarray[Any, Any], view: memoryview, origin: int, walked: int) -> BatchHeaders:

@@ -49,14 +49,22 @@ def take_records(given: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
         raise InvalidOptionError(f"records come as a pyarrow.Table or RecordBatch, not as {type(given).__name__}")
     schema = given.schema
     refuse_twice(schema)
-    if "value" not in schema.names:
+    there = schema.names
+    if "value" not in there:
         raise InvalidOptionError("Required attribute 'value' not found")
-    names = [name for name in RECORD_COLUMNS if name in schema.names]
-    return pa.RecordBatch.from_arrays([_taken(given.column(name), name) for name in names], names=names)
+    if isinstance(given, pa.Table) and len(pieces := given.to_batches()) == 1:
+        # A small table is in one piece, and the columns of that cost less to ask for.
+        given = pieces[0]
+    columns = dict(zip(there, given.columns, strict=True))
+    names = [name for name in RECORD_COLUMNS if name in columns]
+    return pa.RecordBatch.from_arrays([_taken(columns[name], name) for name in names], names=names)
 
 
 def refuse_twice(schema: pa.Schema) -> None:
     """Refuse two columns of the same name, if it is the name of a record's column."""
+    names = schema.names
+    if len(set(names)) == len(names):
+        return
     for name in RECORD_COLUMNS:
         types = [str(schema.field(n).type) for n in schema.get_all_field_indices(name)]
         if len(types) > 1:
@@ -125,7 +133,7 @@ def take_times(column: pa.Array) -> pa.Array:
             f"timestamp attribute unsupported type {kind}. "
             "timestamp must be a(n) timestamp, or an int64 of milliseconds since 1970"
         )
-    plain = column.cast(pa.int64())
+    plain = column.cast(pa.int64()) if is_time else column
     numbers: np.ndarray[Any, np.dtype[np.int64]] = np.asarray(plain.fill_null(0) if plain.null_count else plain)
     if is_time and kind.unit in _UNITS_PER_MS:
         numbers = numbers // _UNITS_PER_MS[kind.unit]

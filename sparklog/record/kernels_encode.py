@@ -180,6 +180,43 @@ def write_records(records, headers, keys, values, names, contents, cuts, bodies,
     return position == out.shape[0]
 
 
+@kernel(types.int64(TABLE, TABLE, TABLE, types.int64, types.int64, TABLE_OUT))
+def describe_batches(records, cuts, ends, first_row, append_time, batches):
+    """Fill the table from which `seal_batches` writes headers.
+
+    Parameters
+    ----------
+    records : int64 array, shape (FIELDS, n_records)
+    cuts : int64 array, shape (n_batches + 1, CUT_FIELDS)
+        From `cut_batches`; the last row has the number of records for its first.
+    ends : int64 array, shape (1, n_batches)
+        Where each batch ends, one behind the other.
+    first_row : int
+        The row of the caller's that the first record is.
+    append_time : int
+        The timestamp of all records; below 0 where each has its own.
+    batches : int64 array, shape (n_batches, SEAL_FIELDS)
+        Written.
+
+    Returns
+    -------
+    int
+        The bytes of the longest batch.
+    """
+    longest, start = np.int64(0), np.int64(0)
+    for b in range(batches.shape[0]):
+        first, end = cuts[b, FIRST_RECORD], ends[0, b]
+        latest = records[TIMESTAMP, first]
+        for row in range(first, cuts[b + 1, FIRST_RECORD]):
+            latest = max(latest, records[TIMESTAMP, row])
+        batches[b, START], batches[b, END] = start, end
+        batches[b, ROW], batches[b, COUNT] = first + first_row, cuts[b + 1, FIRST_RECORD] - first
+        batches[b, BASE_TIMESTAMP] = records[TIMESTAMP, first]
+        batches[b, MAX_TIMESTAMP] = latest if append_time < 0 else append_time
+        longest, start = max(longest, end - start), end
+    return longest
+
+
 @inlined
 def _put_integer(out, position, number, size):
     """Write the lowest ``size`` bytes of a number, big-endian; return the position after them."""

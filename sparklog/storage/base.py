@@ -5,7 +5,7 @@ A storage knows files and folders and nothing of Kafka. `sparklog.storage.regist
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
@@ -32,8 +32,7 @@ class Capabilities:
     can_append: bool = False
 
 
-@dataclass(frozen=True, order=True)
-class Entry:
+class Entry(NamedTuple):
     """One name in a folder; what it names is told as its links lead.
 
     Attributes
@@ -98,8 +97,8 @@ class Storage(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
 
-    def entries(self, path: str) -> list[Entry]:
-        """List a folder, sorted by name."""
+    def entries(self, path: str, wanted: Callable[[str], bool] | None = None) -> list[Entry]:
+        """List a folder, sorted by name; with ``wanted``, only the names for which it is true."""
 
     def names(self, path: str) -> list[Name]:
         """List the names in a folder, sorted, and which of them are of folders.

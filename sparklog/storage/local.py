@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
@@ -111,10 +112,11 @@ class LocalStorage:
     scheme: ClassVar[str] = "file"
     capabilities: ClassVar[Capabilities] = Capabilities()
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str, wanted: Callable[[str], bool] | None = None) -> list[Entry]:
         try:
             with os.scandir(path) as found:
-                return sorted(entry for item in found if (entry := _entry(item)) is not None)
+                items = found if wanted is None else [item for item in found if wanted(item.name)]
+                return sorted(entry for item in items if (entry := _entry(item)) is not None)
         except OSError as error:
             raise to_storage_error(error, path) from error
 

@@ -48,6 +48,10 @@ class BatchRun:
     def __getitem__(self, rows: slice) -> BatchRun:
         return BatchRun(self.batch_bytes[rows], self.last_offsets[rows], self.max_timestamps[rows])
 
+    def batch(self, row: int) -> NextBatch:
+        """Return one batch of the run."""
+        return NextBatch(int(self.batch_bytes[row]), int(self.last_offsets[row]), int(self.max_timestamps[row]))
+
     @property
     def size_bytes(self) -> int:
         return int(self.batch_bytes.sum())
@@ -102,6 +106,8 @@ def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> t
     """
     if not len(run):
         return state, b"", b""
+    if len(run) == 1:
+        return _append_batch(state, run.batch(0), config)
     rows, since = index_entry_rows(run.batch_bytes, state.bytes_since_entry, config.index_interval_bytes)
     ends = np.cumsum(run.batch_bytes)
     latest = np.maximum.accumulate(np.concatenate(([state.max_timestamp], run.max_timestamps)))
@@ -129,6 +135,39 @@ def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> t
         segment, int(run.last_offsets[-1]) + 1, since, int(latest[-1]), int(latest_offsets[-1]), int(indexed[-1])
     )
     return after, offset_entries.tobytes(), time_entries.tobytes()
+
+
+def _append_batch(
+    state: ActiveSegmentState, batch: NextBatch, config: LogConfig
+) -> tuple[ActiveSegmentState, bytes, bytes]:
+    """Append one batch, as `append_run` does, without arrays: they would be most of what a small append costs."""
+    segment, last_time_entry = state.segment, state.last_time_entry
+    relative_offset = batch.last_offset - segment.base_offset
+    latest, latest_offset = state.max_timestamp, state.max_timestamp_offset
+    if batch.max_timestamp > latest:
+        latest, latest_offset = batch.max_timestamp, batch.last_offset
+    is_due = state.bytes_since_entry > config.index_interval_bytes
+    offset_entry = time_entry = b""
+    if is_due and relative_offset <= RELATIVE_OFFSET_MAX:
+        offset_entry = np.array([(relative_offset, segment.size_bytes)], OFFSET_ENTRY).tobytes()
+        if latest > last_time_entry:
+            time_entry = np.array([(latest, latest_offset - segment.base_offset)], TIME_ENTRY).tobytes()
+            last_time_entry = latest
+    after = ActiveSegment(
+        segment.base_offset,
+        segment.size_bytes + batch.batch_bytes,
+        segment.created_ms,
+        segment.first_timestamp if segment.size_bytes else batch.max_timestamp,
+        segment.offset_index_entries + bool(offset_entry),
+        segment.time_index_entries + bool(time_entry),
+        segment.roll_jitter_ms,
+    )
+    since = batch.batch_bytes if is_due else state.bytes_since_entry + batch.batch_bytes
+    return (
+        ActiveSegmentState(after, batch.last_offset + 1, since, latest, latest_offset, last_time_entry),
+        offset_entry,
+        time_entry,
+    )
 
 
 def seal(state: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
@@ -171,15 +210,16 @@ def rows_before_roll(state: ActiveSegmentState, run: BatchRun, config: LogConfig
 
     That is at least 1 where the active segment is empty and a new one would have the same base offset.
     """
-    if fits(state, run, config, now_ms):
-        return len(run)
-    sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(state, run[:rows], config, now_ms))
-    state, _, _ = append_run(state, run[:sure], config)
+    sure = 0
+    if len(run) > 1:
+        if fits(state, run, config, now_ms):
+            return len(run)
+        sure = bisect_left(range(1, len(run)), True, key=lambda rows: not fits(state, run[:rows], config, now_ms))
+        state, _, _ = append_run(state, run[:sure], config)
     for row in range(sure, len(run)):
-        one = run[row : row + 1]
+        if row > sure:
+            state, _, _ = _append_batch(state, run.batch(row - 1), config)
         is_same = not state.segment.size_bytes and state.segment.base_offset == state.end_offset
-        batch = NextBatch(one.size_bytes, int(one.last_offsets[0]), int(one.max_timestamps[0]))
-        if not is_same and should_roll(state.segment, batch, config, now_ms):
+        if not is_same and should_roll(state.segment, run.batch(row), config, now_ms):
             return row
-        state, _, _ = append_run(state, one, config)
     return len(run)

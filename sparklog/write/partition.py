@@ -33,7 +33,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.folders import refuse_to_write
 from sparklog.log.places import PartitionFolder
-from sparklog.log.producer_state import ProducerBatch, Producers, producer_batches
+from sparklog.log.producer_state import ProducerBatch, producer_batches
 from sparklog.log.properties import APPEND
 from sparklog.record.encode import EncodedBatches
 from sparklog.storage.base import Storage, WritableFile
@@ -294,7 +294,7 @@ class PartitionLog:
                 count = sum(batch.last_offset - batch.base_offset + 1 for batch in repeated)
                 _, last_offset = self._append_records(records.slice(count), producer.after(count), now_ms)
                 return repeated[0].base_offset, last_offset if count < records.num_rows else repeated[-1].last_offset
-        self._append(encoded, now_ms)
+        self._append(encoded, producer.producer_id, now_ms)
         return first_offset, self._tail.end_offset - 1
 
     def _repeated(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
@@ -309,13 +309,15 @@ class PartitionLog:
             repeated.append(old)
         return repeated
 
-    def _append(self, encoded: EncodedBatches, now_ms: int) -> None:
-        before, producers, unflushed = self._tail, Producers(dict(self._producers.entries)), self._unflushed
+    def _append(self, encoded: EncodedBatches, producer_id: int, now_ms: int) -> None:
+        before, unflushed = self._tail, self._unflushed
+        # Only this producer's entry changes; a log may have many thousands.
+        entry = self._producers.entries.get(producer_id)
         try:
             if not self._epochs:
                 self._epochs = ((0, before.end_offset),)
                 write_atomically(self._folder, files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._epochs))
-            self._write(encoded, now_ms)
+            self._write(encoded, producer_id, now_ms)
             self._unflushed += self._tail.end_offset - before.end_offset
             if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
                 self._sync()
@@ -325,26 +327,33 @@ class PartitionLog:
             self._is_broken = True
             with outcome(NOT_KNOWN):
                 self._undo(before)
-            self._producers, self._unflushed, self._is_broken = producers, unflushed, False
+            self._producers.put_back(producer_id, entry)
+            self._unflushed, self._is_broken = unflushed, False
             raise
 
-    def _write(self, encoded: EncodedBatches, now_ms: int) -> None:
+    def _write(self, encoded: EncodedBatches, producer_id: int, now_ms: int) -> None:
         headers, data = encoded.headers, encoded.data
         while len(headers):
             run = BatchRun.from_headers(headers)
             rows = rows_before_roll(self._tail, run, self._config, now_ms)
             if rows:
-                start = int(headers.column("position")[0])
-                tail, offset_entries, time_entries = append_run(self._tail, run[:rows], self._config)
-                self._active.log.append(data[start : start + run[:rows].size_bytes])
-                self._active.offset_index.append(offset_entries)
-                self._active.time_index.append(time_entries)
+                fitting = run if rows == len(run) else run[:rows]
+                tail, offset_entries, time_entries = append_run(self._tail, fitting, self._config)
+                written_bytes = tail.segment.size_bytes - self._tail.segment.size_bytes
+                self._active.log.append(data[:written_bytes])
+                data = data[written_bytes:]
+                if offset_entries:
+                    self._active.offset_index.append(offset_entries)
+                    self._active.time_index.append(time_entries)
                 self._tail = tail
-            if rows < len(headers):
-                self._roll(now_ms)
-            for batch in producer_batches(headers[:rows]):
-                self._producers.fold_batch(batch)
+            if producer_id >= 0:
+                # Before the roll, which writes a snapshot of the producers.
+                for batch in producer_batches(headers[:rows]):
+                    self._producers.fold_batch(batch)
+            if rows == len(headers):
+                return
             headers = headers[rows:]
+            self._roll(now_ms)
 
     def _roll(self, now_ms: int) -> None:
         """Seal the active segment and begin another; empty ones give way to it."""

@@ -33,13 +33,12 @@ from sparklog.log.checkpoints import (
 )
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name
-from sparklog.log.layout import DirectoryView, PartitionLayout, list_segments, read_layout
+from sparklog.log.layout import DirectoryView, PartitionLayout, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import (
     Producers,
     parse_snapshot,
     producers_at_end,
-    snapshots_of,
 )
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
@@ -147,7 +146,7 @@ def _remove_leftovers(actions: RecoveryActions) -> None:
     for found, name in actions.names():
         if found.suffix.endswith(files.DELETED):
             actions.remove(name, "which a broker was about to do")
-    swapped = [segment for segment in list_segments(actions.folder) if segment.swap]
+    swapped = [segment for segment in actions.segments() if segment.swap]
     for found, name in actions.names():
         is_finished = any(found.offset == segment.base_offset for segment in swapped)
         if found.suffix.endswith(files.CLEANED) or (found.suffix.endswith(files.SWAP) and not is_finished):
@@ -248,7 +247,7 @@ def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> Non
 
 def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, truncate: bool) -> None:
     """Raise where all of a log is before its start offset: a broker would delete it, and so would a writer."""
-    there = list_segments(actions.folder)
+    there = actions.segments()
     if layout.segments or not there:
         return
     if not truncate:
@@ -344,7 +343,7 @@ def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Seg
 
 def _cut_at(actions: RecoveryActions, path: str, position: int) -> None:
     """Cut off the rest of a segment from a damaged batch on, and every later segment; all of it is kept beside."""
-    segment = next(each for each in list_segments(actions.folder) if each.path() == path)
+    segment = next(each for each in actions.segments() if each.path() == path)
     name, base_offset = segment.file_name(), segment.base_offset
     with actions.storage.open(actions.folder.file(name)) as log:
         size_bytes = log.size_bytes()
@@ -368,7 +367,7 @@ def _cut_names(base_offset: int) -> Iterator[str]:
 
 def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
     """Remove indexes that have no segment; make the first segment of a log that has none."""
-    bases = {segment.base_offset for segment in list_segments(actions.folder)}
+    bases = {segment.base_offset for segment in actions.segments()}
     for found, name in actions.names():
         if found.suffix in _INDEXES and found.offset not in bases:
             actions.remove(name, "since its segment is not there")
@@ -420,12 +419,16 @@ def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
 
 def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout) -> None:
     """Remove snapshots that cannot be read, that are of offsets past the end of the log, or that nobody needs."""
-    bases = {segment.base_offset for segment in list_segments(actions.folder)}
-    offsets = [offset for offset, _ in snapshots_of(actions.folder)]
+    bases = {segment.base_offset for segment in actions.segments()}
+    offsets = sorted((found.offset for found, _ in actions.names() if found.suffix == files.SNAPSHOT), reverse=True)
     latest = max((offset for offset in offsets if offset <= layout.end_offset), default=_NONE)
+    has_sound = False
     for offset in offsets:
         name = offset_file_name(offset, files.SNAPSHOT)
-        if not _is_sound_snapshot(actions, name):
+        # Nobody reads a snapshot before a sound one; recovery reads it if that one is gone some day.
+        is_sound = has_sound or _is_sound_snapshot(actions, name)
+        has_sound = is_sound and offset <= layout.end_offset
+        if not is_sound:
             actions.remove(name, "since it cannot be read: what producers have in flight is read from the log instead")
         elif offset > layout.end_offset:
             actions.remove(name, f"since the log ends at offset {layout.end_offset}")

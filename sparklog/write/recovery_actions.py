@@ -8,7 +8,10 @@ from typing import Final, NamedTuple
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file
+from sparklog.log.layout import list_segments
 from sparklog.log.places import PartitionFolder
+from sparklog.log.segment import Segment
+from sparklog.storage.base import Entry
 from sparklog.write.atomic import write_atomically
 
 KEPT: Final = "kept until 'sparklog recover --drop-cut'"
@@ -29,28 +32,50 @@ class Action(NamedTuple):
 
 
 class RecoveryActions:
-    """Carries out recovery's decisions; in a dry run it only records them."""
+    """Carries out recovery's decisions; in a dry run it only records them.
+
+    Who recovers a folder holds the lock of its log directory, and nobody else changes what is in it. So it is listed
+    once, and again after each change that is made here.
+    """
 
     def __init__(self, folder: PartitionFolder, *, dry_run: bool, is_quiet: bool) -> None:
         self.storage, self.folder = folder.writable, folder
         self.is_dry, self._is_quiet = dry_run, is_quiet
         self.done: list[Action] = []
         self._removed: set[str] = set()
+        self._entries: list[Entry] | None = None
+        self._named: list[tuple[OffsetFile, str]] = []
+        self._segments: tuple[Segment, ...] | None = None
+
+    def _listed(self) -> list[Entry]:
+        if self._entries is None:
+            self._entries = self.storage.entries(self.folder.location)
+            self._named = [(found, entry.name) for found, entry in offset_files(self._entries)]
+            self._segments = None
+        return self._entries
 
     def names(self) -> list[tuple[OffsetFile, str]]:
         """List the files whose names start with an offset, without those that this dry run would have removed."""
-        found = offset_files(self.storage.entries(self.folder.location))
-        return [(offset_file, entry.name) for offset_file, entry in found if entry.name not in self._removed]
+        self._listed()
+        return [each for each in self._named if each[1] not in self._removed]
+
+    def segments(self) -> tuple[Segment, ...]:
+        """List the segments that a broker would load, also those that this dry run would have removed."""
+        entries = self._listed()
+        if self._segments is None:
+            self._segments = list_segments(self.folder, entries)
+        return self._segments
 
     def has(self, name: str) -> bool:
         """Tell whether the folder has a file of a name, also where this dry run would have removed it."""
-        return any(entry.name == name for entry in self.storage.names(self.folder.location))
+        return any(entry.name == name for entry in self._listed())
 
     def remove(self, name: str, why: str) -> None:
         self._note(name, f"removed, {why}")
         if self.is_dry:
             self._removed.add(name)
         else:
+            self._entries = None
             self.storage.remove(self.folder.file(name))
 
     def rename(self, name: str, new_name: str, why: str) -> None:
@@ -58,11 +83,13 @@ class RecoveryActions:
         if self.is_dry:
             self._removed.add(name)
         else:
+            self._entries = None
             self.storage.rename(self.folder.file(name), self.folder.file(new_name))
 
     def cut(self, name: str, size_bytes: int, why: str) -> None:
         self._note(name, f"cut to {size_bytes} bytes, {why}")
         if not self.is_dry:
+            self._entries = None
             with self.storage.open_for_append(self.folder.file(name)) as file:
                 file.truncate(size_bytes)
                 file.sync()
@@ -74,6 +101,7 @@ class RecoveryActions:
         while not self._is_free(kept := cut_file_name(base_offset, position, number), name, position, end_position):
             number += 1
         if not self.is_dry:
+            self._entries = None
             with self.storage.open_for_append(self.folder.file(kept)) as file:
                 file.truncate(0)
                 file.append_from(self.folder.file(name), position, end_position - position)
@@ -113,11 +141,13 @@ class RecoveryActions:
     def make(self, name: str, data: bytes, why: str) -> None:
         self._note(name, f"made, {why}")
         if not self.is_dry:
+            self._entries = None
             write_atomically(self.folder, name, data)
 
     def make_empty(self, names: Iterable[str]) -> None:
         """Make the files of a new segment, which is no action worth recording."""
         if not self.is_dry:
+            self._entries = None
             for name in names:
                 self.storage.open_for_append(self.folder.file(name)).close()
             self.storage.sync_folder(self.folder.location)

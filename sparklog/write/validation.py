@@ -5,8 +5,8 @@ Source: apache/kafka, LogValidator.java.
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
@@ -28,10 +28,15 @@ def fill_timestamps(rows: pa.RecordBatch, written_ms: int) -> pa.RecordBatch:
         The column ``timestamp`` is of another type, or has a time that a record cannot have.
     """
     if "timestamp" not in rows.schema.names:
-        return rows.append_column("timestamp", pa.repeat(pa.scalar(written_ms, pa.int64()), rows.num_rows))
+        return rows.append_column("timestamp", _same_times(written_ms, rows.num_rows))
     index = rows.schema.get_field_index("timestamp")
     column = take_times(rows.column(index))
     return rows.set_column(index, "timestamp", column.fill_null(written_ms) if column.null_count else column)
+
+
+def _same_times(timestamp: int, rows: int) -> pa.Array:
+    times = pa.py_buffer(np.full(rows, timestamp, dtype=np.int64))
+    return pa.Array.from_buffers(pa.int64(), rows, [None, times])
 
 
 def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> None:
@@ -64,11 +69,14 @@ def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> No
 
 
 def _check_timestamps(column: pa.Array, config: LogConfig, now_ms: int) -> None:
-    extremes = pc.min_max(column.filter(pc.not_equal(column, NO_TIMESTAMP))).as_py()
-    earliest, latest = extremes["min"], extremes["max"]
-    if latest is None:
-        return
     before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    times = np.asarray(column)
+    earliest, latest = now_ms, int(times.max())
+    if latest == NO_TIMESTAMP:
+        return
+    if before_ms < now_ms:
+        # No time is before 1970, so that a longer bound refuses none.
+        earliest = int(times[times != NO_TIMESTAMP].min())
     for timestamp, is_wrong, name, bound_ms in (
         (earliest, earliest < now_ms - before_ms, "message.timestamp.before.max.ms", before_ms),
         (latest, latest > now_ms + after_ms, "message.timestamp.after.max.ms", after_ms),

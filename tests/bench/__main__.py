@@ -7,6 +7,7 @@ import sys
 
 MEASUREMENTS = (
     "plan",
+    "scale_small",
     "start",
     "decode",
     "encode",

@@ -801,13 +801,11 @@ def test_partition_that_cannot_be_listed_hides_no_other(directory: Path, monkeyp
     assert found_in(directory) == [("error", "unreadable", "aaa-0"), ("note", "gone", "gone-0")]
 
 
-def refusing(
-    entries: Callable[[LocalStorage, str], list[Entry]], folder: str, error: Exception
-) -> Callable[[LocalStorage, str], list[Entry]]:
-    def refuse(self: LocalStorage, path: str) -> list[Entry]:
+def refusing(entries: Callable[..., list[Entry]], folder: str, error: Exception) -> Callable[..., list[Entry]]:
+    def refuse(self: LocalStorage, path: str, *wanted: Callable[[str], bool]) -> list[Entry]:
         if path == folder:
             raise error
-        return entries(self, path)
+        return entries(self, path, *wanted)
 
     return refuse
 

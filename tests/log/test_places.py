@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,9 @@ class CountingStorage(LocalWritableStorage):
         self.counts[split_path(path)[1]] += 1
         return super().read_small(path)
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str, wanted: Callable[[str], bool] | None = None) -> list[Entry]:
         self.counts[split_path(path)[1]] += 1
-        return super().entries(path)
+        return super().entries(path, wanted)
 
     def names(self, path: str) -> list[Name]:
         self.counts[f"names of {split_path(path)[1]}"] += 1

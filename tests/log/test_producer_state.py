@@ -550,3 +550,13 @@ def test_whatever_happened_the_next_batch_is_judged_as_in_the_obvious_way(
     same = [old for old in kept if (old.base_sequence, old.last_sequence) == (first, probe.last_sequence)]
     assert producers.duplicate_of(probe) == (same[0] if same and probe.producer_epoch == epoch else None)
     assert refused(producers, probe) == refusal(events, probe)
+
+
+def test_producer_is_put_back_as_it_was_before_an_append_that_failed() -> None:
+    batch = ProducerBatch(7, 0, 0, 0, is_transactional=True, base_offset=5, last_offset=5, max_timestamp=1)
+    for known in ({}, {7: Entry(0, timestamp=1)}, {7: Entry(0, timestamp=1, first_offset=3)}):
+        producers, before = Producers(dict(known)), Producers(dict(known))
+        producers.fold_batch(batch)
+        producers.put_back(7, known.get(7))
+        assert producers == before
+        assert producers.first_unstable_offset == before.first_unstable_offset

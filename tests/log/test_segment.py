@@ -271,3 +271,11 @@ def test_log_cut_while_it_is_read_is_an_error_and_not_a_crash(tmp_path: Path) ->
         os.truncate(only_log(tmp_path), 100)
         with pytest.raises(SeglogError, match=r"gone|cut short"):
             list(stream)
+
+
+def test_one_record_of_a_long_log_is_read_with_few_batches_beside_it(tmp_path: Path) -> None:
+    write_partition(tmp_path, batches(8000), index_interval_bytes=4096)
+    layout, storage = counted(tmp_path)
+    assert offsets(LogReader(layout), 20_005, 20_006) == [20_005]
+    assert only_log(tmp_path).stat().st_size > 1 << 21
+    assert storage.read_bytes[".log"] <= 1 << 17

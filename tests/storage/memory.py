@@ -6,7 +6,7 @@ A file is what its name leads to; its bytes are on the disk once it is synced, a
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -184,11 +184,12 @@ class MemoryStorage:
             raise StorageError(f"not a folder: {path}")
         return found
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str, wanted: Callable[[str], bool] | None = None) -> list[Entry]:
         names = self._folder(path).names.items()
         return sorted(
             Entry(name, True, False, 0) if isinstance(found, _Folder) else Entry(name, False, True, len(found.data))
             for name, found in names
+            if wanted is None or wanted(name)
         )
 
     def names(self, path: str) -> list[Name]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Self
 
 from sparklog.storage.base import Capabilities, Entry, HeldLock, Name, ReadableFile, WritableFile, WritableStorage
@@ -67,8 +67,8 @@ class WrappedStorage:
     def capabilities(self) -> Capabilities:
         return self.inner.capabilities
 
-    def entries(self, path: str) -> list[Entry]:
-        return self.inner.entries(path)
+    def entries(self, path: str, wanted: Callable[[str], bool] | None = None) -> list[Entry]:
+        return self.inner.entries(path, wanted)
 
     def names(self, path: str) -> list[Name]:
         return self.inner.names(path)

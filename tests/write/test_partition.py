@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from sparklog.errors import (
 )
 from sparklog.inspect.verify import Finding, Severity, verify_partition
 from sparklog.log.config import LogConfig
+from sparklog.log.files import SNAPSHOT, offset_file_name
+from sparklog.log.producer_state import Producers
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.partition import PartitionLog
 from tests.storage.crash import CrashingStorage, FailingStorage, crashes
@@ -372,3 +375,20 @@ def test_columns_of_wrong_types_are_named_and_nothing_is_written(
             log.append(pa.table([pa.array([b"x"]), pa.array(["y"])], names=["value", "value"]))
         assert log.append(table([b"x"])) == (0, 0)
     assert len(read(tmp_path / "events-0", "value")) == 1
+
+
+def test_snapshot_of_a_roll_has_the_batches_that_the_same_append_wrote_before_it(tmp_path: Path) -> None:
+    folder, one_batch_a_segment = tmp_path / "events-0", replace(SMALL, segment_bytes=500)
+    with opened(folder, one_batch_a_segment) as log:
+        log.append(table([b"v" * 280] * 3), producer_id=7, producer_epoch=0, base_sequence=0)
+    for offset in (1, 2, 3):
+        path = folder / offset_file_name(offset, SNAPSHOT)
+        assert Producers.parse(path.read_bytes(), str(path)).entries[7].last_sequence == offset - 1
+
+
+def test_record_without_a_timestamp_is_not_too_early(tmp_path: Path) -> None:
+    config = replace(SMALL, message_timestamp_before_max_ms=1000)
+    with opened(tmp_path / "events-0", config) as log:
+        log.append(table([b"v", b"v"], timestamp=pa.array([-1, NOW_MS - 1000], pa.int64())))
+        with pytest.raises(InvalidOptionError, match="1001 ms from now"):
+            log.append(table([b"v", b"v"], timestamp=pa.array([-1, NOW_MS - 1001], pa.int64())))
