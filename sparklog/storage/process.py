@@ -1,4 +1,4 @@
-"""The process that we run in: its number, its forks, its environment and its streams."""
+"""The process that we run in: its number, its cores, its forks, its environment and its streams."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ def in_forked_child(action: Callable[[], None]) -> None:
 def process_id() -> int:
     """Return the number of this process."""
     return os.getpid()
+
+
+def usable_cores() -> int:
+    """Return how many of the machine's cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def environment_value(name: str) -> str | None:

@@ -220,7 +220,7 @@ class ReadyMadeReader(DataSourceReader):
         return list(self.reader.partitions())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        key = (partition.value.folder, partition.value.start_offset)
+        key = (partition.value[0].folder, partition.value[0].start_offset)
         if key not in self.held:
             self.held[key] = list(self.reader.read(partition))
         return iter(self.held[key])

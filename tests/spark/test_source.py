@@ -62,6 +62,14 @@ def write_events(folder: Path) -> None:
     write_partition(folder, batches, segment_bytes=4 * len(batches[-1]))
 
 
+@pytest.fixture
+def small_partitions(tmp_path: Path) -> Path:
+    """Write a log directory with twelve partitions, events-0 to events-11, of offsets 0 to 99 each; return it."""
+    for partition in range(12):
+        write_events(tmp_path / f"events-{partition}")
+    return tmp_path
+
+
 # What a consumer reads
 
 
@@ -307,3 +315,35 @@ def test_log_that_grows_is_read_to_where_it_ended(spark: SparkSession, events: P
         log.write(v2_batch([Record(0, 0, None, b"new")], base_offset=100))
     assert frame.count() == 100
     assert load(spark, events).count() == 101
+
+
+# Several partitions in a task
+
+
+def test_packed_partitions_give_the_same_rows_in_fewer_tasks(spark: SparkSession, small_partitions: Path) -> None:
+    packed, alone = load(spark, small_partitions), load(spark, small_partitions, packBytes="0")
+    assert alone.rdd.getNumPartitions() == 12
+    assert 2 <= packed.rdd.getNumPartitions() < 12
+    # As they come: neither tasks nor partitions nor records change their order.
+    assert packed.collect() == alone.collect()
+    assert packed.count() == 1200
+
+
+def test_error_in_a_packed_task_names_the_partition(spark: SparkSession, small_partitions: Path) -> None:
+    log = sorted((small_partitions / "events-7").glob("*.log"))[1]
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    assert str(log) in refusal(load(spark, small_partitions, minPartitions="2"))
+
+
+def test_partition_of_a_packed_task_that_is_deleted_is_data_loss_of_it_alone(
+    spark: SparkSession, small_partitions: Path
+) -> None:
+    strict, lenient = load(spark, small_partitions), load(spark, small_partitions, failOnDataLoss="false")
+    assert strict.count() == lenient.count() == 1200
+    shutil.rmtree(small_partitions / "events-5")
+    message = refusal(strict)
+    assert f"of {small_partitions / 'events-5'} were there when the read was planned" in message
+    assert lenient.groupBy("partition").count().count() == 11
+    assert lenient.count() == 1100
