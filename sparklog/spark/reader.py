@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.options import SeglogOptions
+from sparklog.spark.worker import first_task_freezes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,5 +41,5 @@ class SeglogReader(DataSourceReader):
             return
         from sparklog.spark.batches import read_ranges
 
-        with plain_errors():
+        with plain_errors(), first_task_freezes():
             yield from read_ranges(partition.value, self._options, self._schema)
