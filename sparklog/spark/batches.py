@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from inspect import signature
 from typing import Any
 
@@ -23,7 +23,7 @@ from sparklog.spark.schema import TEXT_COLUMNS
 _log = logging.getLogger("sparklog")
 
 
-def read_ranges(planned: Iterable[ReadRange], options: SeglogOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
+def read_ranges(planned: Iterable[ReadRange], options: SeglogOptions, schema: StructType) -> Generator[pa.RecordBatch]:
     """Read the records of the ranges of a task, one range after the other.
 
     Parameters

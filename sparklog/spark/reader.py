@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.options import SeglogOptions
+from sparklog.spark.read_ahead import read_ahead
 from sparklog.spark.worker import first_task_freezes
 
 if TYPE_CHECKING:
@@ -42,4 +43,4 @@ class SeglogReader(DataSourceReader):
         from sparklog.spark.batches import read_ranges
 
         with plain_errors(), first_task_freezes():
-            yield from read_ranges(partition.value, self._options, self._schema)
+            yield from read_ahead(read_ranges(partition.value, self._options, self._schema))
