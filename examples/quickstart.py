@@ -65,6 +65,7 @@ def main(path: str) -> None:
             .config("spark.ui.enabled", "false")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.python.unix.domain.socket.enabled", "true")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.log.level", "ERROR")

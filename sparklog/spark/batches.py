@@ -1,9 +1,9 @@
-"""Reads a range of offsets as Arrow batches in exactly the schema that Spark expects. It runs in tasks."""
+"""Reads ranges of offsets as Arrow batches in exactly the schema that Spark expects. It runs in tasks."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from inspect import signature
 from typing import Any
 
@@ -23,13 +23,13 @@ from sparklog.spark.schema import TEXT_COLUMNS
 _log = logging.getLogger("sparklog")
 
 
-def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Read the records of a range.
+def read_ranges(planned: Iterable[ReadRange], options: SeglogOptions, schema: StructType) -> Generator[pa.RecordBatch]:
+    """Read the records of the ranges of a task, one range after the other.
 
     Parameters
     ----------
-    planned : ReadRange
-        A range of offsets that were in the log when the read was planned.
+    planned : iterable of ReadRange
+        Ranges of offsets that were in their logs when the read was planned. A log is opened when it is its turn.
     options : SeglogOptions
         Isolation level, limits, and whether it is an error that some of the offsets are gone.
     schema : StructType
@@ -43,13 +43,18 @@ def read_range(planned: ReadRange, options: SeglogOptions, schema: StructType) -
     Raises
     ------
     DataLossError
-        Offsets of the range have gone since the plan.
+        Offsets of a range have gone since the plan.
     CorruptLogError
         A batch is damaged.
     InvalidOptionError
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
-    arrange = _Arranger(_expected(schema), planned.topic_partition)
+    expected = _expected(schema)
+    for each in planned:
+        yield from _read_range(each, options, _Arranger(expected, each.topic_partition))
+
+
+def _read_range(planned: ReadRange, options: SeglogOptions, arrange: _Arranger) -> Iterator[pa.RecordBatch]:
     limits = DecodeLimits(decompressed_bytes_max=options.decompressed_bytes_max)
     try:
         layout = read_layout(planned.folder)

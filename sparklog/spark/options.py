@@ -18,6 +18,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.properties import option, shown
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.spark.limits import TASKS_MAX
+from sparklog.spark.packing import PACK_BYTES
 from sparklog.spark.parsing import (
     NO_PATH,
     declared_names,
@@ -282,6 +283,12 @@ class SeglogOptions:
         at_least=1,
         too_low="maxrecordsperpartition must be positive",
         doc="Split partitions so that no task reads more offsets than this.",
+    )
+    pack_bytes: int = option(
+        "packBytes",
+        PACK_BYTES,
+        doc="Give neighbouring small partitions to one task, until it has this many bytes of log to read; 0 gives each "
+        "partition its own task.",
     )
     isolation_level: IsolationLevel = option(  # noqa: RUF009 - a field, like the others
         "isolationLevel",

@@ -1,4 +1,4 @@
-"""Plans a read: resolves the options to a range of offsets for each partition, and splits the ranges into tasks.
+"""Plans a read: resolves the options to a range of offsets for each partition, splits large ranges, packs small ones.
 
 Nothing is decoded: names, indexes and the headers at the end of each log are read, and of each log with transactions
 the headers behind its last snapshot. Offsets are fixed here, so that a plan reads the same however often it is run.
@@ -19,6 +19,8 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions
+from sparklog.spark.packing import pack
+from sparklog.storage.process import usable_cores
 from sparklog.topic.discovery import discover, named, read_layouts
 
 _log = logging.getLogger("sparklog")
@@ -26,7 +28,7 @@ _log = logging.getLogger("sparklog")
 
 @dataclass(frozen=True)
 class ReadRange:
-    """The range of offsets of one partition that one task reads, the end exclusive.
+    """A range of offsets of one partition, the end exclusive. No other task reads any of it.
 
     Attributes
     ----------
@@ -50,13 +52,14 @@ class ReadRange:
         return self.end_offset - self.start_offset
 
 
-def plan_batch(options: SeglogOptions) -> list[ReadRange]:
+def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     """Plan a batch read.
 
     Returns
     -------
-    list of ReadRange
-        By topic, partition and offset; none is empty, and none overlaps another.
+    list of tuple of ReadRange
+        The ranges that each task reads. Over all tasks they are ordered by topic, partition and offset; none is empty,
+        and none overlaps another.
 
     Raises
     ------
@@ -67,7 +70,17 @@ def plan_batch(options: SeglogOptions) -> list[ReadRange]:
     logs = read_layouts(select(options))
     _check_specified(options, logs)
     ranges = [_whole_range(options, at, layout) for at, layout in logs.items()]
-    return split(ranges, options.min_partitions, options.max_records_per_partition, logs)
+    pieces = split(ranges, options.min_partitions, options.max_records_per_partition, logs)
+    tasks = pack(
+        [_log_bytes(piece, logs[piece.topic_partition]) for piece in pieces],
+        [piece.size for piece in pieces],
+        bytes_max=options.pack_bytes,
+        offsets_max=options.max_records_per_partition,
+        # Spark tells a Python data source nothing of its cluster, which may have more cores than the machine that
+        # plans. There it is the bytes that make enough tasks.
+        tasks_min=max(options.min_partitions or 1, usable_cores()),
+    )
+    return [tuple(pieces[rows]) for rows in tasks]
 
 
 def select(options: SeglogOptions) -> list[PartitionFolder]:
@@ -238,6 +251,17 @@ def _part_counts(sizes: list[int], parts_min: int) -> list[int]:
 def _part_count(size: int, total: int, parts_min: int) -> int:
     # Rounds halves up, as Java does; Python's round() goes to the even number.
     return max(math.floor(size / total * parts_min + 0.5), 1)
+
+
+def _log_bytes(piece: ReadRange, layout: PartitionLayout) -> int:
+    """Estimate how many bytes of log a range has, by the sizes of its segments; nothing is read."""
+    first, last = layout.segment_of(piece.start_offset), layout.segment_of(piece.end_offset - 1)
+    estimate = 0
+    for segment in layout.segments[first : last + 1]:
+        base, upper = segment.base_offset, min(segment.upper_offset, layout.end_offset)
+        inside = min(upper, piece.end_offset) - max(base, piece.start_offset)
+        estimate += segment.size_bytes * max(inside, 0) // max(upper - base, 1)
+    return estimate
 
 
 def _aligned(pieces: list[ReadRange], records_max: int | None, layout: PartitionLayout) -> list[ReadRange]:

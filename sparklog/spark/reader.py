@@ -1,4 +1,4 @@
-"""The reader of a batch query: the driver plans ranges of offsets once, and each is read by a task."""
+"""The reader of a batch query: the driver plans once which ranges of offsets each task reads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.options import SeglogOptions
+from sparklog.spark.read_ahead import read_ahead
+from sparklog.spark.worker import first_task_freezes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,11 +36,11 @@ class SeglogReader(DataSourceReader):
         return [InputPartition(planned) for planned in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the range of one task."""
+        """Read the ranges of one task, one after the other."""
         # Spark makes up a partition of its own where there is none.
         if partition.value is None:
             return
-        from sparklog.spark.batches import read_range
+        from sparklog.spark.batches import read_ranges
 
-        with plain_errors():
-            yield from read_range(partition.value, self._options, self._schema)
+        with plain_errors(), first_task_freezes():
+            yield from read_ahead(read_ranges(partition.value, self._options, self._schema))

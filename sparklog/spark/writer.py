@@ -16,6 +16,7 @@ from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.schema import check_written
+from sparklog.spark.worker import first_task_freezes
 from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location, expand_one, locate
@@ -87,7 +88,7 @@ class SeglogWriter(DataSourceArrowWriter):
             attempt=context.taskAttemptId(),
             now_ms=self._now_ms,
         )
-        with RecordAccumulator(task) as accumulator:
+        with first_task_freezes(), RecordAccumulator(task) as accumulator:
             for rows in iterator:
                 accumulator.append(rows)
             return StagedByTask(accumulator.finish())

@@ -1,4 +1,4 @@
-"""The process that we run in: its number, its processors, its forks, its environment and its streams."""
+"""The process that we run in: its number, its cores, its forks, its environment and its streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def process_id() -> int:
 
 
 def usable_cores() -> int:
-    """Return how many processors this process may use."""
+    """Return how many of the machine's cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -13,6 +13,7 @@ MEASUREMENTS = (
     "encode",
     "spark_read",
     "spark_read --memory",
+    "scale_read",
     "spark_write",
     "spark_write --memory",
     "commit",

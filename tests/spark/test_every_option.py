@@ -19,7 +19,7 @@ from sparklog.write.locking import hold
 from tests.places import directory_at
 from tests.spark.conftest import ROOT
 
-PLAN, SOURCE, WRITE = "test_plan.py", "test_source.py", "test_write.py"
+PLAN, PACKING, SOURCE, WRITE = "test_plan.py", "test_packing.py", "test_source.py", "test_write.py"
 READ_EFFECTS = {
     "path": (SOURCE, "test_golden_directory_reads_as_the_consumer_read_it"),
     "paths": (SOURCE, "test_every_form_of_path_loads"),
@@ -37,6 +37,7 @@ READ_EFFECTS = {
     "includeHeaders": (SOURCE, "test_schema_is_the_connectors"),
     "minPartitions": (PLAN, "test_large_partitions_are_split_by_the_connectors_arithmetic"),
     "maxRecordsPerPartition": (PLAN, "test_large_partitions_are_split_by_the_connectors_arithmetic"),
+    "packBytes": (PACKING, "test_small_partitions_share_a_task_unless_told_otherwise"),
     "isolationLevel": (PLAN, "test_read_committed_ends_at_the_last_stable_offset"),
     "columns": (SOURCE, "test_every_column_can_be_read_by_name"),
     "max.decompressed.message.bytes": (SOURCE, "test_batch_larger_than_the_limit_is_refused"),

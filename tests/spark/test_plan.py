@@ -49,9 +49,14 @@ def log_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(path: Path, **given: Any) -> list[ReadRange]:
+def plan_tasks(path: Path, **given: Any) -> list[tuple[ReadRange, ...]]:
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
     return plan_batch(SeglogOptions.parse({"path": str(path), **texts}))
+
+
+def plan(path: Path, **given: Any) -> list[ReadRange]:
+    """Plan a read of which each task has one range."""
+    return [planned for (planned,) in plan_tasks(path, packBytes="0", **given)]
 
 
 def spans(ranges: list[ReadRange]) -> list[tuple[str, int, int]]:
@@ -304,7 +309,7 @@ def test_splitting_covers_every_offset_exactly_once(
         **({} if min_partitions is None else {"minPartitions": str(min_partitions)}),
         **({} if records_max is None else {"maxRecordsPerPartition": str(records_max)}),
     }
-    ranges = plan_batch(SeglogOptions.parse(options))
+    ranges = [planned for task in plan_batch(SeglogOptions.parse(options)) for planned in task]
     for partition, (counts, base_offset) in enumerate(drawn):
         mine = [each for each in ranges if each.folder.partition == partition]
         assert mine[0].start_offset == base_offset

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 import sparklog
 from sparklog.log.reader import LOG_SCHEMA
 from sparklog.spark.schema import COLUMNS, CONNECTOR_COLUMNS
+from sparklog.storage.process import usable_cores
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, GoldenSet, IsolationLevel, golden_set, golden_sets
 from tests.spark.rows import consumed, rows_of
@@ -61,6 +62,14 @@ def write_events(folder: Path) -> None:
         for start in range(0, 100, 10)
     ]
     write_partition(folder, batches, segment_bytes=4 * len(batches[-1]))
+
+
+@pytest.fixture
+def small_partitions(tmp_path: Path) -> Path:
+    """Write partitions of offsets 0 to 99 each, so many that the cores have several each; return their directory."""
+    for partition in range(4 + 2 * usable_cores()):
+        write_events(tmp_path / f"events-{partition}")
+    return tmp_path
 
 
 # What a consumer reads
@@ -306,3 +315,36 @@ def test_log_that_grows_is_read_to_where_it_ended(spark: SparkSession, events: P
         log.write(v2_batch([Record(0, 0, None, b"new")], base_offset=100))
     assert frame.count() == 100
     assert load(spark, events).count() == 101
+
+
+# Several partitions in a task
+
+
+def test_packed_partitions_give_the_same_rows_in_fewer_tasks(spark: SparkSession, small_partitions: Path) -> None:
+    packed, alone = load(spark, small_partitions), load(spark, small_partitions, packBytes="0")
+    partitions = len(list(small_partitions.iterdir()))
+    assert alone.rdd.getNumPartitions() == partitions
+    assert usable_cores() <= packed.rdd.getNumPartitions() < partitions
+    # As they come: neither tasks nor partitions nor records change their order.
+    assert packed.collect() == alone.collect()
+    assert packed.count() == 100 * partitions
+
+
+def test_error_in_a_packed_task_names_the_partition(spark: SparkSession, small_partitions: Path) -> None:
+    log = sorted((small_partitions / "events-3").glob("*.log"))[1]
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    assert str(log) in refusal(load(spark, small_partitions))
+
+
+def test_partition_of_a_packed_task_that_is_deleted_is_data_loss_of_it_alone(
+    spark: SparkSession, small_partitions: Path
+) -> None:
+    strict, lenient = load(spark, small_partitions), load(spark, small_partitions, failOnDataLoss="false")
+    there = strict.count()
+    assert lenient.count() == there
+    shutil.rmtree(small_partitions / "events-3")
+    assert f"of {small_partitions / 'events-3'} were there when the read was planned" in refusal(strict)
+    assert lenient.count() == there - 100
+    assert lenient.where("partition = 3").count() == 0
