@@ -23,7 +23,7 @@ from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.pipeline import BUFFERED_BYTES_MAX, RowBuffer, check_records, encode_records
-from sparklog.write.staging import StagedFile, TaskStage
+from sparklog.write.staging import StagedRun, TaskStage
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class RecordAccumulator:
         if self._buffer.is_full:
             self._flush()
 
-    def finish(self) -> list[StagedFile]:
+    def finish(self) -> list[StagedRun]:
         """Stage the remaining rows, sync all files, and return them."""
         self._flush()
         return self._stage.finish()
@@ -125,8 +125,8 @@ class RecordAccumulator:
             records = check_records(of_topic, config, written_ms, self._clock())
             for partition, part in grouped(records, self._partitions(topic, of_topic, records)):
                 name = str(TopicPartition(topic, partition))
-                writer = self._stage.writer(name)
-                writer.append(encode_records(part, config, writer.end_offset, written_ms, name=name), written_ms)
+                encoded = encode_records(part, config, self._stage.records(name), written_ms, name=name)
+                self._stage.append(encoded, [name], [len(encoded.headers)], written_ms)
 
     def _partitions(
         self, topic: str, rows: pa.RecordBatch, records: pa.RecordBatch

@@ -8,7 +8,10 @@ from typing import Final, NamedTuple
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file
+from sparklog.log.layout import DirectoryView, list_segments
 from sparklog.log.places import PartitionFolder
+from sparklog.log.segment import Segment
+from sparklog.storage.base import Entry
 from sparklog.write.atomic import write_atomically
 
 KEPT: Final = "kept until 'sparklog recover --drop-cut'"
@@ -29,22 +32,42 @@ class Action(NamedTuple):
 
 
 class RecoveryActions:
-    """Carries out recovery's decisions; in a dry run it only records them."""
+    """Carries out recovery's decisions; in a dry run it only records them.
 
-    def __init__(self, folder: PartitionFolder, *, dry_run: bool, is_quiet: bool) -> None:
-        self.storage, self.folder = folder.writable, folder
+    The folder is listed once, and again after a change of it, since nobody else changes it meanwhile.
+
+    Parameters
+    ----------
+    folder : PartitionFolder
+        The folder to recover.
+    view : DirectoryView
+        What its log directory says of its logs.
+    """
+
+    def __init__(self, folder: PartitionFolder, view: DirectoryView, *, dry_run: bool, is_quiet: bool) -> None:
+        self.storage, self.folder, self.view = folder.writable, folder, view
         self.is_dry, self._is_quiet = dry_run, is_quiet
         self.done: list[Action] = []
         self._removed: set[str] = set()
+        self._entries: list[Entry] | None = None
+
+    def _listed(self) -> list[Entry]:
+        if self._entries is None:
+            self._entries = self.storage.entries(self.folder.location)
+        return self._entries
+
+    def segments(self) -> tuple[Segment, ...]:
+        """List the segments that a broker would load."""
+        return list_segments(self.folder, self._listed())
 
     def names(self) -> list[tuple[OffsetFile, str]]:
         """List the files whose names start with an offset, without those that this dry run would have removed."""
-        found = offset_files(self.storage.entries(self.folder.location))
+        found = offset_files(self._listed())
         return [(offset_file, entry.name) for offset_file, entry in found if entry.name not in self._removed]
 
     def has(self, name: str) -> bool:
         """Tell whether the folder has a file of a name, also where this dry run would have removed it."""
-        return any(entry.name == name for entry in self.storage.names(self.folder.location))
+        return any(entry.name == name for entry in self._listed())
 
     def remove(self, name: str, why: str) -> None:
         self._note(name, f"removed, {why}")
@@ -79,6 +102,7 @@ class RecoveryActions:
                 file.append_from(self.folder.file(name), position, end_position - position)
                 file.sync()
             self.storage.sync_folder(self.folder.location)
+            self._entries = None
         return kept
 
     @staticmethod
@@ -117,10 +141,12 @@ class RecoveryActions:
 
     def make_empty(self, names: Iterable[str]) -> None:
         """Make the files of a new segment, which is no action worth recording."""
+        self._entries = None
         if not self.is_dry:
             for name in names:
                 self.storage.open_for_append(self.folder.file(name)).close()
             self.storage.sync_folder(self.folder.location)
 
     def _note(self, name: str, what: str) -> None:
+        self._entries = None
         self.done.append(Action(self.folder.file(name), what))

@@ -21,7 +21,7 @@ from sparklog.topic.txn_versions import TxnVersion, read_ledger
 from sparklog.topic.write_target import find_target
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
-from sparklog.write.staging import StagedFile
+from sparklog.write.staging import StagedRun
 from tests.places import directory_at, folder_at, location_of, moved
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
@@ -79,7 +79,7 @@ def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(tmp_path: Path) 
         job, staged = prepared[0]
         commit(moved(job, storage, folder), staged, NOW_MS)
 
-    prepared: list[tuple[Job, list[StagedFile]]] = []
+    prepared: list[tuple[Job, list[StagedRun]]] = []
     outcomes = set()
     for crash in crashes(prepare, run, tmp_path):
         seen = values(crash.folder)
@@ -155,15 +155,18 @@ def test_overwrite_that_is_not_done_shows_what_was_before(tmp_path: Path) -> Non
 
 
 def test_files_of_dead_attempts_and_dead_jobs_are_swept(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
     job, staged = stage(tmp_path, NEW)
     stage(tmp_path, NEW[:1], attempt=1, job_id=job.job_id)
     old = f"{NOW_MS - ORPHAN_AGE_MS:012x}00"
     young = f"{NOW_MS - ORPHAN_AGE_MS + 1:012x}00"
     for name in (old, young):
-        (tmp_path / "events-0" / f"seglog-{name}-0-0-0.log.staged").write_bytes(b"")
+        # Earlier versions staged files in the partitions' folders.
+        for folder in (tmp_path, tmp_path / "events-0"):
+            (folder / f"seglog-{name}-0-0-0.log.staged").write_bytes(b"")
     commit(job, staged, NOW_MS)
-    assert staged_files(tmp_path) == [f"seglog-{young}-0-0-0.log.staged"]
-    assert values(tmp_path) == NEW_VALUES
+    assert staged_files(tmp_path) == [f"seglog-{young}-0-0-0.log.staged"] * 2
+    assert values(tmp_path) == BOTH
 
 
 def test_abort_leaves_nothing_of_the_job(tmp_path: Path) -> None:
@@ -185,7 +188,7 @@ def test_task_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
     def run() -> None:
         with RecordAccumulator(task_of(job, 0), buffered_bytes_max=1) as taking:
             taking.append(NEW[0])
-            assert len(staged_files(tmp_path)) == 3
+            assert len(staged_files(tmp_path)) == 2
             abort(job, NOW_MS)
             assert staged_files(tmp_path) == []
             taking.append(NEW[0])
@@ -238,7 +241,7 @@ def test_abort_after_the_commit_removes_nothing_of_it(tmp_path: Path) -> None:
 def test_sweep_says_what_it_would_remove(tmp_path: Path) -> None:
     stage(tmp_path, NEW)
     found = sweep(directory_at(tmp_path), NOW_MS, orphan_age_ms=0, dry_run=True)
-    assert len(found) == len(staged_files(tmp_path)) == 7
+    assert len(found) == len(staged_files(tmp_path)) == 5
     assert sweep(directory_at(tmp_path), NOW_MS, orphan_age_ms=0) == found
     assert staged_files(tmp_path) == []
 
