@@ -22,7 +22,7 @@ from sparklog.topic.partitioner import Partitioner, assign_partitions, make_part
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.pipeline import BUFFERED_BYTES_MAX, RowBuffer, check_records, encode_records
+from sparklog.write.pipeline import BUFFERED_BYTES_MAX, RowBuffer, check_records, encode_logs
 from sparklog.write.staging import StagedRun, TaskStage
 
 
@@ -123,10 +123,12 @@ class RecordAccumulator:
         config, written_ms = self._task.config, self._task.now_ms
         for topic, of_topic in _by_topic(rows, self._task.target.topic):
             records = check_records(of_topic, config, written_ms, self._clock())
-            for partition, part in grouped(records, self._partitions(topic, of_topic, records)):
-                name = str(TopicPartition(topic, partition))
-                encoded = encode_records(part, config, self._stage.records(name), written_ms, name=name)
-                self._stage.append(encoded, [name], [len(encoded.headers)], written_ms)
+            found = grouped(records, self._partitions(topic, of_topic, records))
+            folders = [str(TopicPartition(topic, partition)) for partition in found.partitions]
+            if folders:
+                base_offsets = np.array([self._stage.records(folder) for folder in folders])
+                encoded, batch_ends = encode_logs(found.rows, config, found.ends, base_offsets, written_ms, folders)
+                self._stage.append(encoded, folders, batch_ends, written_ms)
 
     def _partitions(
         self, topic: str, rows: pa.RecordBatch, records: pa.RecordBatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,12 @@ def numbered(count: int) -> pa.RecordBatch:
 
 
 def parted(rows: pa.RecordBatch, partitions: list[int]) -> list[tuple[int, pa.RecordBatch]]:
-    return list(grouped(rows, np.array(partitions, dtype=np.int32)))
+    found = grouped(rows, np.array(partitions, dtype=np.int32))
+    starts = [0, *found.ends.tolist()]
+    return [
+        (number, found.rows.slice(start, end - start))
+        for number, (start, end) in zip(found.partitions, pairwise(starts), strict=True)
+    ]
 
 
 def addresses(rows: pa.RecordBatch) -> list[int]:
