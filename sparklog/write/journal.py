@@ -91,7 +91,10 @@ def _sync(directory: LogDirectory, moves: Sequence[Move]) -> None:
     appended = {move.target for move in moves if isinstance(move, Append) and move.end_position}
     directory.writable.sync_files([directory.file(target) for target in sorted(appended)])
     folders = {folder_of(move.target) for move in moves}
-    directory.writable.sync_folders([directory.file(name) if name else directory.path for name in sorted(folders)])
+    directory.writable.sync_folders([directory.file(name) for name in sorted(folders) if name])
+    # Behind the others: the names of files that were renamed into them must not be gone before they are there.
+    if "" in folders:
+        directory.writable.sync_folder(directory.path)
 
 
 def refuse_foreign_changes(directory: LogDirectory, journal: Journal) -> None:
