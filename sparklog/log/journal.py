@@ -18,7 +18,8 @@ before it nothing has happened, after it everything will have, since whoever fin
                      the target is to be the source
     summary      what was written, for people and their tools
 
-Paths are relative to the log directory. A move can be made twice, or after it was made in part: sources of "append"
+Paths are relative to the log directory, in which the sources lie; those of earlier versions lie in the folders of the
+partitions as well. A move can be made twice, or after it was made in part: sources of "append"
 stay until all is done. A broker knows nothing of a journal; `sparklog.write.journal`, which makes the moves, refuses
 where one has written behind it.
 """

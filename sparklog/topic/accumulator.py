@@ -1,7 +1,7 @@
 """Gathers the rows of a task, sorts them by partition, and stages the batches that are made of them.
 
 The rows that are gathered are bounded in bytes, whatever the number of partitions. When there are enough, all of them
-are encoded, the rows of one partition after those of another.
+are encoded, the rows of many partitions at once, and staged as one run a partition.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.pipeline import BUFFERED_BYTES_MAX, RowBuffer, check_records, encode_logs
 from sparklog.write.staging import StagedRun, TaskStage
+
+_ENCODED_BYTES_MAX: Final = 1 << 23
+"""About so many bytes of rows are encoded at once, whatever the number of partitions that they go to."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +127,10 @@ class RecordAccumulator:
         for topic, of_topic in _by_topic(rows, self._task.target.topic):
             records = check_records(of_topic, config, written_ms, self._clock())
             found = grouped(records, self._partitions(topic, of_topic, records))
-            folders = [str(TopicPartition(topic, partition)) for partition in found.partitions]
-            if folders:
+            for part in found.portions(_ENCODED_BYTES_MAX):
+                folders = [str(TopicPartition(topic, partition)) for partition in part.partitions]
                 base_offsets = np.array([self._stage.records(folder) for folder in folders])
-                encoded, batch_ends = encode_logs(found.rows, config, found.ends, base_offsets, written_ms, folders)
+                encoded, batch_ends = encode_logs(part.rows, config, part.ends, base_offsets, written_ms, folders)
                 self._stage.append(encoded, folders, batch_ends, written_ms)
 
     def _partitions(

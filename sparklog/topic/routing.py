@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,18 @@ class GroupedRows(NamedTuple):
     rows: pa.RecordBatch
     partitions: list[int]
     ends: npt.NDArray[np.int64]
+
+    def portions(self, bytes_max: int) -> Iterator[GroupedRows]:
+        """Yield the rows of some partitions after those of others, about so many bytes; none is cut."""
+        rows_max = self.rows.num_rows * bytes_max // max(self.rows.nbytes, 1)
+        first = start = 0
+        while first < len(self.partitions):
+            last = max(int(np.searchsorted(self.ends, start + rows_max, side="right")), first + 1)
+            end = int(self.ends[last - 1])
+            yield GroupedRows(
+                self.rows.slice(start, end - start), self.partitions[first:last], self.ends[first:last] - start
+            )
+            first, start = last, end
 
 
 def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> GroupedRows:

@@ -54,6 +54,18 @@ def test_rows_of_a_partition_stay_whole_and_in_order(partitions: list[int]) -> N
 
 
 @settings(deadline=None)
+@given(PARTITIONS, st.integers(0, 2000))
+def test_portions_are_the_same_rows_and_cut_no_partition(partitions: list[int], bytes_max: int) -> None:
+    found = grouped(numbered(len(partitions)), np.array(partitions, dtype=np.int32))
+    portions = list(found.portions(bytes_max))
+    assert [number for each in portions for number in each.partitions] == sorted(set(partitions))
+    assert [row for each in portions for row in each.rows.to_pylist()] == found.rows.to_pylist()
+    counts = [count for each in portions for count in np.diff(each.ends, prepend=0).tolist()]
+    assert counts == [partitions.count(number) for number in sorted(set(partitions))]
+    assert len(portions) <= 1 or bytes_max < found.rows.nbytes
+
+
+@settings(deadline=None)
 @given(PARTITIONS.filter(bool), st.integers(0, 5))
 def test_slice_gives_its_own_rows(partitions: list[int], start: int) -> None:
     whole = numbered(start + len(partitions) + 2)
