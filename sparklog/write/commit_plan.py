@@ -31,10 +31,12 @@ from sparklog.write.active_segment import (
     seal,
 )
 from sparklog.write.recovery import FIRST_SEGMENT, Recovered
-from sparklog.write.staged_runs import StagedRuns
+from sparklog.write.staged_runs import StagedRuns, gathered
 from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun
 
 _BUFFERED_BYTES_MAX: Final = 1 << 20
+_GATHERED_BYTES_MAX: Final = 1 << 23
+"""About so many bytes of a log's small runs are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +128,14 @@ def plan_commit(
     plan = _CommitPlan(folder, found, config, small, snapshots)
     epochs = found.leader_epochs or ([(0, found.state.end_offset)] if staged else [])
     leader_epoch = max((epoch for epoch, _ in epochs), default=0)
-    for each in staged:
+    for group in gathered(staged, _GATHERED_BYTES_MAX):
         base_offset = plan.tail.end_offset
-        batches = runs.batches(each, base_offset)
-        if each.is_alone:
-            runs.stamp_file(each, batches, base_offset, leader_epoch)
-            plan.add_file(each, batches, now_ms)
+        batches = runs.batches(group, base_offset)
+        if group[0].is_alone:
+            runs.stamp_file(group[0], batches, base_offset, leader_epoch)
+            plan.add_file(group[0], batches, now_ms)
         else:
-            plan.add_bytes(memoryview(runs.stamped(each, batches, base_offset, leader_epoch)), batches, now_ms)
+            plan.add_bytes(memoryview(runs.stamped(group, batches, base_offset, leader_epoch)), batches, now_ms)
     if epochs and not found.leader_epochs:
         plan.put_file(encode_leader_epochs(epochs), files.LEADER_EPOCH_CHECKPOINT)
     metadata = metadata_to_write(folder, topic_id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -50,20 +50,30 @@ class StagedRuns:
         for file in self._open.values():
             file.close()
 
-    def batches(self, run: StagedRun, base_offset: int) -> BatchRun:
-        """Return the batches of a run with the offsets that a commit gives them.
+    def batches(self, runs: Sequence[StagedRun], base_offset: int) -> BatchRun:
+        """Return the batches of some runs, one behind the other, with the offsets that a commit gives them.
 
         Raises
         ------
         CommitError
-            The entries of the file are gone, or are not those that the task wrote.
+            The entries of a file are gone, or are not those that the task wrote.
         """
-        entries = self._entries_of(run)[run.first_entry : run.first_entry + run.batches]
+        parts = [self._entries_of(run)[run.first_entry : run.first_entry + run.batches] for run in runs]
+        entries = np.concatenate(parts)
         sizes, counts = entries["batch_bytes"].astype(np.int64), entries["record_count"].astype(np.int64)
-        is_whole = len(entries) == run.batches and (sizes > _STAMP.size).all() and (counts > 0).all()
-        if not is_whole or (int(sizes.sum()), int(counts.sum())) != (run.size_bytes, run.records):
-            raise CommitError(f"the staged file {self._directory.file(run.batches_name)} is gone or cut")
+        starts = np.cumsum([0, *(run.batches for run in runs[:-1])])
+        is_whole = all(len(part) == run.batches for part, run in zip(parts, runs, strict=True))
+        if not is_whole or not (
+            (sizes > _STAMP.size).all()
+            and (counts > 0).all()
+            and np.add.reduceat(sizes, starts).tolist() == [run.size_bytes for run in runs]
+            and np.add.reduceat(counts, starts).tolist() == [run.records for run in runs]
+        ):
+            raise CommitError(f"a staged file, {self._names(runs, 'batches_name')}, is gone or cut")
         return BatchRun(sizes, base_offset - 1 + np.cumsum(counts), entries["max_timestamp"].astype(np.int64))
+
+    def _names(self, runs: Sequence[StagedRun], attribute: str) -> str:
+        return " or ".join(dict.fromkeys(self._directory.file(getattr(run, attribute)) for run in runs))
 
     def _entries_of(self, run: StagedRun) -> Entries:
         """Read the entries of a file: those of a shared one are kept for its other runs."""
@@ -75,8 +85,8 @@ class StagedRuns:
                 self._entries[run.batches_name] = found
         return found
 
-    def stamped(self, run: StagedRun, batches: BatchRun, base_offset: int, leader_epoch: int) -> bytearray:
-        """Return the bytes of a run of a shared file, with offsets and a leader epoch written into its batches.
+    def stamped(self, runs: Sequence[StagedRun], batches: BatchRun, base_offset: int, leader_epoch: int) -> bytearray:
+        """Return the bytes of runs of shared files, with offsets and a leader epoch written into their batches.
 
         Parameters
         ----------
@@ -86,11 +96,13 @@ class StagedRuns:
         Raises
         ------
         CommitError
-            The file is gone or cut.
+            A file is cut.
         """
-        data = bytearray(self._opened(run).read(run.position, run.size_bytes))
-        if len(data) != run.size_bytes:
-            raise CommitError(f"the staged file {self._directory.file(run.log_name)} is gone or cut")
+        data = bytearray()
+        for run in runs:
+            data += self._opened(run).read(run.position, run.size_bytes)
+        if len(data) != batches.size_bytes:
+            raise CommitError(f"a staged file, {self._names(runs, 'log_name')}, is cut")
         for position, stamp in _stamps(batches, base_offset, leader_epoch):
             data[position : position + len(stamp)] = stamp
         return data
@@ -125,3 +137,16 @@ def _stamps(batches: BatchRun, base_offset: int, leader_epoch: int) -> Iterator[
     for batch_bytes, last_offset in zip(batches.batch_bytes.tolist(), batches.last_offsets.tolist(), strict=True):
         yield position, _STAMP.pack(offset, batch_bytes - _FRAMING_BYTES, leader_epoch)
         position, offset = position + batch_bytes, last_offset + 1
+
+
+def gathered(runs: Sequence[StagedRun], bytes_max: int) -> Iterator[list[StagedRun]]:
+    """Yield runs of shared files together, about so many bytes at a time, and each other run by itself."""
+    group, group_bytes = list[StagedRun](), 0
+    for run in runs:
+        if group and (run.is_alone or group[-1].is_alone or group_bytes + run.size_bytes > bytes_max):
+            yield group
+            group, group_bytes = [], 0
+        group.append(run)
+        group_bytes += run.size_bytes
+    if group:
+        yield group
