@@ -18,7 +18,8 @@ before it nothing has happened, after it everything will have, since whoever fin
                      the target is to be the source
     summary      what was written, for people and their tools
 
-Paths are relative to the log directory. A move can be made twice, or after it was made in part: sources of "append"
+Paths are relative to the log directory, in which the sources lie; those of earlier versions lie in the folders of the
+partitions as well. A move can be made twice, or after it was made in part: sources of "append"
 stay until all is done. A broker knows nothing of a journal; `sparklog.write.journal`, which makes the moves, refuses
 where one has written behind it.
 """
@@ -28,7 +29,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ from sparklog.errors import CorruptCheckpointError
 from sparklog.log import files
 from sparklog.log.places import LogDirectory
 
+NO_SEGMENT: Final = -1
 _VERSION: Final = 1
 _PATH = re.compile(r"(?:(?!\.{1,2}/)[A-Za-z0-9._-]+/)?(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
@@ -54,6 +56,13 @@ class Append:
     def end_position(self) -> int:
         return self.position + self.length_bytes
 
+    def followed_by(self, move: Append) -> Append | None:
+        """Return one move that does the same as this one and the next; None where there is none."""
+        is_next = (self.source, self.source_position + self.length_bytes) == (move.source, move.source_position)
+        if not is_next or (self.target, self.end_position) != (move.target, move.position):
+            return None
+        return replace(self, length_bytes=self.length_bytes + move.length_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Rename:
@@ -68,7 +77,7 @@ Move = Append | Rename
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """Where a log started and ended before a commit; ``segment`` is -1 where it had none."""
+    """Where a log started and ended before a commit; ``segment`` is `NO_SEGMENT` where it had none."""
 
     start_offset: int
     end_offset: int
@@ -86,13 +95,12 @@ class Journal:
     summary: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        kinds = {Append: "append", Rename: "rename"}
         return json.dumps(
             {
                 "version": _VERSION,
                 "commit_id": self.commit_id,
                 "partitions": {name: asdict(bound) for name, bound in self.partitions.items()},
-                "moves": [[kinds[type(move)], *asdict(move).values()] for move in self.moves],
+                "moves": [_encoded(move) for move in self.moves],
                 "summary": self.summary,
             }
         ).encode()
@@ -123,11 +131,17 @@ def parse_journal(data: bytes, path: str) -> Journal:
         ) from error
 
 
+def _encoded(move: Move) -> list[str | int]:
+    if isinstance(move, Rename):
+        return ["rename", move.source, move.target]
+    return ["append", move.source, move.source_position, move.length_bytes, move.target, move.position]
+
+
 def _bound(found: Mapping[str, Any]) -> LogExtent:
     return LogExtent(
         start_offset=_number(found["start_offset"]),
         end_offset=_number(found["end_offset"]),
-        segment=_number(found["segment"], at_least=-1),
+        segment=_number(found["segment"], at_least=NO_SEGMENT),
         position=_number(found["position"]),
     )
 

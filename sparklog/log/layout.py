@@ -10,7 +10,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final
 
 from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError, SeglogError
@@ -87,31 +87,51 @@ class DirectoryView:
     def __init__(self, directory: LogDirectory) -> None:
         self.directory = directory
         self.version = commit_version(directory)
+        # Not by functools.cached_property, whose lock another thread may hold when this process is forked.
+        self._journal: Journal | None = None
+        self._is_clean: bool | None = None
+        self._offsets: dict[str, Mapping[TopicPartition, int]] = {}
 
     def is_current(self) -> bool:
         """Tell whether no commit was decided or done since."""
         return commit_version(self.directory) == self.version
 
-    @cached_property
+    @property
     def journal(self) -> Journal | None:
         """The commit that was decided and not done."""
-        return self.version.pending(self.directory)
+        if self._journal is None:
+            self._journal = self.version.pending(self.directory)
+        return self._journal
 
-    @cached_property
+    @property
     def start_offsets(self) -> Mapping[TopicPartition, int]:
         """The log start offsets of the checkpoint; none where it cannot be read."""
         # As a broker does: it says so, and starts every log at its first segment.
-        return _offsets_in(self.directory, files.LOG_START_CHECKPOINT, "to start at its first segment")
+        return self.offsets(files.LOG_START_CHECKPOINT, "to start at its first segment")
 
-    @cached_property
+    @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
         """The recovery points of the checkpoint; none where it cannot be read."""
-        return _offsets_in(self.directory, files.RECOVERY_POINT_CHECKPOINT, "to have no recovery point")
+        return self.offsets(files.RECOVERY_POINT_CHECKPOINT, "to have no recovery point")
 
-    @cached_property
+    @property
     def is_clean(self) -> bool:
         """Whether the marker of a broker's clean shutdown is there."""
-        return self.directory.storage.read_small(self.directory.file(files.CLEAN_SHUTDOWN)) is not None
+        if self._is_clean is None:
+            self._is_clean = self.directory.storage.read_small(self.directory.file(files.CLEAN_SHUTDOWN)) is not None
+        return self._is_clean
+
+    def offsets(self, name: str, taken: str = "") -> Mapping[TopicPartition, int]:
+        """Read a checkpoint of the directory once; none where it is not there or damaged.
+
+        Parameters
+        ----------
+        taken : str
+            How every log of the directory is taken where the checkpoint is damaged, for a warning; without it none.
+        """
+        if name not in self._offsets:
+            self._offsets[name] = _offsets_in(self.directory, name, taken)
+        return self._offsets[name]
 
     def recovery_point(self, folder: PartitionFolder) -> int | None:
         """Return the recovery point that the checkpoint has for a log; None where it has none."""
@@ -156,7 +176,7 @@ def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
     for _ in range(_LOOKS_MAX):
         views = {directory: DirectoryView(directory) for directory in directories}
         try:
-            layouts = [_read_layout(folder, views[folder.directory]) for folder in folders]
+            layouts = [layout_in(views[folder.directory], folder) for folder in folders]
         except SeglogError:
             # A commit that was carried out meanwhile may be the reason.
             if all(view.is_current() for view in views.values()):
@@ -168,7 +188,14 @@ def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
     raise CommitError(f"commits are made to {where} faster than it can be looked at; read it again")
 
 
-def _read_layout(folder: PartitionFolder, view: DirectoryView) -> PartitionLayout:
+def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
+    """Read what a log holds, by what is known of its directory: its writer holds the lock, or checks the view later.
+
+    Raises
+    ------
+    PathNotFoundError, CorruptLogError
+        As of `read_layout`.
+    """
     for _ in range(_LISTINGS_MAX - 1):
         try:
             return _bounded(folder, list_segments(folder), view)
@@ -302,7 +329,7 @@ def _from(start_offset: int, layout: PartitionLayout) -> PartitionLayout:
 
 
 def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[TopicPartition, int]:
-    """Read a checkpoint of a log directory; where it is damaged, say how every log of the directory is ``taken``."""
+    """Read a checkpoint of a log directory; where it is damaged, warn how every log of the directory is ``taken``."""
     path = directory.file(name)
     data = directory.storage.read_small(path)
     if data is None:
@@ -310,7 +337,8 @@ def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[Topic
     try:
         return _offsets_of(data, path)
     except CorruptCheckpointError as error:
-        _warn_once(f"{error}; every log of this directory is taken {taken}")
+        if taken:
+            _warn_once(f"{error}; every log of this directory is taken {taken}")
         return {}
 
 

@@ -156,6 +156,7 @@ class Output(NamedTuple):
 
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+NUMBERS = types.Array(types.int64, 1, "C", readonly=True)
 NUMBERS_OUT = types.Array(types.int64, 1, "C")
 TABLE = types.Array(types.int64, 2, "C", readonly=True)
 TABLE_OUT = types.Array(types.int64, 2, "C")

@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 
 from sparklog.record import v2
-from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS_OUT, TABLE, TABLE_OUT, crc32c
+from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, NUMBERS_OUT, TABLE, TABLE_OUT, crc32c
 from sparklog.record.kernels_compile import inlined, kernel, step
 from sparklog.record.kernels_memory import memcpy
 
@@ -97,14 +97,16 @@ def _body_bytes(records, headers, row, base_timestamp, offset_delta):
     )
 
 
-@kernel(types.int64(TABLE, TABLE, types.int64, TABLE_OUT, NUMBERS_OUT))
-def cut_batches(records, headers, records_bytes_max, cuts, bodies):
+@kernel(types.int64(TABLE, TABLE, NUMBERS, types.int64, TABLE_OUT, NUMBERS_OUT))
+def cut_batches(records, headers, log_ends, records_bytes_max, cuts, bodies):
     """Cut records into batches whose records are at most ``records_bytes_max`` long; one record is never cut.
 
     Parameters
     ----------
     records : int64 array, shape (FIELDS, n_records)
     headers : int64 array, shape (HEADER_FIELDS, n_headers)
+    log_ends : int64 array, shape (n_logs,)
+        Ascending: the rows behind the last record of each log. No batch has records of two logs.
     cuts : int64 array, shape (n_records + 1, CUT_FIELDS)
         Written: a row a batch.
     bodies : int64 array, shape (n_records,)
@@ -115,14 +117,17 @@ def cut_batches(records, headers, records_bytes_max, cuts, bodies):
     int
         How many batches there are.
     """
-    batches, first, size = 0, np.int64(0), np.int64(0)
+    batches, first, size, log = 0, np.int64(0), np.int64(0), 0
     base_timestamp = np.int64(0)
     for row in range(records.shape[1]):
         if row == first:
             base_timestamp = records[TIMESTAMP, row]
         body = _body_bytes(records, headers, row, base_timestamp, row - first)
         length = body + _varint_bytes(body)
-        if row > first and size + length > records_bytes_max:
+        begins_log = False
+        while log < log_ends.shape[0] and log_ends[log] <= row:
+            begins_log, log = True, log + 1
+        if row > first and (begins_log or size + length > records_bytes_max):
             cuts[batches, FIRST_RECORD], cuts[batches, RECORDS_BYTES] = first, size
             batches, first, size, base_timestamp = batches + 1, row, np.int64(0), records[TIMESTAMP, row]
             body = _body_bytes(records, headers, row, base_timestamp, np.int64(0))

@@ -22,8 +22,9 @@ def with_partition(
 ) -> DataFrame:
     """Add the column ``partition``: the one that a write would choose for each row, by its ``key``.
 
-    ``with_partition(df, 12).repartition("partition").write...`` gives one staged file a partition, where otherwise
-    every task stages a file for each. It costs a shuffle, and is worth it with many tasks and many partitions.
+    ``with_partition(df, 12).repartition("partition").write...`` gives full batches, where otherwise every task makes
+    batches of its own for each partition. It costs a shuffle, and is worth it where those are small: with many tasks
+    and many partitions.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from sparklog.topic.commit import Job, abort, commit
 from sparklog.topic.write_target import WriteTarget, find_target
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.locking import refuse_running_broker
-from sparklog.write.staging import StagedFile, begin, new_job
+from sparklog.write.staging import StagedRun, begin, new_job
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,9 +34,9 @@ _log = logging.getLogger("sparklog")
 
 @dataclass
 class StagedByTask(WriterCommitMessage):
-    """The files that one task has staged."""
+    """What one task has staged."""
 
-    staged: list[StagedFile]
+    staged: list[StagedRun]
 
 
 class SeglogWriter(DataSourceArrowWriter):
@@ -124,9 +124,9 @@ class SeglogWriter(DataSourceArrowWriter):
         if directory.storage.is_folder(directory.path):
             abort(self._job([]), wall_clock_ms())
 
-    def _job(self, staged: Sequence[StagedFile]) -> Job:
+    def _job(self, staged: Sequence[StagedRun]) -> Job:
         target, options = self._target, self._options
-        topics = {target.directory.folder(each.folder).topic for each in staged}
+        topics = {target.directory.folder(name).topic for name in {each.folder for each in staged}}
         if target.topic is not None:
             topics.add(target.topic)
         return Job(

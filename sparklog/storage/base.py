@@ -199,6 +199,9 @@ class WritableStorage(Storage, Protocol):
     def sync_files(self, paths: Collection[str]) -> None:
         """Return when what was written to these files is on the disk: in any order, and as many at once as is fast."""
 
+    def sync_folders(self, paths: Collection[str]) -> None:
+        """Return when the names in these folders are on the disk: in any order, and as many at once as is fast."""
+
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
         """Take the lock that a file stands for, as Kafka does; closing it lets go of it.
 

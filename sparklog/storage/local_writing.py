@@ -21,6 +21,7 @@ from sparklog.storage.lock import claim_folder, claimed_spelling, lock_file
 
 _COPY_BYTES_MAX: Final = 1 << 26
 _SYNCS_AT_ONCE: Final = 16
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
 
 
 class LocalWritableFile(OpenDescriptor):
@@ -132,13 +133,13 @@ class LocalWritableStorage(LocalStorage):
                 raise to_write_error(error, path) from error
 
     def sync_folder(self, path: str) -> None:
-        _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+        _sync(path, _FOLDER_FLAGS)
 
     def sync_files(self, paths: Collection[str]) -> None:
-        # Each waits for the disk, and a file system makes one wait of many that come together.
-        with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
-            for _ in pool.map(_sync, paths):
-                pass
+        _sync_all(paths, os.O_RDWR)
+
+    def sync_folders(self, paths: Collection[str]) -> None:
+        _sync_all(paths, _FOLDER_FLAGS)
 
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
         return lock_file(path, timeout_seconds, is_shared=is_shared)
@@ -150,7 +151,23 @@ class LocalWritableStorage(LocalStorage):
         return claimed_spelling(path, self.identity(path))
 
 
-def _sync(path: str, flags: int = os.O_RDWR) -> None:
+def _sync_all(paths: Collection[str], flags: int) -> None:
+    """Sync files or folders side by side: each waits for the disk, which makes one wait of many that come together."""
+    waiting = list(paths)
+
+    def sync_share(first: int) -> None:
+        for path in waiting[first::_SYNCS_AT_ONCE]:
+            _sync(path, flags)
+
+    if len(waiting) < 2:
+        sync_share(0)
+        return
+    with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
+        for _ in pool.map(sync_share, range(min(_SYNCS_AT_ONCE, len(waiting)))):
+            pass
+
+
+def _sync(path: str, flags: int) -> None:
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC)
         try:

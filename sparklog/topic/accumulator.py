@@ -1,7 +1,7 @@
 """Gathers the rows of a task, sorts them by partition, and stages the batches that are made of them.
 
 The rows that are gathered are bounded in bytes, whatever the number of partitions. When there are enough, all of them
-are encoded, the rows of one partition after those of another.
+are encoded, the rows of many partitions at once, and staged as one run a partition.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,11 @@ from sparklog.topic.partitioner import Partitioner, assign_partitions, make_part
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.pipeline import BUFFERED_BYTES_MAX, RowBuffer, check_records, encode_records
-from sparklog.write.staging import StagedFile, TaskStage
+from sparklog.write.pipeline import BUFFERED_BYTES_MAX, RowBuffer, check_records, encode_logs
+from sparklog.write.staging import StagedRun, TaskStage
+
+_ENCODED_BYTES_MAX: Final = 1 << 23
+"""About so many bytes of rows are encoded at once, whatever the number of partitions that they go to."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class RecordAccumulator:
         if self._buffer.is_full:
             self._flush()
 
-    def finish(self) -> list[StagedFile]:
+    def finish(self) -> list[StagedRun]:
         """Stage the remaining rows, sync all files, and return them."""
         self._flush()
         return self._stage.finish()
@@ -123,10 +126,12 @@ class RecordAccumulator:
         config, written_ms = self._task.config, self._task.now_ms
         for topic, of_topic in _by_topic(rows, self._task.target.topic):
             records = check_records(of_topic, config, written_ms, self._clock())
-            for partition, part in grouped(records, self._partitions(topic, of_topic, records)):
-                name = str(TopicPartition(topic, partition))
-                writer = self._stage.writer(name)
-                writer.append(encode_records(part, config, writer.end_offset, written_ms, name=name), written_ms)
+            found = grouped(records, self._partitions(topic, of_topic, records))
+            for part in found.portions(_ENCODED_BYTES_MAX):
+                folders = [str(TopicPartition(topic, partition)) for partition in part.partitions]
+                base_offsets = np.array([self._stage.records(folder) for folder in folders])
+                encoded, batch_ends = encode_logs(part.rows, config, part.ends, base_offsets, written_ms, folders)
+                self._stage.append(encoded, folders, batch_ends, written_ms)
 
     def _partitions(
         self, topic: str, rows: pa.RecordBatch, records: pa.RecordBatch

@@ -7,8 +7,8 @@ journal, which is the commit, and then it is done. A commit that died is finishe
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,13 +18,15 @@ from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_chec
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, pending
-from sparklog.log.places import LogDirectory, folder_of, split_path
+from sparklog.log.layout import DirectoryView
+from sparklog.log.places import LogDirectory, split_path
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import PartitionChange, SmallFiles, plan_commit
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover
-from sparklog.write.staging import StagedFile, end, made_ms
+from sparklog.write.staged_runs import StagedRuns
+from sparklog.write.staging import StagedRun, end, made_ms
 
 _log = logging.getLogger("sparklog")
 
@@ -69,14 +71,14 @@ class Job:
     lock_timeout_seconds: float = 600.0
 
 
-def commit(job: Job, staged: Sequence[StagedFile], now_ms: int) -> Mapping[str, Any]:
-    """Commit staged files: make all of their records visible at once.
+def commit(job: Job, staged: Sequence[StagedRun], now_ms: int) -> Mapping[str, Any]:
+    """Commit staged runs: make all of their records visible at once.
 
     Parameters
     ----------
     job : Job
         What is written, and how.
-    staged : sequence of Staged
+    staged : sequence of StagedRun
         From all tasks; of each task, those of the attempt that counts.
     now_ms : int
         The time.
@@ -105,14 +107,39 @@ def commit(job: Job, staged: Sequence[StagedFile], now_ms: int) -> Mapping[str, 
             apply_journal(directory)
             applications = read_ledger(directory)
             is_skipped = _is_done(job.transaction, applications)
-            journal = None if is_skipped else _planned(job, staged, applications, now_ms)
+            journal = None
+            if not is_skipped:
+                there = {entry.name for entry in directory.storage.names(directory.path) if entry.is_folder}
+                by_folder = _by_folder(job, staged, there)
+                held.enter_context(_new_folders(directory, [name for name in by_folder if name not in there]))
+                journal = _planned(job, by_folder, applications, now_ms)
         if journal is None:
             _log.warning("%s has been written before: writing nothing", job.transaction)
         else:
             _decide(directory, journal)
             _finish(directory, journal)
-        _clear_after(job, now_ms)
+        _clear_after(job, () if journal is None else journal.partitions, now_ms)
     return _summary(job, (), now_ms, is_skipped=True) if journal is None else journal.summary
+
+
+@contextmanager
+def _new_folders(directory: LogDirectory, names: Sequence[str]) -> Iterator[None]:
+    """Make the folders of logs, and remove them where the commit ends with an error that leaves nothing visible.
+
+    The lock is held: to another commit a folder that is there stays there.
+    """
+    storage, paths = directory.writable, [directory.file(name) for name in names]
+    try:
+        with outcome(NOTHING_VISIBLE):
+            for path in paths:
+                storage.make_folder(path)
+        yield
+    except SeglogError as error:
+        if error.outcome == NOTHING_VISIBLE:
+            with suppress(SeglogError):
+                for path in paths:
+                    storage.remove_folder(path)
+        raise
 
 
 def _decide(directory: LogDirectory, journal: Journal) -> None:
@@ -129,7 +156,7 @@ def _decide(directory: LogDirectory, journal: Journal) -> None:
 def _finish(directory: LogDirectory, journal: Journal) -> None:
     """Apply the journal. A failure after it was put away does not fail the write, all of which is visible by then."""
     try:
-        apply_journal(directory, is_checked=True)
+        apply_journal(directory, journal)
     except SeglogError as error:
         if _is_decided(directory, journal):
             error.outcome = WILL_BE_VISIBLE
@@ -142,10 +169,10 @@ def _is_decided(directory: LogDirectory, journal: Journal) -> bool:
     return found is not None and found.commit_id == journal.commit_id
 
 
-def _clear_after(job: Job, now_ms: int) -> None:
+def _clear_after(job: Job, folders: Collection[str], now_ms: int) -> None:
     """Remove the files that the job has left. Its records are visible by now, so no failure may be raised."""
     try:
-        _clear(job, now_ms)
+        _clear(job, folders, now_ms)
     except SeglogError as error:
         _log.warning("all was written, and what the job has staged could not all be removed: %s", error)
 
@@ -156,16 +183,13 @@ def abort(job: Job, now_ms: int) -> None:
     if journal is not None and journal.commit_id == job.job_id:
         _log.warning("the commit of %s was decided; 'sparklog recover' finishes it", job.directory.path)
         return
-    removed = _clear(job, now_ms)
-    # A log has at least one file; a folder that is empty now was made for the job.
-    for folder in _folders_of(job.new_topics) | {folder_of(name) for name in removed if folder_of(name)}:
-        job.directory.writable.remove_folder(job.directory.file(folder))
+    _clear(job, (), now_ms)
 
 
-def _clear(job: Job, now_ms: int) -> list[str]:
+def _clear(job: Job, folders: Collection[str], now_ms: int) -> None:
     """Remove the files of a job. The order lets a task that still runs see that it must remove its own files."""
     end(job.directory, job.job_id)
-    return sweep(job.directory, now_ms, job.job_id)
+    sweep(job.directory, now_ms, job.job_id, folders=folders)
 
 
 def sweep(
@@ -174,16 +198,22 @@ def sweep(
     job_id: str | None = None,
     orphan_age_ms: int = ORPHAN_AGE_MS,
     *,
+    folders: Collection[str] | None = None,
     dry_run: bool = False,
 ) -> list[str]:
     """Remove the staged files of one job, and of all jobs that were made so long ago that they must be dead.
+
+    Parameters
+    ----------
+    folders : collection of str, optional
+        The folders of partitions in which to look as well, where earlier versions have staged files: by default all.
 
     Returns
     -------
     list of str
         What was removed, relative to the directory; with ``dry_run``, what would be.
     """
-    found = [name for name in _staged_names(directory) if _is_orphan(name, job_id, now_ms - orphan_age_ms)]
+    found = [name for name in _staged_names(directory, folders) if _is_orphan(name, job_id, now_ms - orphan_age_ms)]
     if not dry_run:
         for name in found:
             directory.writable.remove(directory.file(name))
@@ -195,12 +225,12 @@ def _is_orphan(name: str, job_id: str | None, made_before_ms: int) -> bool:
     return job is not None and (job == job_id or made_ms(job) <= made_before_ms)
 
 
-def _staged_names(directory: LogDirectory) -> Iterable[str]:
-    """List the staged files in a log directory and its partitions' folders; one that cannot be listed is named."""
+def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> Iterable[str]:
+    """List the files in a log directory and in folders of it, or all; a folder that cannot be listed is named."""
     for entry in directory.storage.names(directory.path):
         if not entry.is_folder:
             yield entry.name
-        elif parse_partition_folder(entry.name) is not None:
+        elif entry.name in folders if folders is not None else parse_partition_folder(entry.name) is not None:
             folder = directory.folder(entry.name)
             try:
                 within = directory.storage.names(folder.location)
@@ -214,43 +244,52 @@ def _is_done(transaction: TxnVersion | None, applications: Mapping[str, int]) ->
     return transaction is not None and applications.get(transaction.application, -1) >= transaction.version
 
 
-def _planned(job: Job, staged: Sequence[StagedFile], applications: Mapping[str, int], now_ms: int) -> Journal:
-    """Stamp the staged files, and plan every move of the commit; no visible file is changed."""
+def _planned(
+    job: Job, by_folder: Mapping[str, Sequence[StagedRun]], applications: Mapping[str, int], now_ms: int
+) -> Journal:
+    """Give the staged runs their offsets, and plan every move of the commit; no visible file is changed."""
     directory, storage = job.directory, job.directory.writable
-    by_folder = _by_folder(job, staged)
     own_name = files.staged_name(job.job_id, "commit")
     changes: dict[str, PartitionChange] = {}
-    with storage.open_for_append(directory.file(own_name)) as own:
+    view = DirectoryView(directory)
+    with storage.open_for_append(directory.file(own_name)) as own, StagedRuns(directory) as runs:
         small = SmallFiles(own, own_name)
-        for name, files_of_it in by_folder.items():
+        for name, of_folder in by_folder.items():
             folder = directory.folder(name)
-            storage.make_folder(folder.location)
             refuse_claimed(folder)
-            found = recover(folder, job.config, now_ms)
-            changes[name] = plan_commit(folder, found, files_of_it, job.config, small, now_ms, topic_id=job.topic_id)
-    storage.sync_files([directory.file(name) for name in [own_name, *(each.log_name for each in staged)]])
+            found = recover(folder, job.config, now_ms, view=view, begins_log=False)
+            changes[name] = plan_commit(folder, found, of_folder, job.config, runs, small, now_ms, job.topic_id)
+        small.flush()
+    alone = [each.log_name for of_folder in by_folder.values() for each in of_folder if each.is_alone]
+    storage.sync_files([directory.file(name) for name in [own_name, *alone]])
     moves = [move for each in changes.values() for move in each.moves]
     moves += _of_directory(job, changes, applications)
-    for name in by_folder:
-        storage.sync_folder(directory.folder(name).location)
-    storage.sync_folder(directory.path)
+    # What a recovery has removed must not come back to where the moves put files.
+    storage.sync_folders([directory.path, *(directory.file(name) for name in by_folder)])
     return Journal(
         commit_id=job.job_id,
         partitions={folder: each.before for folder, each in changes.items()},
-        moves=tuple(_unclean_meanwhile(directory, moves)),
-        summary=_summary(job, [(changes[folder], files) for folder, files in by_folder.items() if files], now_ms),
+        moves=tuple(_unclean_meanwhile(moves) if view.is_clean else moves),
+        summary=_summary(job, [(changes[folder], runs) for folder, runs in by_folder.items() if runs], now_ms),
     )
 
 
-def _by_folder(job: Job, staged: Sequence[StagedFile]) -> dict[str, list[StagedFile]]:
-    """Return the staged files of each log in the order of tasks; logs to be made or emptied are included."""
-    there = [entry.name for entry in job.directory.storage.names(job.directory.path) if entry.is_folder]
+def _by_folder(job: Job, staged: Sequence[StagedRun], there: Collection[str]) -> dict[str, list[StagedRun]]:
+    """Return the staged runs of each log in the order of tasks; logs to be made or emptied are included.
+
+    Parameters
+    ----------
+    there : collection of str
+        The names of the folders in the log directory.
+    """
     touched = {each.folder for each in staged} | _folders_of(job.new_topics)
     if job.is_overwrite:
         topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)}
         touched |= {name for name in there if (named := parse_partition_folder(name)) and named.topic in topics}
-    ordered = sorted(staged, key=lambda each: (each.task, each.number))
-    return {folder: [each for each in ordered if each.folder == folder] for folder in sorted(touched, key=_named)}
+    found: dict[str, list[StagedRun]] = {folder: [] for folder in sorted(touched, key=_named)}
+    for each in sorted(staged, key=lambda each: (each.task, each.number)):
+        found[each.folder].append(each)
+    return found
 
 
 def _folders_of(topics: Mapping[str, int]) -> set[str]:
@@ -287,13 +326,11 @@ def _replacing(job: Job, name: str, data: bytes) -> Rename:
     return Rename(staged_name, name)
 
 
-def _unclean_meanwhile(directory: LogDirectory, moves: list[Move]) -> list[Move]:
+def _unclean_meanwhile(moves: list[Move]) -> list[Move]:
     """Hide the marker of a broker's clean shutdown while the moves are made.
 
     A broker that is started although they were not finished then looks for torn ends of logs, and cuts them.
     """
-    if not any(entry.name == files.CLEAN_SHUTDOWN for entry in directory.storage.names(directory.path)):
-        return moves
     return [
         Rename(files.CLEAN_SHUTDOWN, files.MARKER_OF_COMMIT),
         *moves,
@@ -302,7 +339,7 @@ def _unclean_meanwhile(directory: LogDirectory, moves: list[Move]) -> list[Move]
 
 
 def _summary(
-    job: Job, written: Sequence[tuple[PartitionChange, Sequence[StagedFile]]], now_ms: int, *, is_skipped: bool = False
+    job: Job, written: Sequence[tuple[PartitionChange, Sequence[StagedRun]]], now_ms: int, *, is_skipped: bool = False
 ) -> dict[str, Any]:
     return {
         "job_id": job.job_id,
@@ -312,7 +349,7 @@ def _summary(
     }
 
 
-def _account(change: PartitionChange, staged: Sequence[StagedFile]) -> dict[str, Any]:
+def _account(change: PartitionChange, staged: Sequence[StagedRun]) -> dict[str, Any]:
     at = _named(staged[0].folder)
     return {
         "topic": at.topic,

@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 
-def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each partition, in the order that they have.
+class GroupedRows(NamedTuple):
+    """The rows of some partitions, those of one behind those of another.
+
+    Attributes
+    ----------
+    rows : pyarrow.RecordBatch
+        All rows.
+    partitions : list of int
+        The partitions, ascending; none without rows.
+    ends : int64 array, shape (n_partitions,)
+        For each of them, the row behind its last one.
+    """
+
+    rows: pa.RecordBatch
+    partitions: list[int]
+    ends: npt.NDArray[np.int64]
+
+    def portions(self, bytes_max: int) -> Iterator[GroupedRows]:
+        """Yield the rows of some partitions after those of others, about so many bytes; none is cut."""
+        rows_max = self.rows.num_rows * bytes_max // max(self.rows.nbytes, 1)
+        first = start = 0
+        while first < len(self.partitions):
+            last = max(int(np.searchsorted(self.ends, start + rows_max, side="right")), first + 1)
+            end = int(self.ends[last - 1])
+            yield GroupedRows(
+                self.rows.slice(start, end - start), self.partitions[first:last], self.ends[first:last] - start
+            )
+            first, start = last, end
+
+
+def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> GroupedRows:
+    """Put the rows of each partition together, in the order that they have.
 
     Parameters
     ----------
@@ -18,23 +49,11 @@ def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> Iterator
         The rows, which are copied once unless all go to one partition.
     partitions : int32 array, shape (n_rows,)
         The partition that each row goes to.
-
-    Yields
-    ------
-    (int, pyarrow.RecordBatch)
-        Partitions ascending; none without rows.
     """
-    if not len(partitions):
-        return
-    if (partitions == partitions[0]).all():
-        yield int(partitions[0]), rows
-        return
+    if not len(partitions) or (partitions == partitions[0]).all():
+        return GroupedRows(rows, partitions[:1].tolist(), np.array([len(partitions)][: len(partitions)], np.int64))
     # numpy sorts numbers of 16 bits by their digits, which is many times as fast.
     narrow = partitions.astype(np.int16) if partitions.max() <= np.iinfo(np.int16).max else partitions
     order = np.argsort(narrow, kind="stable")
-    arranged = rows.take(pa.array(order))
     ends = np.flatnonzero(np.diff(partitions[order], append=-1)) + 1
-    start = 0
-    for end in ends.tolist():
-        yield int(partitions[order[start]]), arranged.slice(start, end - start)
-        start = end
+    return GroupedRows(rows.take(pa.array(order)), partitions[order][ends - 1].tolist(), ends)

@@ -1,7 +1,9 @@
-"""Plans how a commit adds staged files to a log. The plan is a list of journal moves; `write.journal` applies them.
+"""Plans how a commit adds staged runs to a log. The plan is a list of journal moves; `write.journal` applies them.
 
-The rules are those by which a single writer rolls: a small file is appended to the active segment while it fits there,
-and any other file becomes a segment as it is, without being copied.
+The rules are those by which a single writer rolls: a run is appended to the active segment while it fits there, and
+begins a segment elsewhere. A long run that is alone in its file becomes that segment as it is, without being copied.
+The runs of files that partitions share are gathered in a file of the commit's own, with their offsets, so that a move
+takes all that follow one another, however many tasks they are of.
 """
 
 from __future__ import annotations
@@ -15,16 +17,26 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs, encode_topic_id, parse_topic_id
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
-from sparklog.log.journal import Append, LogExtent, Move, Rename
+from sparklog.log.journal import NO_SEGMENT, Append, LogExtent, Move, Rename
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import snapshots_of
 from sparklog.storage.base import WritableFile
-from sparklog.write.active_segment import ActiveSegmentState, append_run, fits, new_segment, seal
-from sparklog.write.recovery import Recovered
-from sparklog.write.staging import StagedFile, stamp
+from sparklog.write.active_segment import (
+    ActiveSegmentState,
+    BatchRun,
+    append_run,
+    fits,
+    new_segment,
+    rows_before_roll,
+    seal,
+)
+from sparklog.write.recovery import FIRST_SEGMENT, Recovered
+from sparklog.write.staged_runs import StagedRuns, gathered
+from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun
 
-_COPIED_SHARE_MAX: Final = 1 / 32
-"""A staged file that is longer than this share of a segment becomes a segment of its own, and is not copied."""
+_BUFFERED_BYTES_MAX: Final = 1 << 20
+_GATHERED_BYTES_MAX: Final = 1 << 23
+"""About so many bytes of a log's small runs are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -50,40 +62,60 @@ class PartitionChange:
 
 
 class SmallFiles:
-    """The small pieces that a commit writes, one behind the other in one staged file, so that one sync is enough."""
+    """The small pieces that a commit writes, one behind the other in one staged file, so that one sync is enough.
+
+    Parameters
+    ----------
+    file : WritableFile
+        The staged file, empty.
+    name : str
+        Its path, relative to the log directory.
+    """
 
     def __init__(self, file: WritableFile, name: str) -> None:
         self._file, self._name = file, name
+        self._buffer, self._size_bytes = bytearray(), 0
 
-    def append(self, data: bytes, target: str, position: int = 0) -> Append:
+    def append(self, data: bytes | memoryview, target: str, position: int = 0) -> Append:
         """Add some bytes, and return the move that writes them to a file from a position on."""
-        source_position = self._file.size_bytes()
-        if data:
-            self._file.append(data)
+        source_position = self._size_bytes
+        self._buffer += data
+        self._size_bytes += len(data)
+        if len(self._buffer) > _BUFFERED_BYTES_MAX:
+            self.flush()
         return Append(self._name, source_position, len(data), target, position)
+
+    def flush(self) -> None:
+        """Write what has been added; the caller syncs the file."""
+        if self._buffer:
+            self._file.append(self._buffer)
+            self._buffer = bytearray()
 
 
 def plan_commit(
     folder: PartitionFolder,
     found: Recovered,
-    staged: Sequence[StagedFile],
+    staged: Sequence[StagedRun],
     config: LogConfig,
+    runs: StagedRuns,
     small: SmallFiles,
     now_ms: int,
     topic_id: str | None = None,
 ) -> PartitionChange:
-    """Give staged files their offsets, and plan how they become part of one log.
+    """Give staged runs their offsets, and plan how they become part of one log.
 
     Parameters
     ----------
     folder : PartitionFolder
         Its log directory is locked.
     found : Recovered
-        The log before the commit.
-    staged : sequence of StagedFile
-        The files, in the order that their records are to have.
+        The log before the commit. It need not have a segment.
+    staged : sequence of StagedRun
+        The runs, in the order that their records are to have.
+    runs : StagedRuns
+        Reads them.
     small : SmallFiles
-        Takes the bytes for indexes, snapshots and checkpoints.
+        Takes the bytes of runs of shared files, and of indexes, snapshots and checkpoints.
     topic_id : str, optional
         For ``partition.metadata``.
 
@@ -95,15 +127,15 @@ def plan_commit(
     snapshots = frozenset(offset for offset, _ in snapshots_of(folder))
     plan = _CommitPlan(folder, found, config, small, snapshots)
     epochs = found.leader_epochs or ([(0, found.state.end_offset)] if staged else [])
-    for each in staged:
+    leader_epoch = max((epoch for epoch, _ in epochs), default=0)
+    for group in gathered(staged, _GATHERED_BYTES_MAX):
         base_offset = plan.tail.end_offset
-        run = each.run(folder.directory, base_offset)
-        stamp(folder.directory, each, run, base_offset, max(epoch for epoch, _ in epochs))
-        is_small = each.size_bytes <= config.segment_bytes * _COPIED_SHARE_MAX
-        if plan.tail.segment.size_bytes and not (is_small and fits(plan.tail, run, config, now_ms)):
-            plan.roll(now_ms)
-        plan.add(each)
-        plan.append_entries(*append_run(plan.tail, run, config))
+        batches = runs.batches(group, base_offset)
+        if group[0].is_alone:
+            runs.stamp_file(group[0], batches, base_offset, leader_epoch)
+            plan.add_file(group[0], batches, now_ms)
+        else:
+            plan.add_bytes(memoryview(runs.stamped(group, batches, base_offset, leader_epoch)), batches, now_ms)
     if epochs and not found.leader_epochs:
         plan.put_file(encode_leader_epochs(epochs), files.LEADER_EPOCH_CHECKPOINT)
     metadata = metadata_to_write(folder, topic_id)
@@ -146,20 +178,50 @@ class _CommitPlan:
         self._segments: list[int] = []
         self._indexes = _IndexEntries(found.state)
 
-    def add(self, staged: StagedFile) -> None:
-        """Append a staged file to the active segment, or put it in the segment's place where that is empty."""
-        base_offset, size_bytes = self.tail.segment.base_offset, self.tail.segment.size_bytes
-        log = self._path(base_offset, files.LOG)
-        if size_bytes:
+    def add_file(self, staged: StagedRun, batches: BatchRun, now_ms: int) -> None:
+        """Append a staged file to the active segment where it is small and fits; else it becomes a segment."""
+        is_small = staged.size_bytes <= self._config.segment_bytes * COPIED_SHARE_MAX
+        if self.tail.segment.size_bytes and not (is_small and fits(self.tail, batches, self._config, now_ms)):
+            self.roll(now_ms)
+        log, size_bytes = self._log(), self.tail.segment.size_bytes
+        if size_bytes or not _can_rename_into(self._folder):
             self._moves.append(Append(staged.log_name, 0, staged.size_bytes, log, size_bytes))
         else:
             self._moves.append(Rename(staged.log_name, log))
+        self._append_run(batches)
+
+    def add_bytes(self, data: memoryview, batches: BatchRun, now_ms: int) -> None:
+        """Append batches to the active segment as far as they fit, and the others to the segments behind it."""
+        while len(batches):
+            rows = rows_before_roll(self.tail, batches, self._config, now_ms)
+            if rows:
+                fitting = batches[:rows]
+                self._append_bytes(data[: fitting.size_bytes])
+                self._append_run(fitting)
+                data, batches = data[fitting.size_bytes :], batches[rows:]
+            if len(batches):
+                self.roll(now_ms)
+
+    def _append_bytes(self, data: memoryview) -> None:
+        """Append batches by the move that appends those before them, if there is one."""
+        move = self._small.append(data, self._log(), self.tail.segment.size_bytes)
+        last = self._moves[-1] if self._moves else None
+        joined = last.followed_by(move) if isinstance(last, Append) else None
+        if joined is None:
+            self._moves.append(move)
+        else:
+            self._moves[-1] = joined
+
+    def _log(self) -> str:
+        """Return the path of the active segment, to which records are added."""
+        base_offset = self.tail.segment.base_offset
         if base_offset not in self._segments:
             self._segments.append(base_offset)
+        return self._path(base_offset, files.LOG)
 
-    def append_entries(self, tail: ActiveSegmentState, offset_entries: bytes, time_entries: bytes) -> None:
-        """Note the end of the log after a file, and the index entries that it adds."""
-        self.tail = tail
+    def _append_run(self, batches: BatchRun) -> None:
+        """Note the end of the log after some batches, and the index entries that they add."""
+        self.tail, offset_entries, time_entries = append_run(self.tail, batches, self._config)
         self._indexes.offset_entries += offset_entries
         self._indexes.time_entries += time_entries
 
@@ -180,10 +242,12 @@ class _CommitPlan:
         if tail.end_offset > before.end_offset:
             self._seal()
             self._put_snapshot()
+        elif not self._found.has_segment:
+            for suffix in FIRST_SEGMENT:
+                self.put_file(b"", offset_file_name(before.end_offset, suffix))
+        segment = before.segment.base_offset if self._found.has_segment else NO_SEGMENT
         return PartitionChange(
-            before=LogExtent(
-                self._found.start_offset, before.end_offset, before.segment.base_offset, before.segment.size_bytes
-            ),
+            before=LogExtent(self._found.start_offset, before.end_offset, segment, before.segment.size_bytes),
             end_offset=tail.end_offset,
             moves=tuple(self._moves),
             segments=tuple(self._segments),
@@ -212,6 +276,12 @@ class _CommitPlan:
 
     def _path(self, offset: int, suffix: str) -> str:
         return self._folder.relative(offset_file_name(offset, suffix))
+
+
+def _can_rename_into(folder: PartitionFolder) -> bool:
+    """Tell whether a file of the log directory can be renamed into a folder of it: that may be a disk of its own."""
+    of_directory, of_folder = (folder.storage.identity(place.location) for place in (folder.directory, folder))
+    return of_directory is not None and of_folder is not None and of_directory[0] == of_folder[0]
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -27,13 +27,13 @@ def write_journal(directory: LogDirectory, journal: Journal) -> None:
     write_atomically(directory, files.JOURNAL, journal.to_json())
 
 
-def apply_journal(directory: LogDirectory, *, is_checked: bool = False) -> Journal | None:
+def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Journal | None:
     """Do what a journal says, and put it away; the caller holds the lock of the directory.
 
     Parameters
     ----------
-    is_checked : bool
-        The caller has just decided the journal, and held the lock since, so that nobody else has written.
+    decided : Journal, optional
+        The journal, where the caller has just written it, and held the lock since, so that nobody else has written.
 
     Returns
     -------
@@ -45,10 +45,10 @@ def apply_journal(directory: LogDirectory, *, is_checked: bool = False) -> Journ
     CommitError
         Something else has written to the logs since the journal was, or a file of the commit is gone.
     """
-    journal = pending(directory)
+    journal = decided or pending(directory)
     if journal is None:
         return None
-    if not is_checked:
+    if decided is None:
         refuse_foreign_changes(directory, journal)
     unsynced: list[Move] = []
     for move in journal.moves:
@@ -86,11 +86,15 @@ def _rename(directory: LogDirectory, move: Rename) -> None:
         return
 
 
-def _sync(directory: LogDirectory, moves: Iterable[Move]) -> None:
-    appended = {move.target for move in moves if isinstance(move, Append)}
+def _sync(directory: LogDirectory, moves: Sequence[Move]) -> None:
+    # What is to be empty has no content to lose, and its name is its folder's.
+    appended = {move.target for move in moves if isinstance(move, Append) and move.end_position}
     directory.writable.sync_files([directory.file(target) for target in sorted(appended)])
-    for name in sorted({folder_of(move.target) for move in moves}):
-        directory.writable.sync_folder(directory.file(name) if name else directory.path)
+    folders = {folder_of(move.target) for move in moves}
+    directory.writable.sync_folders([directory.file(name) for name in sorted(folders) if name])
+    # Behind the others: the names of files that were renamed into them must not be gone before they are there.
+    if "" in folders:
+        directory.writable.sync_folder(directory.path)
 
 
 def refuse_foreign_changes(directory: LogDirectory, journal: Journal) -> None:

@@ -78,11 +78,12 @@ def refuse_running_broker(directory: LogDirectory) -> None:
 
     Where another writer of ours holds it there is no broker.
     """
-    names = {entry.name for entry in directory.storage.names(directory.path)}
-    if files.LOCK in names and files.WRITERS_LOCK not in names:
+    if directory.storage.identity(directory.file(files.LOCK)) is None:
+        return
+    if directory.storage.identity(directory.file(files.WRITERS_LOCK)) is None:
         with _brokers(directory, is_shared=True):
             pass
-    elif files.LOCK in names:
+    else:
         try:
             ours = directory.writable.lock(directory.file(files.WRITERS_LOCK), timeout_seconds=0.0, is_shared=True)
         except LockedError:

@@ -3,6 +3,7 @@
     RowBuffer        gathers rows until it is worth encoding them
     check_records    checks the columns and their values, and fills in timestamps
     encode_records   makes the batches that are appended, by the log's configuration
+    encode_logs      the same for the records of some logs at once
 
 `sparklog.write.partition` appends the batches to an open log. `sparklog.topic.accumulator` gathers the rows of a task,
 chooses a partition for each between the check and the encoding, and appends the batches to staged files.
@@ -10,8 +11,9 @@ chooses a partition for each between the check and the encoding, and appends the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +21,8 @@ import pyarrow as pa
 from sparklog.errors import RecordTooLargeError
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import plus
-from sparklog.record.encode import BatchSettings, EncodedBatches, encode_batches
+from sparklog.record import encode
+from sparklog.record.encode import BatchSettings, EncodedBatches, Int64s, encode_batches
 from sparklog.record.intake import take_records
 from sparklog.write.validation import check_admissible, fill_timestamps
 
@@ -128,7 +131,41 @@ def encode_records(
     InvalidOptionError
         A header has no key.
     """
-    settings = BatchSettings(
+    settings = _settings(config, written_ms, producer, leader_epoch)
+    try:
+        return encode_batches(records, settings, base_offset)
+    except RecordTooLargeError as error:
+        raise RecordTooLargeError(f"a record for {name} is too large: {error.message}") from error
+
+
+def encode_logs(
+    records: pa.RecordBatch,
+    config: LogConfig,
+    row_ends: Int64s,
+    base_offsets: Int64s,
+    written_ms: int,
+    names: Sequence[str],
+) -> tuple[EncodedBatches, list[int]]:
+    """Encode records of some logs at once; see `sparklog.record.encode.encode_logs` and `encode_records`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The topic-partition of each log, for errors.
+    """
+    try:
+        return encode.encode_logs(records, _settings(config, written_ms), row_ends, base_offsets)
+    except RecordTooLargeError:
+        # One log after the other, the error says which it is.
+        for name, (start, end) in zip(names, pairwise((0, *row_ends.tolist())), strict=True):
+            encode_records(records.slice(start, end - start), config, 0, written_ms, name=name)
+        raise
+
+
+def _settings(
+    config: LogConfig, written_ms: int, producer: ProducerIdentity = NO_PRODUCER, leader_epoch: int = 0
+) -> BatchSettings:
+    return BatchSettings(
         codec=config.codec,
         level=config.compression_level,
         batch_bytes=config.batch_size,
@@ -140,7 +177,3 @@ def encode_records(
         base_sequence=producer.base_sequence,
         leader_epoch=leader_epoch,
     )
-    try:
-        return encode_batches(records, settings, base_offset)
-    except RecordTooLargeError as error:
-        raise RecordTooLargeError(f"a record for {name} is too large: {error.message}") from error

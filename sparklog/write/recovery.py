@@ -33,7 +33,7 @@ from sparklog.log.checkpoints import (
 )
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name
-from sparklog.log.layout import DirectoryView, PartitionLayout, read_layout
+from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import (
     Producers,
@@ -47,6 +47,8 @@ from sparklog.write.atomic import write_atomically
 from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
 from sparklog.write.recovery_indexes import recover_active_segment, recover_older_indexes
 
+FIRST_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
+"""The ends of the names of the files that the first segment of an empty log has."""
 _INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _NONE: Final = -1
 
@@ -71,6 +73,8 @@ class Recovered:
         Epochs and their start offsets; empty for a log that has had no batch.
     actions : tuple of Action
         Everything that had to be done.
+    has_segment : bool
+        Whether the log has a segment by now.
     """
 
     state: ActiveSegmentState
@@ -78,6 +82,7 @@ class Recovered:
     producers: Producers
     leader_epochs: LeaderEpochs
     actions: tuple[Action, ...]
+    has_segment: bool = True
 
 
 def recover(
@@ -89,6 +94,8 @@ def recover(
     dry_run: bool = False,
     is_thorough: bool = False,
     is_quiet: bool = False,
+    view: DirectoryView | None = None,
+    begins_log: bool = True,
 ) -> Recovered:
     """Recover a partition's folder so that it can be written to. The caller holds the lock of its log directory.
 
@@ -108,13 +115,18 @@ def recover(
         Whether to check every batch of the log, and not only those that may not have been on the disk.
     is_quiet : bool
         Whether to log no warnings, since the caller shows the actions.
+    view : DirectoryView, optional
+        What the log directory says of its logs, made under the lock: whoever recovers many logs reads it once.
+    begins_log : bool
+        Whether to make the first segment of a log that has none; else the caller makes it.
 
     Raises
     ------
     CorruptLogError
         The log is damaged, and no crash can have torn it there.
     """
-    actions = RecoveryActions(folder, dry_run=dry_run, is_quiet=is_quiet)
+    view = view or DirectoryView(folder.directory)
+    actions = RecoveryActions(folder, view, dry_run=dry_run, is_quiet=is_quiet)
     _remove_leftovers(actions)
     layout = _sound_layout(actions, truncate=truncate, is_thorough=is_thorough)
     with _hinted():
@@ -123,13 +135,16 @@ def recover(
         epochs = _leader_epochs(actions, layout)
     _cut_torn_tail(actions, layout)
     _lower_checkpoints(actions, layout)
-    _remove_orphans(actions, layout)
+    _remove_orphans(actions)
+    if begins_log and not layout.segments:
+        actions.make_empty(offset_file_name(layout.start_offset, suffix) for suffix in FIRST_SEGMENT)
     _write_leader_epochs(actions, epochs)
     _remove_snapshots(actions, layout)
     with _hinted():
         state = recover_active_segment(actions, layout, config, now_ms)
     recover_older_indexes(actions, layout, config)
-    return Recovered(state, layout.start_offset, producers, epochs, tuple(actions.done))
+    has_segment = begins_log or bool(layout.segments)
+    return Recovered(state, layout.start_offset, producers, epochs, tuple(actions.done), has_segment)
 
 
 @contextmanager
@@ -146,6 +161,8 @@ def _remove_leftovers(actions: RecoveryActions) -> None:
     for found, name in actions.names():
         if found.suffix.endswith(files.DELETED):
             actions.remove(name, "which a broker was about to do")
+    if not any(found.suffix.endswith((files.CLEANED, files.SWAP)) for found, _ in actions.names()):
+        return
     swapped = [segment for segment in actions.segments() if segment.swap]
     for found, name in actions.names():
         is_finished = any(found.offset == segment.base_offset for segment in swapped)
@@ -166,7 +183,8 @@ def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool
     """Return the layout of the log up to a torn end; raise where it is damaged elsewhere, or cut it there."""
     while True:
         try:
-            layout = read_layout(actions.folder)
+            # In a dry run nobody holds the lock, and a commit may be carried out meanwhile.
+            layout = read_layout(actions.folder) if actions.is_dry else layout_in(actions.view, actions.folder)
             _refuse_lost_log(actions, layout, truncate=truncate)
             layout = _checked_end(actions, layout, is_thorough=is_thorough)
             _refuse_damaged_tail(actions, layout)
@@ -196,7 +214,7 @@ def _refuse_damaged_tail(actions: RecoveryActions, layout: PartitionLayout) -> N
 
 
 def _may_be_torn(actions: RecoveryActions, offset: int) -> bool:
-    return offset >= DirectoryView(actions.folder.directory).synced_offset(actions.folder)
+    return offset >= actions.view.synced_offset(actions.folder)
 
 
 def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
@@ -230,13 +248,11 @@ def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> Non
     """Lower the offsets in the log directory's checkpoints that are past the end of the log, as a broker does."""
     at, directory = layout.topic_partition, actions.folder.directory
     for name in (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT):
+        if at is None or actions.view.offsets(name).get(at, 0) <= layout.end_offset:
+            continue
         path = directory.file(name)
-        try:
-            offsets = parse_offset_checkpoint(actions.storage.read_small(path) or b"", path)
-        except CorruptCheckpointError:
-            continue
-        if at is None or offsets.get(at, 0) <= layout.end_offset:
-            continue
+        # Other lines may have been lowered since the view was made.
+        offsets = parse_offset_checkpoint(actions.storage.read_small(path) or b"", path)
         was = f"the line of {at} lowered from {offsets[at]} to {layout.end_offset}, where its log ends"
         actions.done.append(Action(path, was))
         actions.warn(f"{path}: {was}; records that were there are gone")
@@ -327,8 +343,7 @@ def _to_check(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough:
 
 def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
     """Tell whether all of a log was synced when its writer left it."""
-    directory = actions.folder.directory
-    if any(entry.name == files.CLEAN_SHUTDOWN for entry in actions.storage.names(directory.path)):
+    if actions.view.is_clean:
         return True
     snapshot = OffsetFile(layout.end_offset, files.SNAPSHOT)
     return layout.end_offset == 0 or any(found == snapshot for found, _ in actions.names())
@@ -336,7 +351,7 @@ def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
 
 def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:
     """Return the segments from the recovery point on: everything before it was on the disk."""
-    known = DirectoryView(actions.folder.directory).recovery_point(actions.folder)
+    known = actions.view.recovery_point(actions.folder)
     first = len(layout.segments) - 1 if known is None else layout.segment_of(known)
     return layout.segments[first:]
 
@@ -365,15 +380,12 @@ def _cut_names(base_offset: int) -> Iterator[str]:
     return (cut_file_name(base_offset, 0, number) for number in count())
 
 
-def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Remove indexes that have no segment; make the first segment of a log that has none."""
+def _remove_orphans(actions: RecoveryActions) -> None:
+    """Remove indexes that have no segment."""
     bases = {segment.base_offset for segment in actions.segments()}
     for found, name in actions.names():
         if found.suffix in _INDEXES and found.offset not in bases:
             actions.remove(name, "since its segment is not there")
-    if not layout.segments:
-        suffixes = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
-        actions.make_empty(offset_file_name(layout.start_offset, suffix) for suffix in suffixes)
 
 
 def _leader_epochs(actions: RecoveryActions, layout: PartitionLayout) -> LeaderEpochs:

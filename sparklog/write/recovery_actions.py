@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file
-from sparklog.log.layout import list_segments
+from sparklog.log.layout import DirectoryView, list_segments
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Entry
@@ -34,12 +34,18 @@ class Action(NamedTuple):
 class RecoveryActions:
     """Carries out recovery's decisions; in a dry run it only records them.
 
-    Who recovers a folder holds the lock of its log directory, and nobody else changes what is in it. So it is listed
-    once, and again after each change that is made here.
+    The folder is listed once, and again after a change of it, since nobody else changes it meanwhile.
+
+    Parameters
+    ----------
+    folder : PartitionFolder
+        The folder to recover.
+    view : DirectoryView
+        What its log directory says of its logs.
     """
 
-    def __init__(self, folder: PartitionFolder, *, dry_run: bool, is_quiet: bool) -> None:
-        self.storage, self.folder = folder.writable, folder
+    def __init__(self, folder: PartitionFolder, view: DirectoryView, *, dry_run: bool, is_quiet: bool) -> None:
+        self.storage, self.folder, self.view = folder.writable, folder, view
         self.is_dry, self._is_quiet = dry_run, is_quiet
         self.done: list[Action] = []
         self._removed: set[str] = set()
@@ -107,6 +113,7 @@ class RecoveryActions:
                 file.append_from(self.folder.file(name), position, end_position - position)
                 file.sync()
             self.storage.sync_folder(self.folder.location)
+            self._entries = None
         return kept
 
     @staticmethod

@@ -1,38 +1,45 @@
 """A task's own files, which become parts of logs when the job is committed.
 
-A task puts what it writes to a partition into the partition's folder, in files of which a broker knows nothing:
+A task puts what it writes into files of the log directory of which a broker knows nothing:
 
-    seglog-<job>-<task>-<attempt>-<number>.log.staged     v2 batches, offsets counted from the task's first
-    seglog-<job>-<task>-<attempt>-<number>.batches.staged one entry a batch:
+    seglog-<job>-<task>-<attempt>-<number>.log.staged     v2 batches
+    seglog-<job>-<task>-<attempt>-<number>.batches.staged one entry a batch, in the same order:
 
         byte  size  field
         0     4     batch_bytes
         4     4     record_count     offsets that the batch takes
         8     8     max_timestamp    ms; -1 none
 
-and, while the job runs, beside the folders
+and, while the job runs,
 
     seglog-<job>-running.staged                           empty; a task that finds it gone is one that nobody waits for
 
+All partitions of a task share the file with number 0. It holds runs, a run being batches of one partition, one behind
+the other. A commit copies them, with their offsets, to where they belong. Only a partition of which there is so much
+that it may be worth a segment goes on in files of its own, which can become segments as they are: they hold nothing
+else, their offsets are counted from the task's first record of the partition, and they are rolled where a segment would
+be. So a task leaves a handful of files, however many partitions it writes to.
+
 ``<job>`` begins with the time at which the job was made, ms in 12 hexadecimal digits, so that what a dead job left is
 known by its age. The entries are what a commit must know of the batches, in the byte order of the machines: they do
-not outlive the job. A file is rolled where a segment would be, so that it can become one as it is.
+not outlive the job. `sparklog.write.staged_runs` reads the files.
 """
 
 from __future__ import annotations
 
 import secrets
-import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from sparklog.errors import CommitError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
-from sparklog.log.places import LogDirectory, PartitionFolder, relative_path
+from sparklog.log.places import LogDirectory
 from sparklog.record.headers import BatchHeaders
+from sparklog.storage.base import WritableFile
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
 
 if TYPE_CHECKING:
@@ -41,29 +48,37 @@ if TYPE_CHECKING:
 BATCH_ENTRY: Final = np.dtype([("batch_bytes", "<i4"), ("record_count", "<i4"), ("max_timestamp", "<i8")])
 assert BATCH_ENTRY.itemsize == 16
 
-# A batch begins with its base offset, the bytes behind that and the size, and the leader epoch; see v2.
-_STAMP: Final = struct.Struct(">qii")
-_FRAMING_BYTES: Final = 12
+COPIED_SHARE_MAX: Final = 1 / 32
+"""What a task has staged for a partition is copied into a log unless it is longer than this share of a segment."""
+_SHARED_SHARE_MAX: Final = COPIED_SHARE_MAX / 8
+"""A partition of which a task has more than this share of a segment goes on in a file of its own.
+
+It may well come to be worth a segment. That is less than what is copied, so that most of such a partition is not."""
+_SHARED_RUNS_MAX: Final = 16
+"""So does one of which this many runs lie apart in the shared file, since a commit reads each by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """One staged file, as the task that wrote it describes it to the driver.
+class StagedRun(NamedTuple):
+    """Consecutive batches of one partition in a staged file, as the task that wrote them describes them to the driver.
 
     Attributes
     ----------
     folder, job : str
         The partition's folder by its name, and the job.
     name : str
-        Unique among the files that the job stages in the folder: ``<task>-<attempt>-<number>``.
-    task : int
-        Number of the task; files are committed in the order of their tasks, and then of their ``number``.
-    records, batches, size_bytes : int
-        The numbers of records and batches in the file, and its size.
+        Names the file among those that the job stages: ``<task>-<attempt>-<number>``.
+    task, number : int
+        Runs of a partition are committed in the order of their tasks, and of one task by their number.
+    is_alone : bool
+        Whether the file holds nothing else, so that it can become a segment.
+    position, size_bytes : int
+        Where the run begins in the file, and its size.
+    first_entry, batches : int
+        The row of its first batch among the entries of the file, and the number of its batches.
+    records : int
+        The number of its records.
     base_offset : int
-        The offset of the first record as the batches have it: the number of records that the task wrote before it.
-    max_timestamp : int
-        ms; -1 none.
+        The number of records that the task wrote to the partition before it. A file of its own begins with it.
     """
 
     folder: str
@@ -71,156 +86,127 @@ class StagedFile:
     name: str
     task: int
     number: int
-    base_offset: int
-    records: int
-    batches: int
+    is_alone: bool
+    position: int
     size_bytes: int
-    max_timestamp: int
+    first_entry: int
+    batches: int
+    records: int
+    base_offset: int
 
     @property
     def log_name(self) -> str:
-        """The path of the batches, relative to the log directory."""
-        return relative_path(self.folder, files.staged_name(self.job, files.staged_log(self.name)))
+        """The path of the file, relative to the log directory."""
+        return files.staged_name(self.job, files.staged_log(self.name))
 
     @property
     def batches_name(self) -> str:
-        """The path of the entries, relative to the log directory."""
-        return relative_path(self.folder, files.staged_name(self.job, files.staged_batches(self.name)))
+        """The path of the entries of the file, relative to the log directory."""
+        return files.staged_name(self.job, files.staged_batches(self.name))
 
-    def run(self, directory: LogDirectory, base_offset: int) -> BatchRun:
-        """Return the batches of the file with the offsets that a commit gives them.
-
-        Raises
-        ------
-        CommitError
-            The entries of the file are gone, or are not those that the task wrote.
-        """
-        path = directory.file(self.batches_name)
-        data = directory.storage.read_small(path)
-        if data is None or len(data) != self.batches * BATCH_ENTRY.itemsize:
-            raise CommitError(f"the staged file {path} is gone or cut")
-        entries = np.frombuffer(data, dtype=BATCH_ENTRY)
-        return BatchRun(
-            batch_bytes=entries["batch_bytes"].astype(np.int64),
-            last_offsets=base_offset - 1 + np.cumsum(entries["record_count"], dtype=np.int64),
-            max_timestamps=entries["max_timestamp"].astype(np.int64),
+    def followed_by(self, other: StagedRun) -> StagedRun | None:
+        """Return both runs as one, where the other lies behind this one in the same file; None elsewhere."""
+        if self.name != other.name or self.position + self.size_bytes != other.position:
+            return None
+        return self._replace(
+            size_bytes=self.size_bytes + other.size_bytes,
+            batches=self.batches + other.batches,
+            records=self.records + other.records,
         )
 
 
-class StagedWriter:
-    """Writes the staged files of one attempt of a task for one partition.
+class _StagedFile:
+    """A staged file that is written to, and the entries of its batches.
 
     Parameters
     ----------
-    folder : PartitionFolder
-        The partition's folder, which exists.
-    job : str
-        The job of the task.
-    task, attempt : int
-        No other attempt in the job has the same two numbers.
-    config : LogConfig
-        Says where files are rolled.
+    job, name : str
+        As of `StagedRun`.
     """
 
-    def __init__(self, folder: PartitionFolder, job: str, task: int, attempt: int, config: LogConfig) -> None:
-        self.folder, self._storage, self._config = folder, folder.writable, config
-        self._job, self._task, self._attempt = job, task, attempt
-        self._files: list[StagedFile] = []
-        self._base_offset = 0
-        self._tail: ActiveSegmentState | None = None
+    def __init__(self, directory: LogDirectory, job: str, name: str) -> None:
+        self.name, self._directory, self._job = name, directory, job
         self._entries: list[np.ndarray[Any, np.dtype[Any]]] = []
+        self.size_bytes = self.batches = 0
 
     @property
-    def end_offset(self) -> int:
-        """The number of records written so far, which is the offset that the next batch must begin with."""
-        return self._base_offset + (0 if self._tail is None else self._tail.end_offset)
+    def paths(self) -> list[str]:
+        return [self._path(name_of(self.name)) for name_of in (files.staged_log, files.staged_batches)]
 
-    def append(self, encoded: EncodedBatches, now_ms: int) -> None:
-        """Write batches. They begin at the end offset and have leader epoch 0, as the batches of an empty log do.
+    def append(self, encoded: EncodedBatches, rows: Sequence[slice]) -> None:
+        """Append some of the batches; each slice is of batches that follow one another."""
+        began_at = self.size_bytes
+        with self._opened(files.staged_log(self.name)) as log:
+            for chosen in rows:
+                headers = encoded.headers[chosen]
+                positions, sizes = headers.column("position"), headers.column("batch_bytes")
+                log.append(encoded.data[int(positions[0]) : int(positions[-1]) + int(sizes[-1])])
+                entries = np.empty(len(headers), dtype=BATCH_ENTRY)
+                for column in BATCH_ENTRY.names or ():
+                    entries[column] = headers.column(column)
+                self._entries.append(entries)
+                self.size_bytes += int(sizes.sum())
+                self.batches += len(headers)
+            log.begin_sync(began_at)
 
-        So nothing need be changed in them where the log turns out to be one; else they are stamped when the job is
-        committed.
-        """
-        headers = encoded.headers
-        if len(headers) and headers.column("base_offset")[0] != self.end_offset:
-            raise ValueError(f"the batches begin at {headers.column('base_offset')[0]} and not at {self.end_offset}")
-        while len(headers):
-            end_offset = 0 if self._tail is None else self._tail.end_offset
-            run = _run(headers, end_offset)
-            tail = self._tail or new_segment(0, now_ms, 0)
-            rows = rows_before_roll(tail, run, self._config, now_ms)
-            if rows:
-                self._write(encoded.data, headers[:rows], tail, _run(headers[:rows], end_offset))
-            if rows < len(headers):
-                self._close_file()
-            headers = headers[rows:]
+    def finish(self) -> None:
+        """Write the entries; the caller syncs the files."""
+        with self._opened(files.staged_batches(self.name)) as file:
+            file.append(np.concatenate(self._entries).tobytes())
+        self._entries = []
 
-    def finish(self) -> list[StagedFile]:
-        """Finish the last file, and return all files; the caller syncs them."""
-        self._close_file()
-        return self._files
-
-    def discard(self) -> None:
-        """Remove the files that were written."""
-        for number in range(len(self._files) + 1):
-            for name_of in (files.staged_log, files.staged_batches):
-                self._storage.remove(self._path(name_of(self._name_of(number))))
-
-    def _write(self, data: memoryview, headers: BatchHeaders, tail: ActiveSegmentState, run: BatchRun) -> None:
-        """Append batches to the unfinished file, which has room for them."""
-        positions, sizes = headers.column("position"), headers.column("batch_bytes")
-        start, end = int(positions[0]), int(positions[-1]) + int(sizes[-1])
-        with self._storage.open_for_append(self._path(files.staged_log(self._name))) as log:
-            log.append(data[start:end])
-            log.begin_sync(log.size_bytes() - (end - start))
-        entries = np.empty(len(headers), dtype=BATCH_ENTRY)
-        entries["batch_bytes"] = sizes
-        entries["record_count"] = headers.column("record_count")
-        entries["max_timestamp"] = headers.column("max_timestamp")
-        self._entries.append(entries)
-        self._tail, _, _ = append_run(tail, run, self._config)
-
-    @property
-    def _name(self) -> str:
-        return self._name_of(len(self._files))
-
-    def _name_of(self, number: int) -> str:
-        return f"{self._task}-{self._attempt}-{number}"
+    def _opened(self, what: str) -> WritableFile:
+        return self._directory.writable.open_for_append(self._path(what))
 
     def _path(self, what: str) -> str:
-        return self.folder.file(files.staged_name(self._job, what))
+        return self._directory.file(files.staged_name(self._job, what))
 
-    def _close_file(self) -> None:
-        """Write the entries of the unfinished file's batches, if there is such a file."""
-        if self._tail is None:
-            return
-        entries = np.concatenate(self._entries)
-        staged = StagedFile(
-            folder=self.folder.name,
-            job=self._job,
-            name=self._name,
-            task=self._task,
-            number=len(self._files),
-            base_offset=self._base_offset,
-            records=int(entries["record_count"].sum()),
-            batches=len(entries),
-            size_bytes=int(entries["batch_bytes"].sum()),
-            max_timestamp=int(entries["max_timestamp"].max()),
-        )
-        with self._storage.open_for_append(self._path(files.staged_batches(staged.name))) as file:
-            file.append(entries.tobytes())
-        self._files.append(staged)
-        self._base_offset = self.end_offset
-        self._tail, self._entries = None, []
+
+@dataclass
+class _Staged:
+    """What has been staged of one partition.
+
+    Attributes
+    ----------
+    runs : list of StagedRun
+        The finished ones: those of the shared file, and then those that are alone in a file.
+    own : _StagedFile or None
+        The unfinished file of the partition's own, if there is one.
+    tail : ActiveSegmentState
+        That file as a segment, its offsets counted from 0.
+    """
+
+    runs: list[StagedRun] = field(default_factory=list)
+    own: _StagedFile | None = None
+    tail: ActiveSegmentState = field(default_factory=lambda: new_segment(0, 0))
+
+    @property
+    def records(self) -> int:
+        return sum(run.records for run in self.runs) + self.tail.end_offset
+
+    def goes_on_alone(self, size_bytes: int, config: LogConfig) -> bool:
+        """Tell whether the next run, of so many bytes, goes to a file of the partition's own."""
+        if self.own is not None or (self.runs and self.runs[-1].is_alone):
+            return True
+        shared_bytes = sum(run.size_bytes for run in self.runs) + size_bytes
+        return shared_bytes > config.segment_bytes * _SHARED_SHARE_MAX or len(self.runs) >= _SHARED_RUNS_MAX
+
+    def add(self, run: StagedRun) -> None:
+        """Add a finished run, as a part of the last one where it lies behind that."""
+        joined = self.runs[-1].followed_by(run) if self.runs else None
+        if joined is None:
+            self.runs.append(run)
+        else:
+            self.runs[-1] = joined
 
 
 class TaskStage:
-    """Everything that one attempt of a task stages: a `StagedWriter` for each partition that it writes to.
+    """Everything that one attempt of a task stages.
 
     Parameters
     ----------
     directory : LogDirectory
-        The log directory.
+        The log directory, which is there.
     job : str
         The job, which has begun; see `begin`.
     task, attempt : int
@@ -232,73 +218,135 @@ class TaskStage:
     def __init__(self, directory: LogDirectory, job: str, task: int, attempt: int, config: LogConfig) -> None:
         self._directory, self._job = directory, job
         self._task, self._attempt, self._config = task, attempt, config
-        self._writers: dict[str, StagedWriter] = {}
+        self._files: list[_StagedFile] = []
+        self._shared = self._new_file()
+        self._staged: dict[str, _Staged] = {}
 
-    def writer(self, folder: str) -> StagedWriter:
-        """Return the writer for a partition's folder, which is made where it is not there."""
-        found = self._writers.get(folder)
-        if found is None:
-            place = self._directory.folder(folder)
-            self._directory.writable.make_folder(place.location)
-            found = StagedWriter(place, self._job, self._task, self._attempt, self._config)
-            self._writers[folder] = found
-        return found
+    def records(self, folder: str) -> int:
+        """Return how many records have been staged for a partition, by the name of its folder."""
+        found = self._staged.get(folder)
+        return 0 if found is None else found.records
 
-    def finish(self) -> list[StagedFile]:
-        """Close and sync all files, and return them.
+    def append(self, encoded: EncodedBatches, folders: Sequence[str], batch_ends: Sequence[int], now_ms: int) -> None:
+        """Stage batches of some partitions.
+
+        Parameters
+        ----------
+        encoded : EncodedBatches
+            The batches of one partition behind those of another; the offsets of each partition go on where the task's
+            last batch of it ended, from 0.
+        folders : sequence of str
+            The folders of the partitions by their names, each once.
+        batch_ends : sequence of int
+            For each of them, the row behind its last batch.
+        now_ms : int
+            Wall-clock time, ms since the epoch.
+        """
+        headers = encoded.headers
+        base_offsets = headers.column("base_offset").tolist()
+        ends = (headers.column("position") + headers.column("batch_bytes")).tolist()
+        counts = np.cumsum(headers.column("record_count")).tolist()
+        shared, position, first_entry = list[slice](), self._shared.size_bytes, self._shared.batches
+        first = start = counted = 0
+        for folder, last in zip(folders, batch_ends, strict=True):
+            found = self._staged.setdefault(folder, _Staged())
+            size_bytes, records = ends[last - 1] - start, counts[last - 1] - counted
+            base_offset = found.records
+            if base_offsets[first] != base_offset:
+                raise ValueError(f"the batches begin at {base_offsets[first]} and not at {base_offset}")
+            if found.goes_on_alone(size_bytes, self._config):
+                self._append_alone(folder, found, encoded, slice(first, last), now_ms)
+            else:
+                at = (position, size_bytes, first_entry, last - first, records, base_offset)
+                found.add(self._run(folder, found, self._shared, *at))
+                shared.append(slice(first, last))
+                position, first_entry = position + size_bytes, first_entry + last - first
+            first, start, counted = last, ends[last - 1], counts[last - 1]
+        if shared:
+            self._shared.append(encoded, _joined(shared))
+
+    def _append_alone(self, folder: str, found: _Staged, encoded: EncodedBatches, rows: slice, now_ms: int) -> None:
+        """Append batches of a partition to a file of its own, which is rolled where a segment would be."""
+        first = rows.start
+        while first < rows.stop:
+            if found.own is None:
+                found.own, found.tail = self._new_file(), new_segment(0, now_ms)
+            run = _run_of(encoded.headers[first : rows.stop], found.tail.end_offset)
+            count = rows_before_roll(found.tail, run, self._config, now_ms)
+            if count:
+                found.own.append(encoded, [slice(first, first + count)])
+                found.tail, _, _ = append_run(found.tail, run[:count], self._config)
+            first += count
+            if first < rows.stop:
+                self._finish_file(folder, found)
+
+    def _finish_file(self, folder: str, found: _Staged) -> None:
+        """Finish the file of a partition's own, if there is one."""
+        if found.own is None:
+            return
+        found.own.finish()
+        records = found.tail.end_offset
+        at = (0, found.own.size_bytes, 0, found.own.batches, records, found.records - records)
+        found.runs.append(self._run(folder, found, found.own, *at, is_alone=True))
+        found.own, found.tail = None, new_segment(0, 0)
+
+    def _run(self, folder: str, found: _Staged, file: _StagedFile, *at: int, is_alone: bool = False) -> StagedRun:
+        return StagedRun(folder, self._job, file.name, self._task, len(found.runs), is_alone, *at)
+
+    def _new_file(self) -> _StagedFile:
+        name = f"{self._task}-{self._attempt}-{len(self._files)}"
+        self._files.append(_StagedFile(self._directory, self._job, name))
+        return self._files[-1]
+
+    def finish(self) -> list[StagedRun]:
+        """Close and sync all files, and return what is in them.
 
         Raises
         ------
         CommitError
             The job has ended.
         """
-        staged = [each for writer in self._writers.values() for each in writer.finish()]
-        names = [name for each in staged for name in (each.log_name, each.batches_name)]
-        self._directory.writable.sync_files([self._directory.file(name) for name in names])
+        for folder, found in self._staged.items():
+            self._finish_file(folder, found)
+        if self._shared.batches:
+            self._shared.finish()
+        self._directory.writable.sync_files([path for file in self._files if file.batches for path in file.paths])
         self.refuse_ended_job()
-        return staged
+        return [run for found in self._staged.values() for run in found.runs]
 
     def discard(self) -> None:
-        """Remove all files, and where no other task of the job is to come, the folders that are empty."""
-        for writer in self._writers.values():
-            writer.discard()
-        if not self._is_job_running():
-            for writer in self._writers.values():
-                self._directory.writable.remove_folder(writer.folder.location)
+        """Remove all files."""
+        for file in self._files:
+            for path in file.paths:
+                self._directory.writable.remove(path)
 
     def refuse_ended_job(self) -> None:
         """Raise `CommitError` if the job has ended.
 
         It is asked after files were made, since the end of the job removes those that were made before.
         """
-        if not self._is_job_running():
+        if not is_running(self._directory, self._job):
             raise CommitError("the job of this task has ended: what the task has staged is removed")
 
-    def _is_job_running(self) -> bool:
-        return is_running(self._directory, self._job)
+
+def _joined(rows: Sequence[slice]) -> list[slice]:
+    """Join slices of rows that follow one another."""
+    joined = [rows[0]]
+    for each in rows[1:]:
+        if joined[-1].stop == each.start:
+            joined[-1] = slice(joined[-1].start, each.stop)
+        else:
+            joined.append(each)
+    return joined
 
 
-def _run(headers: BatchHeaders, end_offset: int) -> BatchRun:
+def _run_of(headers: BatchHeaders, end_offset: int) -> BatchRun:
     counts = headers.column("record_count")
     return BatchRun(
         batch_bytes=headers.column("batch_bytes"),
         last_offsets=end_offset - 1 + np.cumsum(counts, dtype=np.int64),
         max_timestamps=headers.column("max_timestamp"),
     )
-
-
-def stamp(directory: LogDirectory, staged: StagedFile, run: BatchRun, base_offset: int, leader_epoch: int) -> None:
-    """Write offsets and a leader epoch into a staged file's batches, unless they have them; the caller syncs it."""
-    with directory.writable.open_for_append(directory.file(staged.log_name)) as log:
-        if log.size_bytes() != staged.size_bytes:
-            raise CommitError(f"the staged file {log.path} has {log.size_bytes()} bytes and not {staged.size_bytes}")
-        if (base_offset, leader_epoch) == (staged.base_offset, 0):
-            return
-        sizes, last_offsets = run.batch_bytes.tolist(), run.last_offsets.tolist()
-        position, offset = 0, base_offset
-        for batch_bytes, last_offset in zip(sizes, last_offsets, strict=True):
-            log.write_at(position, _STAMP.pack(offset, batch_bytes - _FRAMING_BYTES, leader_epoch))
-            position, offset = position + batch_bytes, last_offset + 1
 
 
 def new_job(now_ms: int) -> str:

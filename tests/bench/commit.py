@@ -20,8 +20,8 @@ from rich.table import Table
 from sparklog.log.config import LogConfig
 from sparklog.record.encode import BatchSettings, encode_batches
 from sparklog.topic.commit import Job, commit
-from sparklog.write.staging import StagedWriter, new_job
-from tests.places import directory_at, folder_at
+from sparklog.write.staging import TaskStage, begin, new_job
+from tests.places import directory_at
 
 RUN_ROWS = 500_000
 RUNS = 4
@@ -41,15 +41,16 @@ def measure(directory: Path) -> None:
     config = LogConfig(compression_type="uncompressed")
     rows = pa.record_batch({"value": [b"x" * 100] * RUN_ROWS, "timestamp": pa.array([NOW_MS] * RUN_ROWS)})
     settings = BatchSettings(codec="none")
-    (directory / "events-0").mkdir()
     table = Table(title="A commit, by what is already in the log")
     for title in ("in the log", "committed", "s a GiB", "ms a 1,000 batches", "of syncing as much"):
         table.add_column(title, justify="right")
     for turn in range(COMMITS):
         job_id = new_job(NOW_MS)
-        stage = StagedWriter(folder_at(directory / "events-0"), job_id, 0, 0, config)
+        stage = TaskStage(directory_at(directory), job_id, 0, 0, config)
+        begin(directory_at(directory), job_id)
         for _ in range(RUNS):
-            stage.append(encode_batches(rows, settings, stage.end_offset), NOW_MS)
+            encoded = encode_batches(rows, settings, stage.records("events-0"))
+            stage.append(encoded, ["events-0"], [len(encoded.headers)], NOW_MS)
         staged = stage.finish()
         size_bytes, batches = sum(each.size_bytes for each in staged), sum(each.batches for each in staged)
         plain = synced(directory.parent / f"{directory.name}.plain", size_bytes)

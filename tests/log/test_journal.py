@@ -51,6 +51,25 @@ def test_journal_is_read_as_it_was_written(directory: Path) -> None:
     assert commit_version(directory_at(directory)).pending(directory_at(directory)) == WHOLE
 
 
+def test_journal_of_an_earlier_version_is_carried_out(tmp_path: Path) -> None:
+    """Its sources are staged files in the partition's folder; this is what that version wrote."""
+    (tmp_path / "events-0").mkdir()
+    (tmp_path / LOG).write_bytes(b"0123")
+    for name, content in (("0-0-0", b"456"), ("1-0-0", b"789")):
+        (tmp_path / "events-0" / f"seglog-018bcfe568001-{name}.log.staged").write_bytes(content)
+    (tmp_path / "seglog-018bcfe568001-commit.staged").write_bytes(b"index")
+    (tmp_path / JOURNAL).write_text(
+        '{"version": 1, "commit_id": "018bcfe568001", "partitions": {"events-0": {"start_offset": 0, "end_offset": 4, '
+        '"segment": 0, "position": 4}}, "moves": [["append", "events-0/seglog-018bcfe568001-0-0-0.log.staged", 0, 3, '
+        '"events-0/00000000000000000000.log", 4], ["rename", "events-0/seglog-018bcfe568001-1-0-0.log.staged", '
+        '"events-0/00000000000000000007.log"], ["append", "seglog-018bcfe568001-commit.staged", 2, 3, '
+        '"events-0/00000000000000000007.index", 0]], "summary": {"job_id": "018bcfe568001", "partitions": []}}'
+    )
+    apply_journal(directory_at(tmp_path))
+    found = {path.name: path.read_bytes() for path in (tmp_path / "events-0").iterdir()}
+    assert found == {f"{0:020d}.log": b"0123456", f"{7:020d}.log": b"789", f"{7:020d}.index": b"dex"}
+
+
 def test_finished_journal_has_done_its_moves(directory: Path) -> None:
     before = commit_version(directory_at(directory))
     assert apply_journal(directory_at(directory)) == WHOLE

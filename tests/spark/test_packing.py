@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -151,8 +152,8 @@ class WorkCountingStorage(LocalWritableStorage):
     def names(self, path: str) -> list[Name]:
         return self._counted(super().names(path))
 
-    def entries(self, path: str) -> list[Entry]:
-        return self._counted(super().entries(path))
+    def entries(self, path: str, wanted: Callable[[str], bool] | None = None) -> list[Entry]:
+        return self._counted(super().entries(path, wanted))
 
     def is_folder(self, path: str) -> bool:
         self.work += 1

@@ -130,6 +130,10 @@ class CrashingStorage(WrappedStorage):
             with self.open_for_append(path) as file:
                 file.sync()
 
+    def sync_folders(self, paths: Collection[str]) -> None:
+        for path in paths:
+            self.sync_folder(path)
+
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
         self.step("lock", path)
         return super().lock(path, timeout_seconds, is_shared=is_shared)

@@ -282,6 +282,10 @@ class MemoryStorage:
                 raise PathNotFoundError(f"no such file or folder: {path}")
             MemoryWritableFile(self, path, found).sync()
 
+    def sync_folders(self, paths: Collection[str]) -> None:
+        for path in paths:
+            self.sync_folder(path)
+
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> _Held:  # noqa: ARG002
         self.open_for_append(path).close()
         number = self._number(path)

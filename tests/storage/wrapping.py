@@ -115,6 +115,9 @@ class WrappedStorage:
     def sync_files(self, paths: Collection[str]) -> None:
         self.inner.sync_files(paths)
 
+    def sync_folders(self, paths: Collection[str]) -> None:
+        self.inner.sync_folders(paths)
+
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
         return self.inner.lock(path, timeout_seconds, is_shared=is_shared)
 

@@ -16,7 +16,7 @@ from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import find_target
-from sparklog.write.staging import StagedFile, begin, new_job
+from sparklog.write.staging import StagedRun, begin, new_job
 from tests.places import directory_at, location_of
 
 NOW_MS = 1_700_000_000_000
@@ -37,13 +37,13 @@ def stage(
     storage: WritableStorage | None = None,
     attempt: int = 0,
     **fields: Any,
-) -> tuple[Job, list[StagedFile]]:
+) -> tuple[Job, list[StagedRun]]:
     """Stage what each task writes, explicitly partitioned or not; the job, and what was staged."""
     storage = storage or LocalWritableStorage()
     target = find_target(location_of(directory, storage), topic, partitions, has_topic_column=False)
     job_id = fields.pop("job_id", None) or new_job(NOW_MS)
     begin(directory_at(directory, storage), job_id)
-    staged: list[StagedFile] = []
+    staged: list[StagedRun] = []
     for number, batch in enumerate(tasks):
         task = Task(target, config, "default", job_id, number, attempt, NOW_MS)
         accumulator = RecordAccumulator(task, clock=lambda: NOW_MS)

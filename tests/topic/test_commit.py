@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.errors import BrokerRunningError, CommitError, CorruptBatchError, InvalidOptionError, LockedError
+from sparklog.errors import (
+    BrokerRunningError,
+    CommitError,
+    CorruptBatchError,
+    InvalidOptionError,
+    LockedError,
+    PathNotFoundError,
+)
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
@@ -21,7 +28,7 @@ from sparklog.topic.txn_versions import TxnVersion, read_ledger
 from sparklog.topic.write_target import find_target
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
-from sparklog.write.staging import StagedFile
+from sparklog.write.staging import StagedRun
 from tests.places import directory_at, folder_at, location_of, moved
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
@@ -64,12 +71,22 @@ def test_large_file_becomes_a_segment_and_a_small_one_is_appended(tmp_path: Path
     assert findings(tmp_path) == []
 
 
-def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("segment_bytes", "alone"),
+    [(1 << 30, set()), (61_440, {("events-0", 0), ("events-1", 0)}), (6_000, None)],
+    ids=["shared files", "files of both kinds", "files that become segments"],
+)
+def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(
+    tmp_path: Path, segment_bytes: int, alone: set[tuple[str, int]] | None
+) -> None:
     """Every call, and every loss: what readers see, and what the next commit makes of it."""
+    config = replace(CONFIG, segment_bytes=segment_bytes)
 
     def prepare(folder: Path) -> None:
         write(folder, OLD)
-        job, staged = stage(folder, NEW)
+        job, staged = stage(folder, NEW, config=config)
+        every = {(each.folder, each.task) for each in staged}
+        assert {(each.folder, each.task) for each in staged if each.is_alone} == (every if alone is None else alone)
         prepared.append((job, staged))
         (folder / ".kafka_cleanshutdown").write_text("{}")
         with PartitionLog.open(folder / "events-0", CONFIG):
@@ -79,7 +96,7 @@ def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(tmp_path: Path) 
         job, staged = prepared[0]
         commit(moved(job, storage, folder), staged, NOW_MS)
 
-    prepared: list[tuple[Job, list[StagedFile]]] = []
+    prepared: list[tuple[Job, list[StagedRun]]] = []
     outcomes = set()
     for crash in crashes(prepare, run, tmp_path):
         seen = values(crash.folder)
@@ -120,6 +137,61 @@ def test_batches_that_begin_an_empty_log_are_not_written_again(tmp_path: Path) -
         assert findings(directory) == []
 
 
+def test_job_that_dies_anywhere_in_a_task_is_written_once_by_the_next(tmp_path: Path) -> None:
+    """The task's attempt that died is no part of what the next attempt of the same job commits."""
+
+    def prepare(folder: Path) -> None:
+        write(folder, OLD)
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        stage(folder, NEW, storage=storage, job_id=job_id)
+
+    job_id = f"{NOW_MS:012x}ab"
+    for crash in crashes(prepare, run, tmp_path, ("kept", "torn")):
+        assert values(crash.folder) == OLD_VALUES, str(crash)
+        job, staged = stage(crash.folder, NEW, attempt=1, job_id=job_id)
+        commit(job, staged, NOW_MS)
+        assert values(crash.folder) == BOTH, str(crash)
+        assert staged_files(crash.folder) == [], str(crash)
+
+
+def test_commit_that_fails_leaves_no_folder_of_a_new_log(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
+    job, staged = stage(tmp_path, NEW, topic="more", partitions=3)
+    (tmp_path / staged[-1].log_name).unlink()
+    with pytest.raises(PathNotFoundError, match="Nothing of this write is visible"):
+        commit(job, staged, NOW_MS)
+    assert values(tmp_path) == OLD_VALUES
+
+
+def test_partition_that_lies_apart_too_often_goes_on_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """Its batches are many times between those of others; the order of its records is kept."""
+    job, _ = stage(tmp_path, [], partitions=3)
+    target = find_target(location_of(tmp_path), "events", 3, has_topic_column=False)
+    taking = RecordAccumulator(Task(target, CONFIG, "default", job.job_id, 0, 0, NOW_MS), buffered_bytes_max=1)
+    for n in range(40):
+        taking.append(rows([f"a{n}", f"b{n}"], partition=[0, 1 + n % 2]))
+    staged = taking.finish()
+    runs = {folder: [each.is_alone for each in staged if each.folder == folder] for folder in ("events-0", "events-1")}
+    assert runs["events-0"] == [False] * 16 + [True]
+    assert runs["events-1"] == [False] * 16 + [True]
+    commit(job, staged, NOW_MS)
+    assert values(tmp_path)["events-0"] == [f"a{n}" for n in range(40)]
+    assert values(tmp_path)["events-1"] == [f"b{n}" for n in range(0, 40, 2)]
+    assert findings(tmp_path) == []
+
+
+@pytest.mark.parametrize("what", ["log", "batches"])
+def test_staged_file_that_was_cut_fails_the_commit(tmp_path: Path, what: str) -> None:
+    for segment_bytes in (1 << 30, 6_000):
+        directory = tmp_path / str(segment_bytes)
+        job, staged = stage(directory, NEW, config=replace(CONFIG, segment_bytes=segment_bytes))
+        path = directory / (staged[-1].log_name if what == "log" else staged[-1].batches_name)
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(CommitError, match="Nothing of this write is visible"):
+            commit(job, staged, NOW_MS)
+
+
 def test_repeated_transaction_writes_nothing(tmp_path: Path) -> None:
     batch = TxnVersion("loader", 7)
     write(tmp_path, OLD, transaction=batch)
@@ -155,15 +227,18 @@ def test_overwrite_that_is_not_done_shows_what_was_before(tmp_path: Path) -> Non
 
 
 def test_files_of_dead_attempts_and_dead_jobs_are_swept(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
     job, staged = stage(tmp_path, NEW)
     stage(tmp_path, NEW[:1], attempt=1, job_id=job.job_id)
     old = f"{NOW_MS - ORPHAN_AGE_MS:012x}00"
     young = f"{NOW_MS - ORPHAN_AGE_MS + 1:012x}00"
     for name in (old, young):
-        (tmp_path / "events-0" / f"seglog-{name}-0-0-0.log.staged").write_bytes(b"")
+        # Earlier versions staged files in the partitions' folders.
+        for folder in (tmp_path, tmp_path / "events-0"):
+            (folder / f"seglog-{name}-0-0-0.log.staged").write_bytes(b"")
     commit(job, staged, NOW_MS)
-    assert staged_files(tmp_path) == [f"seglog-{young}-0-0-0.log.staged"]
-    assert values(tmp_path) == NEW_VALUES
+    assert staged_files(tmp_path) == [f"seglog-{young}-0-0-0.log.staged"] * 2
+    assert values(tmp_path) == BOTH
 
 
 def test_abort_leaves_nothing_of_the_job(tmp_path: Path) -> None:
@@ -185,7 +260,7 @@ def test_task_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
     def run() -> None:
         with RecordAccumulator(task_of(job, 0), buffered_bytes_max=1) as taking:
             taking.append(NEW[0])
-            assert len(staged_files(tmp_path)) == 3
+            assert len(staged_files(tmp_path)) == 2
             abort(job, NOW_MS)
             assert staged_files(tmp_path) == []
             taking.append(NEW[0])
@@ -238,7 +313,7 @@ def test_abort_after_the_commit_removes_nothing_of_it(tmp_path: Path) -> None:
 def test_sweep_says_what_it_would_remove(tmp_path: Path) -> None:
     stage(tmp_path, NEW)
     found = sweep(directory_at(tmp_path), NOW_MS, orphan_age_ms=0, dry_run=True)
-    assert len(found) == len(staged_files(tmp_path)) == 7
+    assert len(found) == len(staged_files(tmp_path)) == 5
     assert sweep(directory_at(tmp_path), NOW_MS, orphan_age_ms=0) == found
     assert staged_files(tmp_path) == []
 

@@ -17,7 +17,7 @@ from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.txn_versions import TxnVersion
 from sparklog.write.partition import PartitionLog
-from sparklog.write.staging import StagedFile
+from sparklog.write.staging import StagedRun
 from tests.build import ProducerEntry, producer_snapshot, producer_snapshot_name, write_partition
 from tests.log.logs import batch
 from tests.places import LOCAL, moved
@@ -30,7 +30,7 @@ NEW = [rows([f"new {n}" for n in range(12)], partition=[n % 2 for n in range(12)
 DAY_MS = 24 * 3600 * 1000
 
 
-def outcome_of(storage: CrashingStorage, job: Job, staged: Sequence[StagedFile]) -> tuple[str, str]:
+def outcome_of(storage: CrashingStorage, job: Job, staged: Sequence[StagedRun]) -> tuple[str, str]:
     """Commit: what the error says of what is visible, and all that it says; nothing where there is none."""
     try:
         commit(moved(job, storage), staged, NOW_MS)
@@ -75,11 +75,10 @@ def test_error_at_any_call_says_what_is_visible(tmp_path: Path, is_full: bool) -
 def test_folder_that_cannot_be_swept_does_not_fail_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "other-0").mkdir()
     whole = LocalWritableStorage.names
 
     def names(self: LocalWritableStorage, path: str) -> object:
-        if path.endswith("other-0"):
+        if path.endswith("events-1") and (tmp_path / files.LAST_COMMIT).exists():
             raise StorageError(f"no permission to read {path}")
         return whole(self, path)
 

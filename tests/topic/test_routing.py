@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,12 @@ def numbered(count: int) -> pa.RecordBatch:
 
 
 def parted(rows: pa.RecordBatch, partitions: list[int]) -> list[tuple[int, pa.RecordBatch]]:
-    return list(grouped(rows, np.array(partitions, dtype=np.int32)))
+    found = grouped(rows, np.array(partitions, dtype=np.int32))
+    starts = [0, *found.ends.tolist()]
+    return [
+        (number, found.rows.slice(start, end - start))
+        for number, (start, end) in zip(found.partitions, pairwise(starts), strict=True)
+    ]
 
 
 def addresses(rows: pa.RecordBatch) -> list[int]:
@@ -45,6 +51,18 @@ def test_rows_of_a_partition_stay_whole_and_in_order(partitions: list[int]) -> N
         expected[number].append(row)
     found = [(number, part.to_pylist()) for number, part in parted(rows, partitions)]
     assert found == list(expected.items())
+
+
+@settings(deadline=None)
+@given(PARTITIONS, st.integers(0, 2000))
+def test_portions_are_the_same_rows_and_cut_no_partition(partitions: list[int], bytes_max: int) -> None:
+    found = grouped(numbered(len(partitions)), np.array(partitions, dtype=np.int32))
+    portions = list(found.portions(bytes_max))
+    assert [number for each in portions for number in each.partitions] == sorted(set(partitions))
+    assert [row for each in portions for row in each.rows.to_pylist()] == found.rows.to_pylist()
+    counts = [count for each in portions for count in np.diff(each.ends, prepend=0).tolist()]
+    assert counts == [partitions.count(number) for number in sorted(set(partitions))]
+    assert len(portions) <= 1 or bytes_max < found.rows.nbytes
 
 
 @settings(deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ CONFIG = LogConfig(index_interval_bytes=300)
 NOW_MS = 1_700_000_000_000
 
 
-def recovered(folder: Path, **options: bool) -> Recovered:
+def recovered(folder: Path, **options: Any) -> Recovered:
     return recover(folder_at(folder), CONFIG, NOW_MS, **options)
 
 

@@ -1,0 +1,17 @@
+"""Which measurements are run by their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.__main__ import MEASUREMENTS, chosen
+
+
+def test_named_measurements_are_run_and_no_other() -> None:
+    assert chosen([]) == list(MEASUREMENTS)
+    assert chosen(["scale", "spark_read"]) == ["spark_read", "spark_read --memory", "scale"]
+
+
+def test_unknown_name_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(SystemExit, match=r"no measurement 'scael': there is plan, start, .*scale"):
+        chosen(["plan", "scael"])

@@ -1,0 +1,100 @@
+"""What a job costs grows with its work, and not with the square of it: counted in calls of the storage, not in time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparklog.log import files
+from sparklog.log.checkpoints import encode_offset_checkpoint
+from sparklog.log.files import TopicPartition
+from sparklog.log.journal import Append, parse_journal
+from sparklog.topic.commit import commit
+from tests.places import moved
+from tests.storage.counting import counting_storage
+from tests.topic.staged import NOW_MS, findings, rows, stage, values
+
+SIZES = (6, 24, 96)
+
+
+def counted_commit(directory: Path, partitions: int, tasks: int = 1, **fields: Any) -> Counter[str]:
+    """Commit a row of each task to each partition, and return what was asked of the storage."""
+    each = rows([f"{n}" for n in range(partitions)], partition=range(partitions))
+    job, staged = stage(directory, [each] * tasks, partitions=partitions, **fields)
+    storage, counts = counting_storage()
+    commit(moved(job, storage), staged, NOW_MS)
+    return counts
+
+
+def refuse_square(counts: list[Counter[str]]) -> None:
+    """Fail where a count grew faster than the sizes, each of which is four times the one before."""
+    small, middle, large = counts
+    for name in large:
+        linear = 4 * (middle[name] - small[name])
+        # The digits of larger numbers take some more bytes.
+        assert large[name] - middle[name] <= linear * 1.15, (name, [each[name] for each in counts])
+
+
+@pytest.mark.parametrize("fields", [{}, {"is_overwrite": True, "overwritten_topics": ("events",)}], ids=str)
+def test_commit_over_many_partitions_asks_for_each_a_bounded_number_of_times(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    """Into new logs, and into logs of which the directory's checkpoints know."""
+    first, later = list[Counter[str]](), list[Counter[str]]()
+    for partitions in SIZES:
+        directory = tmp_path / str(partitions)
+        first.append(counted_commit(directory, partitions, **fields))
+        checkpoint = encode_offset_checkpoint({TopicPartition("events", n): 0 for n in range(partitions)})
+        for name in (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT):
+            (directory / name).write_bytes(checkpoint)
+        later.append(counted_commit(directory, partitions, **fields))
+    refuse_square(first)
+    refuse_square(later)
+    # Of each partition's folder: for the snapshots it has, when it is opened and when it is planned, and for the sweep.
+    assert first[-1]["names"] - first[0]["names"] <= 3 * (SIZES[-1] - SIZES[0])
+    assert max(later[-1]["make_folder"], later[-1]["sync_folder"]) < SIZES[0]
+
+
+def test_commit_of_few_partitions_does_not_ask_for_the_others(tmp_path: Path) -> None:
+    counts = []
+    for partitions in SIZES:
+        directory = tmp_path / str(partitions)
+        counted_commit(directory, partitions)
+        # The second of them reads the account of the first, and not that of the large one.
+        for _ in range(2):
+            job, staged = stage(directory, [rows(["a", "b"], partition=[0, 1])], partitions=partitions)
+            storage, found = counting_storage()
+            commit(moved(job, storage), staged, NOW_MS)
+        counts.append(Counter({name: count for name, count in found.items() if name != "names listed"}))
+    assert counts[0] == counts[1] == counts[2]
+
+
+def test_task_leaves_as_many_files_whatever_the_number_of_its_partitions(tmp_path: Path) -> None:
+    for partitions in SIZES:
+        directory = tmp_path / str(partitions)
+        each = rows([f"{n}" for n in range(partitions)], partition=range(partitions))
+        job, staged = stage(directory, [each] * 3, partitions=partitions)
+        found = [path.name for path in directory.rglob("*.staged") if "running" not in path.name]
+        assert len(found) == 2 * 3
+        commit(job, staged, NOW_MS)
+        assert values(directory) == {f"events-{n}": [f"{n}"] * 3 for n in range(partitions)}
+        assert findings(directory) == []
+
+
+def test_one_move_appends_what_all_tasks_have_for_a_partition(tmp_path: Path) -> None:
+    for tasks in (1, 4, 16):
+        directory = tmp_path / str(tasks)
+        counted_commit(directory, SIZES[0], tasks)
+        path = directory / files.LAST_COMMIT
+        moves = parse_journal(path.read_bytes(), str(path)).moves
+        appended = [move.target for move in moves if isinstance(move, Append) and move.target.endswith(files.LOG)]
+        assert len(appended) == SIZES[0]
+
+
+def test_many_tasks_are_read_file_by_file(tmp_path: Path) -> None:
+    opened = [counted_commit(tmp_path / str(tasks), SIZES[0], tasks) for tasks in (1, 4, 16)]
+    refuse_square(opened)
+    assert opened[2]["open"] - opened[1]["open"] == 16 - 4
