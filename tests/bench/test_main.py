@@ -13,5 +13,5 @@ def test_named_measurements_are_run_and_no_other() -> None:
 
 
 def test_unknown_name_is_told_with_those_that_there_are() -> None:
-    with pytest.raises(SystemExit, match=r"no measurement 'scael': there is plan, start, .*scale"):
+    with pytest.raises(SystemExit, match=r"no measurement 'scael': there is plan, .*scale, "):
         chosen(["plan", "scael"])
