@@ -30,13 +30,19 @@ MEASUREMENTS = (
 def chosen(names: Sequence[str]) -> list[str]:
     """Return the measurements of these names, or all where there is none; exit with an error for any other name.
 
-    A name stands for all measurements that begin with it as a word: ``spark_read`` also for ``spark_read --memory``.
+    A name stands for all that begin with it as a word: ``spark_read`` also for ``spark_read --memory``, and ``scale``
+    also for ``scale_read``.
     """
     there = dict.fromkeys(measurement.split()[0] for measurement in MEASUREMENTS)
-    unknown = [name for name in names if name not in there]
-    if unknown:
-        raise SystemExit(f"no measurement {unknown[0]!r}: there is {', '.join(there)}")
-    return [measurement for measurement in MEASUREMENTS if not names or measurement.split()[0] in names]
+    for name in names:
+        if not any(_is_meant(measurement, name) for measurement in MEASUREMENTS):
+            raise SystemExit(f"no measurement {name!r}: there is {', '.join(there)}")
+    return [each for each in MEASUREMENTS if not names or any(_is_meant(each, name) for name in names)]
+
+
+def _is_meant(measurement: str, name: str) -> bool:
+    word = measurement.split()[0]
+    return word == name or word.startswith(f"{name}_")
 
 
 def main() -> None:

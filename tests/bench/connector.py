@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
@@ -29,6 +29,8 @@ from tests.kafka.jars import connector_jars
 
 PARTITIONS = 2
 TARGET = 3
+SMALL_PARTITIONS = 400
+SMALL_RECORDS = 60
 
 
 def main() -> None:
@@ -72,8 +74,37 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     for name, query in QUERIES.items():
         reads = timed({"seglog": partial(query, from_files), "kafka": partial(query, from_broker)}, rounds)
         table.add_row(f"read: {name}", *told(reads, there))
-    Console(width=100).print(table)
+    measure_small(spark, broker, folder, rounds, table)
+    Console(width=120).print(table)
     spark.stop()
+
+
+def measure_small(spark: SparkSession, broker: Broker, folder: Path, rounds: int, table: Table) -> None:
+    """Measure many partitions of few records: what a partition costs, and not what a record does."""
+    topic = "small"
+    broker.create_topic(topic, partitions=SMALL_PARTITIONS)
+    kafka = {"kafka.bootstrap.servers": broker.bootstrap}
+    rows = SMALL_PARTITIONS * SMALL_RECORDS // 2
+    frame = generated(spark, rows, tasks=2).drop("timestamp").persist()
+    frame.count()
+    writer = frame.write.format("seglog").mode("append").option("numPartitions", SMALL_PARTITIONS)
+    writing = timed(
+        {
+            "seglog": lambda: writer.save(f"{folder}/small/events"),
+            "kafka": lambda: frame.write.format("kafka").options(topic=topic, **kafka).save(),
+        },
+        rounds,
+    )
+    table.add_row(f"write {rows:,} rows into {SMALL_PARTITIONS} partitions", *told(writing, rows, target=1))
+    reading = timed(
+        {
+            "seglog": lambda: spark.read.format("seglog").load(f"{broker.log_dir}/{topic}").count(),
+            "kafka": lambda: spark.read.format("kafka").options(subscribe=topic, **kafka).load().count(),
+        },
+        rounds,
+    )
+    there = (rounds + 1) * rows
+    table.add_row(f"read: count of {there:,} in {SMALL_PARTITIONS} partitions", *told(reading, there, target=25))
 
 
 def save(frame: DataFrame, log_dir: str) -> None:
@@ -92,12 +123,12 @@ def timed(queries: dict[str, Callable[[], object]], rounds: int) -> dict[str, li
     return seconds
 
 
-def told(seconds: dict[str, list[float]], rows: int) -> list[str]:
+def told(seconds: dict[str, list[float]], rows: int, target: int = TARGET) -> list[str]:
     ratios = sorted(theirs / ours for ours, theirs in zip(seconds["seglog"], seconds["kafka"], strict=True))
     return [
-        f"{rows / statistics.median(seconds['seglog']) / 1e6:.2f}",
+        f"{rows / statistics.median(seconds['seglog']) / 1e6:.3g}",
         f"{statistics.median(ratios):.1f}",
-        str(TARGET),
+        str(target),
         f"{ratios[0]:.1f} - {ratios[-1]:.1f}",
     ]
 
