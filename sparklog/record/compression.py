@@ -262,11 +262,6 @@ def _decompress_lz4_block(block: memoryview, target: memoryview) -> int:
     return _put(piece, target)
 
 
-def _decompress_usual_lz4_block(block: memoryview, target: memoryview) -> int:
-    size = _decompress_lz4_block(block, target)
-    return size if size <= LZ4_KAFKA_BLOCK_BYTES else TARGET_TOO_SMALL
-
-
 def _zstd_into(data: memoryview, target: memoryview, limit_bytes: int) -> int:
     try:
         size: int = cramjam.zstd.decompress_into(data, target)
@@ -458,31 +453,6 @@ _INTO: Final[dict[int, DecompressInto]] = {
     SNAPPY: _snappy_into,
     LZ4: _lz4_into,
     4: _zstd_into,
-}
-
-
-def block_decompressor_into(codec_id: int) -> DecompressInto:
-    """Return the function that decompresses a block which `single_blocks` has found, into memory of the caller.
-
-    It is called as that of `decompressor_into`; on `TARGET_TOO_SMALL` decompress the stream that the block is in.
-    """
-    decompress = _DECOMPRESS_BLOCK[codec_id]
-
-    def into(block: memoryview, target: memoryview, limit_bytes: int) -> int:
-        if len(target) > limit_bytes:
-            return TARGET_TOO_SMALL
-        try:
-            return decompress(block, target)
-        except _BLOCK_ERRORS:
-            # The block is damaged, or longer than the target. Reading the whole stream tells which.
-            return TARGET_TOO_SMALL
-
-    return into
-
-
-_DECOMPRESS_BLOCK: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
-    SNAPPY: cramjam.snappy.decompress_raw_into,
-    LZ4: _decompress_usual_lz4_block,
 }
 
 

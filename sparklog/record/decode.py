@@ -28,20 +28,20 @@ from sparklog.record.compression import (
     DECOMPRESSED_BYTES_MAX,
     TARGET_TOO_SMALL,
     DecompressInto,
-    block_decompressor_into,
     copy_into,
     decompressor,
     decompressor_into,
     to_corrupt_error,
 )
 from sparklog.record.headers import BatchHeaders
+from sparklog.record.many_streams import many_into
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
-from sparklog.record.streams import Int64s, Octets, single_blocks
+from sparklog.record.streams import Int64s, Octets
 from sparklog.record.wrappers import wrapped
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
 _CHUNK_SLACK_BYTES: Final = 1 << 18
-_FEW_STREAMS: Final = 4
+_MANY_STREAMS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -248,28 +248,35 @@ def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits:
         return
     pieces, limit_bytes, chunk_bytes = _Pieces(buffer, headers[run]), limits.decompressed_bytes_max, limits.chunk_bytes
     # Memory that is not written to is never touched, and so costs nothing; a bytearray would be filled with zeros.
-    target = memoryview(np.empty(chunk_bytes + _CHUNK_SLACK_BYTES, dtype=np.uint8).data)
-    borders, filled, first = [0], 0, run.start
-    for row, (decompress, start, end) in enumerate(pieces.decompressors(), run.start):
+    target = np.empty(chunk_bytes + _CHUNK_SLACK_BYTES, dtype=np.uint8)
+    borders, first, row = [0], run.start, run.start
+    while row < run.stop:
         alone, failure = None, None
-        try:
-            size = decompress(buffer[start:end], target[filled:], limit_bytes)
-            if size == TARGET_TOO_SMALL:
-                alone = pieces.records(row - run.start, limit_bytes)
-            else:
-                filled += size
-                borders.append(filled)
-        except Exception as error:
-            # Each library has errors of its own, and none of them knows where the bytes came from.
-            failure = error
-        if failure or alone is not None or filled >= chunk_bytes or row + 1 == run.stop:
+        # No batch can be above a limit that is above the target.
+        taken = (
+            pieces.take_many(row - run.start, target, borders[-1], chunk_bytes) if len(target) <= limit_bytes else []
+        )
+        borders += taken
+        row += len(taken)
+        if not taken:
+            try:
+                size = pieces.take(row - run.start, target.data[borders[-1] :], limit_bytes)
+                if size == TARGET_TOO_SMALL:
+                    alone = pieces.records(row - run.start, limit_bytes)
+                else:
+                    borders.append(borders[-1] + size)
+            except Exception as error:
+                # Each library has errors of its own, and none of them knows where the bytes came from.
+                failure = error
+            row += 1
+        if failure or alone is not None or borders[-1] >= chunk_bytes or row == run.stop:
             if len(borders) > 1:
                 yield _step(first, target, borders)
-            borders, filled, first = [0], 0, row + 1
+            borders, first = [0], row
         if failure:
-            raise _located(headers, row, to_corrupt_error(failure, int(headers.codec_ids[row]))) from failure
+            raise _located(headers, row - 1, to_corrupt_error(failure, int(headers.codec_ids[row - 1]))) from failure
         if alone is not None:
-            yield _step(row, memoryview(alone), [0, len(alone)])
+            yield _step(row - 1, np.frombuffer(alone, np.uint8), [0, len(alone)])
 
 
 class _Pieces:
@@ -280,6 +287,7 @@ class _Pieces:
 
     def __init__(self, buffer: memoryview, batches: BatchHeaders) -> None:
         self._buffer, self._magics = buffer, batches.column("magic")
+        self._octets = np.frombuffer(buffer, np.uint8)
         self._starts = batches.column("position") - batches.origin
         self._ends = self._starts + batches.column("batch_bytes")
         self._are_v2 = bool(self._magics[0] == 2)
@@ -287,23 +295,36 @@ class _Pieces:
             self._starts += v2.HEADER_BYTES
         # A batch without records has none to decompress, whatever its codec.
         self._codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
+        borders = np.flatnonzero(np.diff(self._codec_ids, append=-1)) + 1
+        # For each piece, the first one behind it that is of another codec.
+        self._run_ends = borders[np.searchsorted(borders, np.arange(len(self._starts)), side="right")]
 
-    def decompressors(self) -> Iterator[tuple[DecompressInto, int, int]]:
-        """Yield, for each piece, the function that writes it into a target, and where in the buffer its input is."""
-        starts, ends, codec_ids = self._starts, self._ends, self._codec_ids
+    def take_many(self, row: int, target: Octets, filled: int, full_bytes: int) -> list[int]:
+        """Decompress pieces from one on behind what is filled of a target, as far as they can be taken at once.
+
+        Returns
+        -------
+        list of int
+            How much of the target is filled behind each piece that was taken.
+        """
+        end = int(self._run_ends[row])
+        if not self._are_v2 or end - row < _MANY_STREAMS:
+            return []
+        many = many_into(int(self._codec_ids[row]))
+        if many is None:
+            return []
+        borders = many(self._octets, self._starts[row:end], self._ends[row:end], target, filled, full_bytes)
+        return borders.tolist()  # type: ignore[no-any-return]
+
+    def take(self, row: int, target: memoryview, limit_bytes: int) -> int:
+        """Decompress one piece into a target; return its size, or `TARGET_TOO_SMALL`."""
+        data = self._buffer[self._starts[row] : self._ends[row]]
+        return self._decompressor_into(row)(data, target, limit_bytes)
+
+    def _decompressor_into(self, row: int) -> DecompressInto:
         if not self._are_v2:
-            decompress = [self._copier(row) for row in range(len(starts))]
-            return zip(decompress, starts.tolist(), ends.tolist(), strict=True)
-        is_single = np.zeros(len(starts), dtype=np.bool_)
-        if len(starts) > _FEW_STREAMS:
-            # To look for single blocks among a few streams would cost more than it saves.
-            is_single, starts, ends = single_blocks(np.frombuffer(self._buffer, np.uint8), starts, ends, codec_ids)
-        kinds = list(zip(codec_ids.tolist(), is_single.tolist(), strict=True))
-        into = {
-            (codec_id, single): block_decompressor_into(codec_id) if single else decompressor_into(codec_id, 2)
-            for codec_id, single in set(kinds)
-        }
-        return zip([into[kind] for kind in kinds], starts.tolist(), ends.tolist(), strict=True)
+            return self._copier(row)
+        return decompressor_into(int(self._codec_ids[row]), 2)
 
     def _copier(self, row: int) -> DecompressInto:
         """Return the function that writes the messages of one piece into a target."""
@@ -322,11 +343,11 @@ class _Pieces:
         return decompress(data if self._are_v2 else wrapped(data), limit_bytes)
 
 
-def _step(first: int, octets: memoryview, borders: list[int]) -> _Step:
+def _step(first: int, octets: Octets, borders: list[int]) -> _Step:
     ends = np.array(borders, dtype=np.int64)
     spans = np.empty((len(borders) - 1, 2), dtype=np.int64)
     spans[:, 0], spans[:, 1] = ends[:-1], ends[1:]
-    return _Step(first, np.frombuffer(octets, np.uint8), spans, is_checked=True)
+    return _Step(first, octets, spans, is_checked=True)
 
 
 class _Decoding:

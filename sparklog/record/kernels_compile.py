@@ -35,7 +35,8 @@ def _cache_folder() -> str:
     Nobody else can have put anything there, which matters since the content is run.
     """
     here = Path(__file__).parent
-    sources = [here / "headers.py", here / "legacy.py", here / "v2.py", *sorted(here.glob("kernels*.py"))]
+    others = [here / f"{name}.py" for name in ("headers", "legacy", "streams", "v2")]
+    sources = [*others, *sorted(here.glob("kernels*.py"))]
     digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()
     name = f"kernels-{digest}{'-checked' if NUMBA.BOUNDSCHECK else ''}"
     beside = here / "__pycache__" / name

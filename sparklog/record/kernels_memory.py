@@ -22,7 +22,7 @@ COPY_STEP_BYTES: Final = 32
 _WORD: Final = ir.IntType(64)
 
 
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any, count: Any) -> Any:
+def pointer_to(context: Any, builder: Any, kind: Any, array: Any, index: Any, count: Any) -> Any:
     """Return where ``count`` items of an array begin."""
     of = cgutils.create_struct_proxy(kind)(context, builder, value=array)
     if NUMBA.BOUNDSCHECK:
@@ -37,7 +37,7 @@ def item(typingctx: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
     """Return an item of an array of one dimension."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], _WORD(1))
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], _WORD(1))
         return builder.load(pointer)
 
     return array.dtype(array, types.intp), codegen
@@ -48,7 +48,7 @@ def set_item(typingctx: Any, array: Any, index: Any, number: Any) -> Any:  # noq
     """Set an item of an array of one dimension."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], _WORD(1))
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], _WORD(1))
         builder.store(arguments[2], pointer)
         return context.get_dummy_value()
 
@@ -60,7 +60,7 @@ def _loader(bits: int, *, is_swapped: bool, is_signed: bool) -> Any:
 
     def load(typingctx: Any, source: Any, index: Any) -> Any:  # noqa: ARG001
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], _WORD(bits // 8))
+            pointer = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], _WORD(bits // 8))
             number = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()))
             number.align = 1
             if is_swapped:
@@ -75,6 +75,7 @@ def _loader(bits: int, *, is_swapped: bool, is_signed: bool) -> Any:
 _IS_LITTLE: Final = sys.byteorder == "little"
 
 load_64 = _loader(64, is_swapped=False, is_signed=False)
+little_endian_32 = _loader(32, is_swapped=not _IS_LITTLE, is_signed=True)
 big_endian_32 = _loader(32, is_swapped=_IS_LITTLE, is_signed=True)
 big_endian_64 = _loader(64, is_swapped=_IS_LITTLE, is_signed=True)
 
@@ -84,8 +85,8 @@ def memcpy(typingctx: Any, target: Any, target_index: Any, source: Any, source_i
     """Copy ``length`` bytes between two uint8 arrays."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], arguments[4])
-        of = _pointer(context, builder, signature.args[2], arguments[2], arguments[3], arguments[4])
+        to = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], arguments[4])
+        of = pointer_to(context, builder, signature.args[2], arguments[2], arguments[3], arguments[4])
         cgutils.raw_memcpy(builder, to, of, arguments[4], 1)
         return context.get_dummy_value()
 
@@ -98,8 +99,8 @@ def copy_step(typingctx: Any, target: Any, target_index: Any, source: Any, sourc
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         step_bytes = _WORD(COPY_STEP_BYTES)
-        to = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], step_bytes)
-        of = _pointer(context, builder, signature.args[2], arguments[2], arguments[3], step_bytes)
+        to = pointer_to(context, builder, signature.args[0], arguments[0], arguments[1], step_bytes)
+        of = pointer_to(context, builder, signature.args[2], arguments[2], arguments[3], step_bytes)
         vector = ir.VectorType(ir.IntType(8), COPY_STEP_BYTES).as_pointer()
         piece = builder.load(builder.bitcast(of, vector))
         piece.align = 1

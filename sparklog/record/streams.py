@@ -23,7 +23,6 @@ Source: apache/kafka, common/compress; xerial/snappy-java, SnappyOutputStream.ja
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +32,7 @@ Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 SNAPPY: Final = 2
 LZ4: Final = 3
+ZSTD: Final = 4
 
 XERIAL_MAGIC: Final[bytes] = b"\x82SNAPPY\x00"
 XERIAL_START: Final = struct.Struct(">8sii")
@@ -50,12 +50,6 @@ LZ4_STORED: Final = 0x80000000
 LZ4_SIZE_MASK: Final = LZ4_STORED - 1
 
 _BLOCK_BYTES = struct.Struct(">i")
-# A stream's beginning up to its first block, as above.
-_SNAPPY_LEAD = np.dtype([("magic", "S8"), ("version", ">i4"), ("compatible_version", ">i4"), ("block_bytes", ">i4")])
-_LZ4_LEAD = np.dtype([("header", "S7"), ("block_bytes", "<u4")])
-_LZ4_END = np.dtype("<u4")
-assert _SNAPPY_LEAD.itemsize == XERIAL_START.size + _BLOCK_BYTES.size
-_LZ4_USUAL_HEADER = next(header for header, size in LZ4_KAFKA_HEADERS.items() if size == LZ4_KAFKA_BLOCK_BYTES)
 
 
 def snappy_blocks(data: memoryview) -> list[memoryview]:
@@ -79,57 +73,3 @@ def snappy_blocks(data: memoryview) -> list[memoryview]:
         blocks.append(data[position : position + block_bytes])
         position += block_bytes
     return blocks
-
-
-def single_blocks(
-    octets: Octets, starts: Int64s, ends: Int64s, codec_ids: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], Int64s, Int64s]:
-    """Find, among many streams at once, those of a single compressed block, as most batches have them.
-
-    Parameters
-    ----------
-    octets : uint8 array
-    starts, ends : int64 array, shape (n_streams,)
-        Where in it each stream begins and ends; the caller has checked that it is there.
-    codec_ids : integer array, shape (n_streams,)
-        A stream of another codec than snappy or lz4 has no blocks.
-
-    Returns
-    -------
-    is_single : bool array, shape (n_streams,)
-    starts, ends : int64 array, shape (n_streams,)
-        Where the single block begins and ends; for any other stream, where the stream does.
-    """
-    is_single, starts, ends = np.zeros(len(starts), dtype=np.bool_), starts.copy(), ends.copy()
-    for codec_id, (lead, tail_bytes, is_single_block) in _SINGLE.items():
-        rows = np.flatnonzero((codec_ids == codec_id) & (ends - starts > lead.itemsize + tail_bytes))
-        if not len(rows):
-            continue
-        first, last = starts[rows] + lead.itemsize, ends[rows] - tail_bytes
-        found = is_single_block(octets, _gathered(octets, starts[rows], lead), first, last)
-        rows = rows[found]
-        is_single[rows], starts[rows], ends[rows] = True, first[found], last[found]
-    return is_single, starts, ends
-
-
-def _gathered(octets: Octets, positions: Int64s, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Read a structure at each position."""
-    pieces: np.ndarray[Any, Any] = octets[positions[:, None] + np.arange(kind.itemsize)]
-    return pieces.view(kind)[:, 0]
-
-
-def _is_single_snappy(octets: Octets, leads: np.ndarray[Any, Any], starts: Int64s, ends: Int64s) -> Any:  # noqa: ARG001
-    # numpy compares strings without the zeros at their ends.
-    return (leads["magic"] == XERIAL_MAGIC.rstrip(b"\0")) & (leads["block_bytes"] == ends - starts)
-
-
-def _is_single_lz4(octets: Octets, leads: np.ndarray[Any, Any], starts: Int64s, ends: Int64s) -> Any:
-    is_whole = (leads["block_bytes"] == ends - starts) & (_gathered(octets, ends, _LZ4_END) == 0)
-    return is_whole & (leads["block_bytes"] <= LZ4_KAFKA_BLOCK_BYTES) & (leads["header"] == _LZ4_USUAL_HEADER)
-
-
-_IsSingle = Callable[[Octets, np.ndarray[Any, Any], Int64s, Int64s], Any]
-_SINGLE: Final[dict[int, tuple[np.dtype[Any], int, _IsSingle]]] = {
-    SNAPPY: (_SNAPPY_LEAD, 0, _is_single_snappy),
-    LZ4: (_LZ4_LEAD, _LZ4_END.itemsize, _is_single_lz4),
-}

@@ -15,7 +15,6 @@ import zlib
 
 import cramjam
 import lz4.frame
-import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -24,7 +23,6 @@ from hypothesis import strategies as st
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
 from sparklog.record.compression import (
     TARGET_TOO_SMALL,
-    block_decompressor_into,
     codec_name,
     compressed_bytes_max,
     compressor,
@@ -32,7 +30,6 @@ from sparklog.record.compression import (
     decompressor_into,
     to_corrupt_error,
 )
-from sparklog.record.streams import single_blocks
 from tests import build
 
 LIMIT = 1 << 20
@@ -54,17 +51,7 @@ def decompress(codec: str, data: bytes, *, magic: int = 2, limit_bytes: int = LI
     except Exception as error:
         raise to_corrupt_error(error, codec_id) from error
     assert size == TARGET_TOO_SMALL or target[:size] == whole
-    size = size_of_single_block(data, codec_id, magic, target, limit_bytes)
-    assert size == TARGET_TOO_SMALL or target[:size] == whole
     return whole
-
-
-def size_of_single_block(data: bytes, codec_id: int, magic: int, target: memoryview, limit_bytes: int) -> int:
-    octets, limits = np.frombuffer(data, np.uint8), (np.array([0]), np.array([len(data)]))
-    (found,), (start,), (end,) = single_blocks(octets, *limits, np.array([codec_id]))
-    if not found or magic < 2:
-        return TARGET_TOO_SMALL
-    return block_decompressor_into(codec_id)(memoryview(data)[start:end], target, limit_bytes)
 
 
 @pytest.mark.parametrize("codec", GOLDEN)
@@ -173,10 +160,8 @@ def test_streams_one_after_another_are_read_to_the_end() -> None:
 @pytest.mark.parametrize("content", [bytes(14), bytes(20), b"\x10\0\0\0ab" * 3, b"ab" * 40])
 def test_lz4_block_that_begins_as_if_with_its_size_is_right_or_does_not_fit(content: bytes, target_bytes: int) -> None:
     stream, target = build.compress("lz4", content), memoryview(bytearray(target_bytes))
-    block = memoryview(stream)[11:-4]
-    for into, data in ((block_decompressor_into(3), block), (decompressor_into(3, 2), memoryview(stream))):
-        size = into(data, target, LIMIT)
-        assert target[:size] == content if target_bytes >= len(content) else size == TARGET_TOO_SMALL
+    size = decompressor_into(3, 2)(memoryview(stream), target, LIMIT)
+    assert target[:size] == content if target_bytes >= len(content) else size == TARGET_TOO_SMALL
 
 
 def test_snappy_bytes_that_are_no_length_are_passed_over_at_the_end() -> None:

@@ -28,7 +28,10 @@ from sparklog.record import kernels, kernels_legacy, kernels_v2
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import TABLE_FIELDS
 from sparklog.record.arrow import Columns
+from sparklog.record.many_streams import many_into
+from tests import build
 
+STREAMS = {codec_id: build.compress(codec, b"abc" * 30) for codec_id, codec in ((2, "snappy"), (3, "lz4"), (4, "zstd"))}
 rng = random.Random(1)
 for turn in range(4000):
     data = bytearray(rng.randbytes(rng.randint(0, 200)))
@@ -42,6 +45,13 @@ for turn in range(4000):
     table[:, 13] = rng.choice([0, 1, 2, 5])
     kernels.first_wrong_crc(buffer, table, rng.choice([0, 10, -10]))
     spans = np.sort(np.array([[rng.randint(-5, len(data) + 5) for _ in range(2)] for _ in range(3)]), axis=1)
+    starts = np.sort(np.array([rng.randint(-5, len(data) + 5) for _ in range(4)]))
+    for codec_id, stream in STREAMS.items():
+        flipped = bytearray(stream)
+        flipped[rng.randrange(len(stream))] ^= 1 << rng.randrange(8)
+        octets = np.frombuffer(rng.choice([stream, bytes(flipped)]) + data, np.uint8)
+        ends = np.sort(np.array([len(stream), *(rng.randint(-5, len(octets) + 5) for _ in range(3))]))
+        many_into(codec_id)(octets, np.append(0, starts[:3]), ends, np.empty(200, np.uint8), rng.choice([0, 1, 250]), 150)
     for decode in (kernels_v2.decode_records, kernels_legacy.decode_messages):
         bytes_max = rng.choice([1, 10, 100, 1000])
         columns = Columns(("key", "value", "headers"), rng.choice([1, 2, 100]), bytes_max, rng.choice([0, 1, 600]))
