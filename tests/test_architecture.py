@@ -36,7 +36,7 @@ IMPORTED_BY_NAME = {
 # What reaches files, processes and the machine behind a storage's back.
 FILE_SYSTEM = {"os", "pathlib", "fcntl", "shutil", "glob", "tempfile", "stat", "mmap", "errno"}
 OUTSIDE_OF_STORAGE = {
-    "record/kernels_compile.py",  # where numba keeps compiled code, which is no log; record and storage never meet
+    "record/kernels_cache.py",  # where compiled code is kept, which is no log; record and storage never meet
 }
 # Where names of files are made, and where paths are cut and put together.
 NAMES_OF_FILES = "log/files.py"
@@ -64,6 +64,7 @@ DEFERRED = {
     ("cli/main.py", "sparklog.inspect.dump"),
     ("cli/main.py", "sparklog.cli.verify"),
     ("cli/main.py", "sparklog.cli.recover"),
+    ("cli/main.py", "sparklog.record.warm_up"),
 }
 
 

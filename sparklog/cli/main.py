@@ -1,4 +1,4 @@
-"""The command line: ``sparklog describe``, ``dump``, ``verify`` and ``recover``.
+"""The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover`` and ``warm-up``.
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``);
 2 the command cannot be carried out, and stderr says why in one line: also where ``dump`` is to begin behind the end of
@@ -289,3 +289,21 @@ def recover(
         raise typer.Exit(_CANNOT)
     if outcome.damaged:
         raise typer.Exit(_FAILED)
+
+
+@app.command("warm-up")
+def warm_up() -> None:
+    """Compile all kernels ahead, as for an image, so that no query waits for it; says where they are kept.
+
+    They are kept once for a user and a machine. Set SPARKLOG_CACHE_DIR, here and where queries run, for another folder.
+    """
+    from sparklog.record.warm_up import kernel_count, kernels_folder, load_kernels
+
+    with render.progress(kernel_count(), "kernels") as advance:
+        for name in load_kernels():
+            advance(name, 1)
+    folder = kernels_folder()
+    if folder is None:
+        render.complain("warning", "there is no folder to keep compiled kernels in: set SPARKLOG_CACHE_DIR")
+        raise typer.Exit(_FAILED)
+    render.say(f"all kernels ({kernel_count()}) are compiled for this machine, in {folder}")

@@ -197,7 +197,9 @@ def severity_style(severity: str) -> str:
 
 
 @contextmanager
-def progress(total: int, unit: Literal["bytes", "partitions"] = "bytes") -> Iterator[Callable[[str, int], None]]:
+def progress(
+    total: int, unit: Literal["bytes", "partitions", "kernels"] = "bytes"
+) -> Iterator[Callable[[str, int], None]]:
     """Show a progress bar on a terminal; gives the function that advances it by a number of units, under a name."""
     console = _stderr()
     bar = Progress(

@@ -37,7 +37,8 @@ from sparklog.record.headers import (
     PRODUCER_ID,
     RECORD_COUNT,
 )
-from sparklog.record.kernels_compile import NUMBA, inlined, kernel, step
+from sparklog.record.kernels_cache import NUMBA
+from sparklog.record.kernels_compile import inlined, kernel, step
 from sparklog.record.kernels_memory import (
     COPY_STEP_BYTES,
     big_endian_32,

@@ -1,9 +1,10 @@
-"""Compiles kernels, once on each machine and when they are first called, and keeps the compiled code on disk.
+"""Compiles kernels: each when it is first called, and once for a user and a machine.
 
-Some of what is used of numba is not its public interface: `FunctionCache._load_overload`, a dispatcher's ``_cache``,
-the option ``_nrt`` and, in `sparklog.record.kernels`, the features of the host's processor. They are what makes a
-process load its kernels in tenths of a second, and numba may change them in any version. So the version of numba is
-capped in ``pyproject.toml``, and ``tests/record/test_kernels_compile.py`` says whether a newer one still has them.
+Some of what is used of numba is not its public interface: a dispatcher's ``_cache``, the parts of a compiled function
+that `sparklog.record.kernels_cache` keeps, the option ``_nrt`` and, in `sparklog.record.kernels`, the features of the
+host's processor. They are what makes a process load its kernels in tenths of a second, and numba may change them in any
+version. So the version of numba is capped in ``pyproject.toml``, and ``tests/record/test_kernels_compile.py`` says
+whether a newer one still has them.
 """
 # Kernels are typed by the signatures that numba compiles them for.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
@@ -11,64 +12,18 @@ capped in ``pyproject.toml``, and ``tests/record/test_kernels_compile.py`` says 
 from __future__ import annotations
 
 import functools
-import hashlib
-import os
-import stat
-import tempfile
+import sys
 import threading
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 
 from numba import njit
-from numba.core import config
-from numba.core.caching import FunctionCache
 
-NUMBA: Any = config
-"""The settings of numba, which it makes when they are first asked for."""
-
-
-def _cache_folder() -> str:
-    """Choose the folder for compiled code: one for each state of the sources that it is compiled from.
-
-    numba looks only at the file that a kernel is in, but steps and constants of other files are compiled into the
-    kernel. Where the package's folder is read-only, the folder is one of the user's own under the temporary directory.
-    Nobody else can have put anything there, which matters since the content is run.
-    """
-    here = Path(__file__).parent
-    others = [here / f"{name}.py" for name in ("headers", "legacy", "streams", "v2")]
-    sources = [*others, *sorted(here.glob("kernels*.py"))]
-    digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()
-    name = f"kernels-{digest}{'-checked' if NUMBA.BOUNDSCHECK else ''}"
-    beside = here / "__pycache__" / name
-    try:
-        beside.mkdir(parents=True, exist_ok=True)
-        if os.access(beside, os.W_OK):
-            return str(beside)
-    except OSError:
-        pass
-    own = Path(tempfile.gettempdir()) / f"sparklog-{os.getuid()}"
-    own.mkdir(mode=0o700, exist_ok=True)
-    found = own.lstat()
-    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
-        return str(own / name)
-    return tempfile.mkdtemp(prefix="sparklog-")
-
-
-_CACHE_FOLDER: Final = _cache_folder()
-
-
-class _Cache(FunctionCache):
-    """numba's cache on disk, without the set-up that numba makes before it loads anything.
-
-    That set-up, of types and of calls into Python, takes several times as long as loading our kernels, which need none
-    of it. Where a kernel has to be compiled, the compiler makes the set-up itself.
-    """
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        return self._load_overload(sig, target_context)
-
+from sparklog.record.kernels_cache import KernelCache, can_be_written, find_folders
 
 _compiling: Final = threading.Lock()
+KERNELS: Final[dict[str, Callable[[], None]]] = {}
+"""What compiles or loads each kernel of the modules that are imported, as its first call does."""
 
 
 def kernel(signature: Any) -> Any:
@@ -81,14 +36,18 @@ def kernel(signature: Any) -> Any:
     def deferred(function: Any) -> Any:
         compiled: list[Any] = []
 
+        def load() -> None:
+            with _compiling:
+                if not compiled:
+                    compiled.append(_compiled(function, signatures))
+
         @functools.wraps(function)
         def call(*arguments: Any) -> Any:
             if not compiled:
-                with _compiling:
-                    if not compiled:
-                        compiled.append(_compiled(function, signatures))
+                load()
             return compiled[0](*arguments)
 
+        KERNELS[function.__name__] = load
         return call
 
     return deferred
@@ -97,16 +56,34 @@ def kernel(signature: Any) -> Any:
 def _compiled(function: Any, signatures: list[Any]) -> Any:
     options: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
     dispatcher: Any = njit(**options)(function)
-    # The setting is one for the whole process, so it is changed only while the cache of this kernel is made.
-    before, NUMBA.CACHE_DIR = NUMBA.CACHE_DIR, _CACHE_FOLDER
+    folders, _ = _found_folders()
+    cache = dispatcher._cache = KernelCache(f"{function.__module__}.{function.__name__}", folders, _announce)
     try:
-        dispatcher._cache = _Cache(function)
+        for each in signatures:
+            dispatcher.compile(each)
     finally:
-        NUMBA.CACHE_DIR = before
-    for each in signatures:
-        dispatcher.compile(each)
+        cache.release()
     dispatcher.disable_compile()
     return dispatcher
+
+
+_found_folders: Final = functools.cache(find_folders)
+
+
+def kernels_folder() -> str | None:
+    """Return the folder that compiled kernels are kept in; None where they cannot be kept."""
+    folders, _ = _found_folders()
+    return str(folders[-1]) if folders and can_be_written(folders[-1]) else None
+
+
+@functools.cache
+def _announce() -> None:
+    """Say on stderr, once in a process, that kernels are compiled: it takes seconds in which nothing is seen."""
+    _, refusal = _found_folders()
+    if sys.stderr is not None:
+        sys.stderr.write("sparklog: compiling kernels, once for this machine\n")
+        sys.stderr.write(f"sparklog: {refusal}\n" if refusal else "")
+        sys.stderr.flush()
 
 
 _STEP: Final[dict[str, Any]] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}

@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sparklog.record.kernels_compile import NUMBA
+from sparklog.record.kernels_cache import NUMBA
 
 COPY_STEP_BYTES: Final = 32
 """`copy_step` reads and writes as many bytes at a time."""

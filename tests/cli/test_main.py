@@ -531,3 +531,27 @@ def test_processes_print_what_one_prints(command: str, damaged: Path) -> None:
     alone, together = (run(command, damaged, "--processes", count) for count in ("1", "2"))
     assert (together.exit_code, together.stdout) == (alone.exit_code, alone.stdout)
     assert run(command, damaged, "--processes", "0").exit_code == 2
+
+
+def test_warm_up_says_where_compiled_kernels_are_kept(tmp_path: Path) -> None:
+    environment = {**os.environ, "SPARKLOG_CACHE_DIR": str(tmp_path / "kept"), "COLUMNS": "200"}
+    code = (
+        # Compiling all takes too long for a test: the smallest kernel stands for them.
+        "import sparklog.record.warm_up, sparklog.record.kernels_compile as compile\n"
+        "load = compile.KERNELS['capacity']; compile.KERNELS.clear(); compile.KERNELS['capacity'] = load\n"
+        "from sparklog.cli.main import run; run()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, "warm-up"], env=environment, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "sparklog: compiling kernels, once for this machine\n")
+    (folder,) = (tmp_path / "kept").iterdir()
+    assert ran.stdout == f"all kernels (1) are compiled for this machine, in {folder}\n"
+    assert len([path for path in folder.iterdir() if path.stat().st_size]) == 1
+
+
+def test_warm_up_without_a_folder_to_keep_kernels_in_is_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sparklog.record.kernels_compile._found_folders", lambda: ([], None))
+    result = run("warm-up")
+    assert result.exit_code == 1
+    assert "set SPARKLOG_CACHE_DIR" in result.stderr

@@ -1,0 +1,31 @@
+"""Compiles all kernels ahead, for images and for machines whose first query should not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+# Kernels are known once their modules are imported.
+from sparklog.record import (  # noqa: F401
+    kernels,
+    kernels_encode,
+    kernels_hash,
+    kernels_legacy,
+    kernels_search,
+    kernels_streams,
+    kernels_v2,
+)
+from sparklog.record.kernels_compile import KERNELS, kernels_folder
+
+__all__ = ["kernel_count", "kernels_folder", "load_kernels"]
+
+
+def kernel_count() -> int:
+    """Return how many kernels there are."""
+    return len(KERNELS)
+
+
+def load_kernels() -> Iterator[str]:
+    """Compile every kernel that is not compiled yet, and yield the name of each when it is there."""
+    for name, load in KERNELS.items():
+        load()
+        yield name
