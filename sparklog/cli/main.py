@@ -19,13 +19,12 @@ import typer
 from typer.core import TyperGroup
 
 from sparklog import __version__
-from sparklog.cli import describe as describe_rows
+from sparklog.cli import describe as describing
 from sparklog.cli import render, tables, views
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.paths import find_target, log_bytes, processes_for
 from sparklog.cli.progress import progress
 from sparklog.errors import InvalidOptionError, SeglogError
-from sparklog.inspect.describe import describe_partitions
 
 _FAILED = 1
 _CANNOT = 2
@@ -54,7 +53,6 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Look into Apache Kafka's partition logs on disk, with no broker. Only recover changes anything.",
 )
@@ -107,6 +105,12 @@ def describe(
     full: Annotated[
         bool, typer.Option("--full", help="Scan every batch header, and count batches, records and codecs exactly.")
     ] = False,
+    histogram: Annotated[
+        bool, typer.Option("--histogram", help="Show records and bytes over time; costs what --full does.")
+    ] = False,
+    ratio: Annotated[
+        bool, typer.Option("--ratio", help="Say what compression saves: decompresses every batch; costs most.")
+    ] = False,
     processes: Processes = None,
     as_json: Json = False,
 ) -> None:
@@ -115,31 +119,26 @@ def describe(
     Only indexes and the ends of each segment are read, so codecs and formats are those found there, and times are
     nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
     """
-    targets = [find_target(path) for path in paths]
-    folders = list(dict.fromkeys(folder for target in targets for folder in target.folders))
-    work_bytes = sum(log_bytes(target) for target in targets) if full else 0
-    count = processes_for(len(folders), work_bytes, processes)
-    described = []
-    with progress(len(folders), "partitions") as advance:
-        descriptions = describe_partitions([folder.location for folder in folders], is_full=full, processes=count)
-        for folder, description in zip(folders, descriptions, strict=True):
-            described.append((folder, description))
-            advance(folder.name, 1)
+    depth = describing.Depth.of(full=full, ratio=ratio, histogram=histogram)
+    found = describing.described([find_target(path) for path in paths], depth, processes)
     columns: Sequence[tables.Column]
     if segments:
-        rows, columns = describe_rows.segment_rows(described, is_full=full), views.SEGMENTS
+        rows, columns = describing.segment_rows(found, depth), views.SEGMENTS
     elif partitions:
-        rows, columns = describe_rows.partition_rows(described, is_full=full), views.PARTITIONS
+        rows, columns = describing.partition_rows(found, depth), views.PARTITIONS
     else:
-        rows, columns = describe_rows.topic_rows(described, is_full=full), views.TOPICS
+        rows, columns = describing.topic_rows(found, depth), views.TOPICS
     if as_json:
         render.json_lines(rows)
     else:
-        tables.table(views.counted(columns) if full else columns, list(rows))
-    damaged = [(folder, each.error) for folder, each in described if each.error]
-    for folder, error in damaged:
-        render.complain("warning", f"{folder.name}: {error}")
-    if damaged:
+        describing.print_tables(found, list(rows), columns, depth)
+    for directory in found.directories.values():
+        if directory.error:
+            render.complain("warning", directory.error)
+    errors = list(found.errors())
+    for error in errors:
+        render.complain("warning", error)
+    if errors:
         raise typer.Exit(_FAILED)
 
 
@@ -280,7 +279,9 @@ def recover(
     outcome = Outcome()
     targets = [find_target(path) for path in paths]
     # All of it is done before any of it is printed: a pipe that is closed must not end it halfway.
-    rows = list(recover_rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
+    with progress(None) as advance:
+        advance("recovering", 0)
+        rows = list(recover_rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
     if as_json:
         render.json_lines(rows)
     else:

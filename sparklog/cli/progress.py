@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
 from typing import Final, Literal
 
 from rich.progress import (
@@ -54,16 +54,15 @@ def progress(
         disable=is_hidden or not console.is_terminal,
     )
     task = bar.add_task("", total=total)
-    begun_at = time.monotonic()
-
-    def advance(name: str, more: int) -> None:
-        bar.update(task, advance=more, description=name)
-        if not bar.live.is_started and time.monotonic() - begun_at >= _SHOWN_AFTER_SECONDS:
-            bar.start()
-
+    timer = Timer(_SHOWN_AFTER_SECONDS, bar.start)
+    if not bar.disable:
+        timer.start()
     try:
-        yield advance
+        yield lambda name, more: bar.update(task, advance=more, description=name)
     finally:
+        timer.cancel()
+        if not bar.disable:
+            timer.join()
         bar.stop()
 
 

@@ -90,6 +90,11 @@ def say(message: str = "") -> None:
     _stdout().print(Text(message))
 
 
+def note(message: str) -> None:
+    """Print a line about the data; on a terminal it is broken between its words."""
+    put(Text(printable(message), style="dim"), folds=True)
+
+
 def complain(kind: Literal["error", "warning", "note"], message: str) -> None:
     """Print one line on stderr, its kind first."""
     stderr().print(Text.assemble((f"{kind}: ", _STYLES[kind]), printable(message)), soft_wrap=True)

@@ -128,8 +128,7 @@ def table(
             lines += [first, *more]
     render.put(*lines)
     if fitted.left_out:
-        what = f"(a wider terminal or --json shows more: {', '.join(fitted.left_out)})"
-        render.put(Text(what, style="dim"), folds=True)
+        render.note(f"(a wider terminal or --json shows more: {', '.join(fitted.left_out)})")
 
 
 class StreamedTable:

@@ -9,6 +9,7 @@ from sparklog.cli.render import Row
 from sparklog.cli.tables import Column
 from sparklog.cli.text import bytes_text, data_text, printable, time_text
 
+_BAR_WIDTH: Final = 30
 _TIMES: Final = ("FROM (UTC)", "TO")
 
 
@@ -57,7 +58,11 @@ def _value(row: Row) -> str:
 
 
 def _formats(row: Row) -> str:
-    return " ".join([*(f"v{magic}" for magic in row["magics"]), *row["codecs"]]) or "-"
+    """Write magics and codecs, and after a full scan how much of the bytes each codec has."""
+    sizes = row.get("codec_bytes") or {}
+    shares = [f"{name} {100 * size / sum(sizes.values()):.0f}%" for name, size in sizes.items()]
+    codecs = shares if len(shares) > 1 else row["codecs"]
+    return " ".join([*(f"v{magic}" for magic in row["magics"]), *codecs]) or "-"
 
 
 _FORMATS: Final = Column("FORMATS", _formats, folds=True, rank=3)
@@ -140,9 +145,28 @@ ACTIONS: Final = (
 )
 
 
-def counted(columns: Sequence[Column]) -> list[Column]:
-    """Replace the times by the counts that a full scan makes."""
-    return [*(column for column in columns[:-1] if column.title not in _TIMES), *COUNTS, columns[-1]]
+SPANS: Final = (
+    _seconds("FROM (UTC)", "timestamp", 0),
+    _plain("records"),
+    _size("bytes"),
+    Column("", lambda row: row["bar"]),
+)
+
+
+def counted(columns: Sequence[Column], *, has_ratio: bool) -> list[Column]:
+    """Replace the times by the counts that a full scan makes, and what compression saves if it was measured."""
+    ratio = [Column("RATIO", _ratio, "right")] if has_ratio else []
+    return [*(column for column in columns[:-1] if column.title not in _TIMES), *COUNTS, *ratio, columns[-1]]
+
+
+def with_bars(spans: Sequence[Row]) -> list[Row]:
+    """Add a bar to each span of time of a histogram, as long as the bytes in it."""
+    most = max((span["bytes"] for span in spans), default=0) or 1
+    return [{**span, "bar": "█" * -(-span["bytes"] * _BAR_WIDTH // most)} for span in spans]
+
+
+def _ratio(row: Row) -> str:
+    return "-" if row["compression_ratio"] is None else f"{row['compression_ratio']:.2f}"
 
 
 def of_entries(row: Row) -> list[Column]:
