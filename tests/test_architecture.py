@@ -61,7 +61,8 @@ DEFERRED = {
     ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
-    ("cli/main.py", "sparklog.inspect.dump"),
+    ("cli/main.py", "sparklog.cli.follow"),
+    ("cli/main.py", "sparklog.inspect.dump_range"),
     ("cli/main.py", "sparklog.cli.verify"),
     ("cli/main.py", "sparklog.cli.recover"),
     ("cli/main.py", "sparklog.record.warm_up"),

@@ -1,23 +1,104 @@
-"""Rows of ``describe``: a topic, a partition or a segment each."""
+"""``describe``: describes targets, and makes rows of topics, partitions or segments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
-from sparklog.inspect.describe import BatchStats, PartitionDescription
-from sparklog.log.places import PartitionFolder
+from sparklog.cli import render, tables, views
+from sparklog.cli.paths import CliPath, log_bytes, processes_for
+from sparklog.cli.progress import progress
+from sparklog.inspect.describe import BatchStats, PartitionDescription, Scanned, describe_partitions
+from sparklog.inspect.describe_directory import DirectoryDescription, describe_directory
+from sparklog.inspect.histogram import TimeHistogram
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.record.compression import codec_name
 
 RowDict = dict[str, Any]
-Described = tuple[PartitionFolder, PartitionDescription]
+
+SPANS_SHOWN_MAX: Final = 24
 
 
-def topic_rows(described: Iterable[Described], *, is_full: bool) -> Iterator[RowDict]:
+@dataclass(frozen=True)
+class Depth:
+    """How much of each log is looked at, and what is made of it."""
+
+    is_full: bool
+    is_decompressed: bool
+    has_histogram: bool
+
+    @classmethod
+    def of(cls, *, full: bool, ratio: bool, histogram: bool) -> Depth:
+        return cls(full or ratio or histogram, ratio, histogram)
+
+
+@dataclass(frozen=True)
+class Described:
+    """The partitions of some targets, and the log directories that they are in."""
+
+    partitions: Sequence[tuple[PartitionFolder, PartitionDescription]]
+    directories: Mapping[LogDirectory, DirectoryDescription]
+
+    def errors(self) -> Iterator[str]:
+        """Give what is wrong with partitions."""
+        for folder, description in self.partitions:
+            if description.error:
+                yield f"{folder.name}: {description.error}"
+
+
+def described(targets: Sequence[CliPath], depth: Depth, processes: int | None) -> Described:
+    """Describe the partitions of targets."""
+    folders = list(dict.fromkeys(folder for target in targets for folder in target.folders))
+    work_bytes = sum(log_bytes(target) for target in targets) if depth.is_full else 0
+    found = []
+    with progress(work_bytes or len(folders), "bytes" if work_bytes else "partitions") as advance:
+        events = describe_partitions(
+            [folder.location for folder in folders],
+            is_full=depth.is_full,
+            is_decompressed=depth.is_decompressed,
+            processes=processes_for(len(folders), work_bytes, processes),
+        )
+        left = iter(folders)
+        for event in events:
+            if isinstance(event, Scanned):
+                advance(event.path, event.bytes)
+                continue
+            folder = next(left)
+            found.append((folder, event))
+            if not work_bytes:
+                advance(folder.name, 1)
+    directories = dict.fromkeys(folder.directory for folder in folders)
+    return Described(found, {directory: describe_directory(directory) for directory in directories})
+
+
+def print_tables(found: Described, rows: Sequence[RowDict], columns: Sequence[tables.Column], depth: Depth) -> None:
+    """Print rows as a table, their histograms, and what is known of the log directories."""
+    if depth.is_full:
+        columns = views.counted(columns, has_ratio=depth.is_decompressed)
+    tables.table(columns, rows)
+    for row in rows if depth.has_histogram else ():
+        render.say()
+        tables.table(views.SPANS, views.with_bars(row["histogram"]), heading=_always(columns[0].text(row)))
+    for each in found.directories.values():
+        known = {"cluster": each.cluster_id, "node": each.node_id, "directory": each.directory_id}
+        said = [f"{name} {value}" for name, value in known.items() if value is not None]
+        if said:
+            render.note(f"{each.path}: {', '.join(said)}")
+
+
+def _always(heading: str) -> tables.Heading:
+    return lambda _: heading
+
+
+def topic_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
     """Fold the partitions of each topic into one row."""
-    for topic, group in groupby(sorted(described, key=lambda each: each[0].topic), key=lambda each: each[0].topic):
-        descriptions = [description for _, description in group]
+    ordered = sorted(found.partitions, key=lambda each: each[0].topic)
+    for topic, group in groupby(ordered, key=lambda each: each[0].topic):
+        folders, descriptions = zip(*group, strict=True)
+        directories = dict.fromkeys(folder.directory for folder in folders)
         stats = BatchStats()
         for description in descriptions:
             stats.add(description.stats)
@@ -32,14 +113,15 @@ def topic_rows(described: Iterable[Described], *, is_full: bool) -> Iterator[Row
             "log_bytes": sum(segment.log_bytes for each in descriptions for segment in each.segments),
             "total_bytes": sum(each.total_bytes for each in descriptions),
             "offsets": sum(length for length in lengths if length is not None),
-            **_stats_row(stats, is_full),
+            **_stats_row(stats, depth),
             "damaged_partitions": sum(each.error is not None for each in descriptions),
+            "directories": [{"path": each.path, **_ids(found.directories[each])} for each in directories],
         }
 
 
-def partition_rows(described: Iterable[Described], *, is_full: bool) -> Iterator[RowDict]:
+def partition_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
     """Make a row of each partition."""
-    for folder, description in described:
+    for folder, description in found.partitions:
         yield {
             "topic": folder.topic,
             "partition": folder.partition,
@@ -51,14 +133,15 @@ def partition_rows(described: Iterable[Described], *, is_full: bool) -> Iterator
             "start_offset": description.start_offset,
             "end_offset": description.end_offset,
             "last_stable_offset": description.last_stable_offset,
-            **_stats_row(description.stats, is_full),
+            **_stats_row(description.stats, depth),
+            **_ids(found.directories[folder.directory]),
             "error": description.error,
         }
 
 
-def segment_rows(described: Iterable[Described], *, is_full: bool) -> Iterator[RowDict]:
+def segment_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
     """Make a row of each segment."""
-    for folder, description in described:
+    for folder, description in found.partitions:
         for segment in description.segments:
             yield {
                 "topic": folder.topic,
@@ -67,24 +150,50 @@ def segment_rows(described: Iterable[Described], *, is_full: bool) -> Iterator[R
                 "base_offset": segment.base_offset,
                 "end_offset": segment.end_offset,
                 "log_bytes": segment.log_bytes,
-                **_stats_row(segment.stats, is_full),
+                **_stats_row(segment.stats, depth),
                 "error": segment.error,
             }
 
 
-def _stats_row(stats: BatchStats, is_full: bool) -> RowDict:
+def _ids(directory: DirectoryDescription) -> RowDict:
+    return {
+        "cluster_id": directory.cluster_id,
+        "node_id": directory.node_id,
+        "directory_id": directory.directory_id,
+    }
+
+
+def _stats_row(stats: BatchStats, depth: Depth) -> RowDict:
     row: RowDict = {
         "first_timestamp": stats.first_timestamp,
         "max_timestamp": stats.max_timestamp,
         "codecs": [codec_name(codec_id) for codec_id in sorted(stats.codec_batches)],
         "magics": sorted(stats.magic_batches),
     }
-    if is_full:
+    if depth.is_full:
         row |= {
             "batches": stats.batches,
             "records": stats.records,
             "control_batches": stats.control_batches,
             "transactional_batches": stats.transactional_batches,
-            "codec_batches": {codec_name(codec_id): count for codec_id, count in sorted(stats.codec_batches.items())},
+            "codec_batches": _by_name(stats.codec_batches),
+            "codec_bytes": _by_name(stats.codec_bytes),
         }
+    if depth.is_decompressed:
+        uncompressed = stats.uncompressed_bytes or Counter()
+        packed = stats.codec_bytes.total()
+        row |= {
+            "uncompressed_bytes": _by_name(uncompressed),
+            "compression_ratio": round(uncompressed.total() / packed, 3) if packed else None,
+        }
+    if depth.has_histogram:
+        row["histogram"] = _spans(stats.times)
     return row
+
+
+def _by_name(counts: Counter[int]) -> dict[str, int]:
+    return {codec_name(codec_id): count for codec_id, count in sorted(counts.items())}
+
+
+def _spans(times: TimeHistogram) -> list[RowDict]:
+    return [{"timestamp": start, **asdict(span)} for start, span in times.rows(SPANS_SHOWN_MAX)]

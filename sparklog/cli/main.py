@@ -2,39 +2,34 @@
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``);
 2 the command cannot be carried out, and stderr says why in one line: also where ``dump`` is to begin behind the end of
-every log; 141, as of any command that SIGPIPE ends, if the reader of the output closes it (``sparklog dump | head``).
+every log; 130 if it is interrupted, but for ``dump --follow``, which ends well so; 141, as of any command that SIGPIPE
+ends, if the reader of the output closes it (``sparklog dump | head``).
 """
 
 from __future__ import annotations
 
+import base64
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from sparklog import __version__
-from sparklog.cli import describe as describe_rows
-from sparklog.cli import render, views
-from sparklog.cli.paths import find_target, is_file, log_bytes, processes_for
+from sparklog.cli import describe as describing
+from sparklog.cli import render, tables, views
+from sparklog.cli.choices import Format, IsolationLevels
+from sparklog.cli.paths import find_target, log_bytes, processes_for
+from sparklog.cli.progress import progress
 from sparklog.errors import InvalidOptionError, SeglogError
-from sparklog.inspect.describe import describe_partitions
 
 _FAILED = 1
 _CANNOT = 2
+_INTERRUPTED = 128 + 2
 _PIPE_CLOSED = 128 + 13
-
-
-class IsolationLevels(StrEnum):
-    """The values of ``--isolation-level``."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
 
 
 class _Commands(TyperGroup):
@@ -48,12 +43,16 @@ class _Commands(TyperGroup):
             raise typer.Exit(_CANNOT) from error
         except BrokenPipeError as error:
             raise typer.Exit(_PIPE_CLOSED) from error
+        except OSError as error:
+            render.complain("error", f"the output cannot be written: {error.strerror}")
+            raise typer.Exit(_CANNOT) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(_INTERRUPTED) from error
 
 
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Look into Apache Kafka's partition logs on disk, with no broker. Only recover changes anything.",
 )
@@ -106,6 +105,12 @@ def describe(
     full: Annotated[
         bool, typer.Option("--full", help="Scan every batch header, and count batches, records and codecs exactly.")
     ] = False,
+    histogram: Annotated[
+        bool, typer.Option("--histogram", help="Show records and bytes over time; costs what --full does.")
+    ] = False,
+    ratio: Annotated[
+        bool, typer.Option("--ratio", help="Say what compression saves: decompresses every batch; costs most.")
+    ] = False,
     processes: Processes = None,
     as_json: Json = False,
 ) -> None:
@@ -114,31 +119,26 @@ def describe(
     Only indexes and the ends of each segment are read, so codecs and formats are those found there, and times are
     nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
     """
-    targets = [find_target(path) for path in paths]
-    folders = list(dict.fromkeys(folder for target in targets for folder in target.folders))
-    work_bytes = sum(log_bytes(target) for target in targets) if full else 0
-    count = processes_for(len(folders), work_bytes, processes)
-    described = []
-    with render.progress(len(folders), "partitions") as advance:
-        descriptions = describe_partitions([folder.location for folder in folders], is_full=full, processes=count)
-        for folder, description in zip(folders, descriptions, strict=True):
-            described.append((folder, description))
-            advance(folder.name, 1)
-    columns: Sequence[render.Column]
+    depth = describing.Depth.of(full=full, ratio=ratio, histogram=histogram)
+    found = describing.described([find_target(path) for path in paths], depth, processes)
+    columns: Sequence[tables.Column]
     if segments:
-        rows, columns = describe_rows.segment_rows(described, is_full=full), views.SEGMENTS
+        rows, columns = describing.segment_rows(found, depth), views.SEGMENTS
     elif partitions:
-        rows, columns = describe_rows.partition_rows(described, is_full=full), views.PARTITIONS
+        rows, columns = describing.partition_rows(found, depth), views.PARTITIONS
     else:
-        rows, columns = describe_rows.topic_rows(described, is_full=full), views.TOPICS
+        rows, columns = describing.topic_rows(found, depth), views.TOPICS
     if as_json:
         render.json_lines(rows)
     else:
-        render.table(views.counted(columns) if full else columns, list(rows))
-    damaged = [(folder, each.error) for folder, each in described if each.error]
-    for folder, error in damaged:
-        render.complain("warning", f"{folder.name}: {error}")
-    if damaged:
+        describing.print_tables(found, list(rows), columns, depth)
+    for directory in found.directories.values():
+        if directory.error:
+            render.complain("warning", directory.error)
+    errors = list(found.errors())
+    for error in errors:
+        render.complain("warning", error)
+    if errors:
         raise typer.Exit(_FAILED)
 
 
@@ -152,16 +152,28 @@ def dump(
         ),
     ],
     batches: Annotated[bool, typer.Option("--batches", help="Batches and their headers, not records.")] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", min=0, help="Only this partition; may be repeated.")
+    ] = None,
     offset: Annotated[int | None, typer.Option("--offset", min=0, help="Begin at this offset.")] = None,
     end_offset: Annotated[int | None, typer.Option("--end-offset", min=0, help="Stop before this offset.")] = None,
     time: Annotated[
         str | None,
         typer.Option("--time", help="Begin at the first record at or after: ms since 1970, or ISO 8601 (UTC)."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most so many lines.")] = None,
+    last: Annotated[int | None, typer.Option("--last", min=0, help="Only the last so many of each partition.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only records with this key.")] = None,
+    key_base64: Annotated[str | None, typer.Option("--key-base64", help="The same, of a key that is no text.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most so many rows.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C; --last 10 -f is tail -f.")
+    ] = False,
     isolation_level: Annotated[
         IsolationLevels, typer.Option(help="Whether records of aborted and open transactions are shown.")
     ] = IsolationLevels.READ_UNCOMMITTED,
+    form: Annotated[
+        Format, typer.Option("--format", help="A table, JSON lines, CSV, or raw: each value and the end of a line.")
+    ] = Format.TABLE,
     as_json: Json = False,
 ) -> None:
     """Show the records of a log, or its batches, or the entries of one of its files.
@@ -169,50 +181,38 @@ def dump(
     In JSON, keys and values that are UTF-8 are text; others are base64 under "key_base64", "value_base64".
     """
     # Compiled code is loaded only here, in `verify` and in `recover`.
-    from sparklog.cli.dump import extents, refuse_outside
-    from sparklog.inspect.dump import DumpRange, batch_rows, file_rows, log_of_file, log_of_folder, record_rows
+    from sparklog.cli.dump import DumpOptions
+    from sparklog.cli.dump import dump as dump_log
+    from sparklog.cli.follow import follow as follow_logs
+    from sparklog.inspect.dump_range import DumpRange
 
-    if offset is not None and time is not None:
-        raise InvalidOptionError("--offset and --time both say where to begin: give one of them")
-    wanted = DumpRange(offset, end_offset, None if time is None else _milliseconds(time), isolation_level.value)
-    rows_of = batch_rows if batches else record_rows
-    if is_file(path):
-        entries = file_rows(path)
-        if entries is not None:
-            _entries(islice(entries, limit), as_json=as_json)
-            return
-        logs = [log_of_file(path)]
-    else:
-        logs = [log_of_folder(folder) for folder in find_target(path).folders]
-    refuse_outside(logs, wanted)
-    rows = islice(chain.from_iterable(rows_of(log, wanted) for log in logs), limit)
-    first = list(islice(rows, 1))
-    if not first:
-        render.complain("note", f"nothing to show: {extents(logs)}")
-    elif as_json:
-        render.json_lines(chain(first, rows))
-    else:
-        heading = _file_of if batches else _partition_of
-        render.stream(views.BATCHES if batches else views.RECORDS, chain(first, rows), heading)
+    _refuse_two({"--offset": offset, "--time": time, "--last": last}, "say where to begin")
+    _refuse_two({"--key": key, "--key-base64": key_base64}, "say which key")
+    if batches and (key is not None or key_base64 is not None):
+        raise InvalidOptionError("--key is for records, and --batches shows none")
+    wanted = DumpRange(
+        offset,
+        end_offset,
+        None if time is None else _milliseconds(time),
+        isolation_level.value,
+        last,
+        _bytes(key_base64) if key is None else key.encode("utf-8", "surrogateescape"),
+    )
+    options = DumpOptions(path, wanted, Format.JSON if as_json else form, partition or (), limit, batches)
+    (follow_logs if follow else dump_log)(options)
 
 
-def _entries(rows: Iterator[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        render.json_lines(rows)
-        return
-    first = next(rows, None)
-    if first is None:
-        render.complain("note", "there is no entry in it")
-        return
-    render.stream(views.of_entries(first), chain([first], rows), lambda _: "")
+def _refuse_two(given: dict[str, object], what: str) -> None:
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise InvalidOptionError(f"{' and '.join(names)} both {what}: give one of them")
 
 
-def _partition_of(row: render.Row) -> str:
-    return row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
-
-
-def _file_of(row: render.Row) -> str:
-    return f"{_partition_of(row)}/{row['file']}"
+def _bytes(text: str | None) -> bytes | None:
+    try:
+        return None if text is None else base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise InvalidOptionError(f"--key-base64 {text!r} is no base64") from error
 
 
 def _milliseconds(text: str) -> int:
@@ -240,7 +240,7 @@ def verify(paths: Paths, processes: Processes = None, as_json: Json = False) -> 
     outcome = Outcome()
     total_bytes = sum(log_bytes(target) for target in targets)
     count = processes_for(sum(len(target.folders) for target in targets), total_bytes, processes)
-    with render.progress(total_bytes) as advance:
+    with progress(total_bytes) as advance:
         rows = findings(targets, outcome, advance, count)
         if as_json:
             render.json_lines(as_json_row(row) for row in rows)
@@ -279,11 +279,13 @@ def recover(
     outcome = Outcome()
     targets = [find_target(path) for path in paths]
     # All of it is done before any of it is printed: a pipe that is closed must not end it halfway.
-    rows = list(recover_rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
+    with progress(None) as advance:
+        advance("recovering", 0)
+        rows = list(recover_rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
     if as_json:
         render.json_lines(rows)
     else:
-        render.table(views.ACTIONS, rows)
+        tables.table(views.ACTIONS, rows)
         render.say(outcome.sentence(dry_run=dry_run))
     if outcome.failed:
         raise typer.Exit(_CANNOT)
@@ -299,7 +301,7 @@ def warm_up() -> None:
     """
     from sparklog.record.warm_up import kernel_count, kernels_folder, load_kernels
 
-    with render.progress(kernel_count(), "kernels") as advance:
+    with progress(kernel_count(), "kernels") as advance:
         for name in load_kernels():
             advance(name, 1)
     folder = kernels_folder()

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sparklog.cli import render, views
+from sparklog.cli import render, tables, views
 from sparklog.cli.paths import CliPath
+from sparklog.cli.text import bytes_text
 from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partitions
 from sparklog.log.places import split_path
 
@@ -32,7 +33,7 @@ class Outcome:
     def __str__(self) -> str:
         counts = [f"{self.counts[severity]} {severity}{'s' * (self.counts[severity] != 1)}" for severity in Severity]
         where = f"{self.partitions} partition{'s' * (self.partitions != 1)}"
-        return f"{render.bytes_text(self.checked_bytes)} in {where} checked: {', '.join(counts)}"
+        return f"{bytes_text(self.checked_bytes)} in {where} checked: {', '.join(counts)}"
 
 
 def findings(
@@ -67,9 +68,9 @@ def report(rows: list[RowDict], outcome: Outcome) -> None:
     shown = sorted(rows, key=lambda row: (worst[row["file"]], row["file"], severities.index(row["severity"])))
     if shown:
         if render.is_terminal():
-            render.table(views.FINDINGS_OF_FILE, shown[:FINDINGS_SHOWN_MAX], _style, lambda row: str(row["file"]))
+            tables.table(views.FINDINGS_OF_FILE, shown[:FINDINGS_SHOWN_MAX], _style, lambda row: str(row["file"]))
         else:
-            render.table(views.FINDINGS, shown[:FINDINGS_SHOWN_MAX])
+            tables.table(views.FINDINGS, shown[:FINDINGS_SHOWN_MAX])
         if len(shown) > FINDINGS_SHOWN_MAX:
             render.say(f"... and {len(shown) - FINDINGS_SHOWN_MAX} more: --json prints them all")
         render.say()

@@ -5,29 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sparklog.cli.render import Column, Row, bytes_text, data_text, printable, time_text
+from sparklog.cli.render import Row
+from sparklog.cli.tables import Column
+from sparklog.cli.text import bytes_text, data_text, printable, time_text
 
+_BAR_WIDTH: Final = 30
 _TIMES: Final = ("FROM (UTC)", "TO")
 
 
-def _plain(name: str, title: str | None = None) -> Column:
-    return Column(title or name.upper().replace("_", " "), lambda row: _text(row[name]), "right")
+def _plain(name: str, title: str | None = None, rank: int = 0) -> Column:
+    return Column(title or name.upper().replace("_", " "), lambda row: _text(row[name]), "right", rank=rank)
 
 
 def _text(value: Any) -> str:
     return "-" if value is None or value == -1 else printable(str(value))
 
 
-def _time(title: str, name: str) -> Column:
-    return Column(title, lambda row: time_text(row[name]))
+def _time(title: str, name: str, rank: int = 0) -> Column:
+    return Column(title, lambda row: time_text(row[name]), widths=(19,), cut_mark="", rank=rank)
 
 
-def _minutes(title: str, name: str) -> Column:
-    return Column(title, lambda row: time_text(row[name])[:16])
+def _minutes(title: str, name: str, rank: int) -> Column:
+    return Column(title, lambda row: time_text(row[name])[:16], widths=(10,), cut_mark="", rank=rank)
 
 
-def _seconds(title: str, name: str) -> Column:
-    return Column(title, lambda row: time_text(row[name])[:19])
+def _seconds(title: str, name: str, rank: int) -> Column:
+    return Column(title, lambda row: time_text(row[name])[:19], widths=(16, 10), cut_mark="", rank=rank)
 
 
 def _offsets(row: Row) -> str:
@@ -55,10 +58,14 @@ def _value(row: Row) -> str:
 
 
 def _formats(row: Row) -> str:
-    return " ".join([*(f"v{magic}" for magic in row["magics"]), *row["codecs"]]) or "-"
+    """Write magics and codecs, and after a full scan how much of the bytes each codec has."""
+    sizes = row.get("codec_bytes") or {}
+    shares = [f"{name} {100 * size / sum(sizes.values()):.0f}%" for name, size in sizes.items()]
+    codecs = shares if len(shares) > 1 else row["codecs"]
+    return " ".join([*(f"v{magic}" for magic in row["magics"]), *codecs]) or "-"
 
 
-_FORMATS: Final = Column("FORMATS", _formats, folds=True)
+_FORMATS: Final = Column("FORMATS", _formats, folds=True, rank=3)
 
 
 def _partition(row: Row) -> str:
@@ -73,39 +80,39 @@ def _size(name: str) -> Column:
 RECORDS: Final = (
     _plain("offset"),
     _time("TIME (UTC)", "timestamp"),
-    Column("KEY", lambda row: data_text(row["key"])),
+    Column("KEY", lambda row: data_text(row["key"]), widths=(24, 16)),
     Column("VALUE  [HEADERS]", _value),
 )
 BATCHES: Final = (
-    _plain("position"),
+    _plain("position", rank=2),
     Column("OFFSETS", _offsets, "right"),
     _plain("record_count", "RECORDS"),
     _plain("size_bytes", "BYTES"),
     Column("FORMAT", lambda row: f"v{row['magic']} {row['codec']}"),
     _time("MAX TIME (UTC)", "max_timestamp"),
-    _plain("leader_epoch", "EPOCH"),
-    Column("PRODUCER", _producer, "right"),
+    _plain("leader_epoch", "EPOCH", rank=3),
+    Column("PRODUCER", _producer, "right", rank=1),
     Column("FLAGS", _flags),
 )
 TOPICS: Final = (
     Column("TOPIC", lambda row: printable(row["topic"]), folds=True),
     _plain("partitions", "PARTS"),
-    _plain("segments", "SEGS"),
+    _plain("segments", "SEGS", rank=4),
     _size("total_bytes"),
     _plain("offsets"),
-    _minutes(_TIMES[0], "first_timestamp"),
-    _minutes(_TIMES[1], "max_timestamp"),
+    _minutes(_TIMES[0], "first_timestamp", 1),
+    _minutes(_TIMES[1], "max_timestamp", 1),
     _FORMATS,
 )
 PARTITIONS: Final = (
     Column("PARTITION", _partition, folds=True),
-    _plain("segments", "SEGS"),
+    _plain("segments", "SEGS", rank=4),
     _size("total_bytes"),
     _plain("start_offset", "START"),
     _plain("end_offset", "END"),
-    _plain("last_stable_offset", "STABLE"),
-    _minutes(_TIMES[0], "first_timestamp"),
-    _minutes(_TIMES[1], "max_timestamp"),
+    _plain("last_stable_offset", "STABLE", rank=2),
+    _minutes(_TIMES[0], "first_timestamp", 1),
+    _minutes(_TIMES[1], "max_timestamp", 1),
     _FORMATS,
 )
 SEGMENTS: Final = (
@@ -113,15 +120,15 @@ SEGMENTS: Final = (
     _plain("base_offset", "BASE"),
     _plain("end_offset", "END"),
     _size("log_bytes"),
-    _seconds(_TIMES[0], "first_timestamp"),
-    _seconds(_TIMES[1], "max_timestamp"),
+    _seconds(_TIMES[0], "first_timestamp", 1),
+    _seconds(_TIMES[1], "max_timestamp", 1),
     _FORMATS,
 )
 COUNTS: Final = (
-    _plain("batches"),
+    _plain("batches", rank=2),
     _plain("records"),
-    _plain("control_batches", "CONTROL"),
-    _plain("transactional_batches", "TXN"),
+    _plain("control_batches", "CONTROL", rank=5),
+    _plain("transactional_batches", "TXN", rank=5),
 )
 FINDINGS_OF_FILE: Final = (
     Column("SEVERITY", lambda row: row["severity"]),
@@ -133,14 +140,33 @@ FINDINGS: Final = (Column("FILE", lambda row: printable(row["file"])), *FINDINGS
 
 ACTIONS: Final = (
     Column("STATUS", lambda row: row["status"]),
-    Column("FILE", lambda row: printable(row["path"])),
-    Column("WHAT", lambda row: printable(row["what"])),
+    Column("FILE", lambda row: printable(row["path"]), folds=True),
+    Column("WHAT", lambda row: printable(row["what"]), folds=True),
 )
 
 
-def counted(columns: Sequence[Column]) -> list[Column]:
-    """Replace the times by the counts that a full scan makes."""
-    return [*(column for column in columns[:-1] if column.title not in _TIMES), *COUNTS, columns[-1]]
+SPANS: Final = (
+    _seconds("FROM (UTC)", "timestamp", 0),
+    _plain("records"),
+    _size("bytes"),
+    Column("", lambda row: row["bar"]),
+)
+
+
+def counted(columns: Sequence[Column], *, has_ratio: bool) -> list[Column]:
+    """Replace the times by the counts that a full scan makes, and what compression saves if it was measured."""
+    ratio = [Column("RATIO", _ratio, "right")] if has_ratio else []
+    return [*(column for column in columns[:-1] if column.title not in _TIMES), *COUNTS, *ratio, columns[-1]]
+
+
+def with_bars(spans: Sequence[Row]) -> list[Row]:
+    """Add a bar to each span of time of a histogram, as long as the bytes in it."""
+    most = max((span["bytes"] for span in spans), default=0) or 1
+    return [{**span, "bar": "█" * -(-span["bytes"] * _BAR_WIDTH // most)} for span in spans]
+
+
+def _ratio(row: Row) -> str:
+    return "-" if row["compression_ratio"] is None else f"{row['compression_ratio']:.2f}"
 
 
 def of_entries(row: Row) -> list[Column]:

@@ -2,13 +2,13 @@
 
 By default only names, indexes, and the headers at the two ends of each segment are read, however long the log is;
 codecs, formats and times are then those of the batches there. A scan of every header (`describe_partition` with
-``is_full``) makes them exact.
+``is_full``) makes them exact. What compression saves is in no header: it takes the decompression of every batch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -17,7 +17,9 @@ from typing import Final
 import numpy as np
 
 from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError
+from sparklog.inspect.histogram import TimeHistogram
 from sparklog.inspect.side_by_side import side_by_side
+from sparklog.inspect.uncompressed import uncompressed_bytes
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
@@ -51,6 +53,12 @@ class BatchStats:
         The timestamp of the first batch that has one, and the largest timestamp, ms. None where there is none.
     codec_batches, magic_batches : Counter
         How many batches have each codec id, and each magic.
+    codec_bytes : Counter
+        How many bytes the batches of each codec id have, without markers.
+    uncompressed_bytes : Counter or None
+        How many they would have without compression; None where they were not decompressed.
+    times : TimeHistogram
+        The batches by time, without markers.
     """
 
     batches: int = 0
@@ -61,9 +69,12 @@ class BatchStats:
     max_timestamp: int | None = None
     codec_batches: Counter[int] = field(default_factory=Counter)
     magic_batches: Counter[int] = field(default_factory=Counter)
+    codec_bytes: Counter[int] = field(default_factory=Counter)
+    uncompressed_bytes: Counter[int] | None = None
+    times: TimeHistogram = field(default_factory=TimeHistogram)
 
-    def count(self, headers: BatchHeaders) -> None:
-        """Add batches that follow those before."""
+    def count(self, headers: BatchHeaders, uncompressed_bytes: Counter[int] | None = None) -> None:
+        """Add batches that follow those before, and how long their data would be without compression."""
         if not len(headers):
             return
         data = headers.where(~headers.is_control)
@@ -72,6 +83,11 @@ class BatchStats:
         # A delete horizon takes the place of the first record's timestamp; a batch without records has neither.
         is_hidden = (headers.column("attributes") & v2.DELETE_HORIZON != 0) | (base_timestamps < 0)
         timestamps = np.where(is_hidden, max_timestamps, base_timestamps)
+        codecs, which = np.unique(data.codec_ids, return_inverse=True)
+        codec_bytes = np.zeros(len(codecs), np.int64)
+        np.add.at(codec_bytes, which, data.column("batch_bytes"))
+        times = TimeHistogram()
+        times.count(data.column("max_timestamp"), counts, data.column("batch_bytes"))
         self.add(
             BatchStats(
                 batches=len(headers),
@@ -82,6 +98,9 @@ class BatchStats:
                 max_timestamp=int(max_timestamps.max()) if (max_timestamps >= 0).any() else None,
                 codec_batches=Counter(data.codec_ids.tolist()),
                 magic_batches=Counter(headers.column("magic").tolist()),
+                codec_bytes=Counter(dict(zip(codecs.tolist(), codec_bytes.tolist(), strict=True))),
+                uncompressed_bytes=uncompressed_bytes,
+                times=times,
             )
         )
 
@@ -97,6 +116,10 @@ class BatchStats:
         self.max_timestamp = max(times, default=None)
         self.codec_batches += other.codec_batches
         self.magic_batches += other.magic_batches
+        self.codec_bytes += other.codec_bytes
+        if other.uncompressed_bytes is not None:
+            self.uncompressed_bytes = (self.uncompressed_bytes or Counter()) + other.uncompressed_bytes
+        self.times.add(other.times)
 
 
 @dataclass(frozen=True)
@@ -141,7 +164,15 @@ class PartitionDescription:
     error: str | None = None
 
 
-def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescription:
+@dataclass(frozen=True)
+class Scanned:
+    """How much of a file a full scan has read since it said so last."""
+
+    path: str
+    bytes: int
+
+
+def describe_partition(path: str, *, is_full: bool = False, is_decompressed: bool = False) -> PartitionDescription:
     """Describe the log in a partition's folder.
 
     Parameters
@@ -150,6 +181,8 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescript
         The folder.
     is_full : bool
         Scan all headers, so that everything is counted.
+    is_decompressed : bool
+        Scan them, and decompress every batch to say what compression saves.
 
     Returns
     -------
@@ -161,6 +194,14 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescript
     SeglogError
         The folder cannot be listed.
     """
+    *_, description = _events(path, is_full=is_full, is_decompressed=is_decompressed)
+    assert isinstance(description, PartitionDescription)
+    return description
+
+
+def _events(path: str, *, is_full: bool, is_decompressed: bool) -> Iterator[Scanned | PartitionDescription]:
+    """Describe a partition, and say meanwhile how far a full scan has come."""
+    is_full = is_full or is_decompressed
     located = locate(path)
     entries = located.storage.entries(located.path)
     _, name = split_path(located.path)
@@ -171,12 +212,15 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescript
     except SeglogError as damage:
         error = str(damage)
         segments = _listed(located.storage, located.path)
-    described = tuple(_describe_segment(segment, is_full) for segment in segments)
+    described: list[SegmentDescription] = []
+    for segment in segments:
+        # A comprehension cannot say how far it has come.
+        described.append((yield from _describe_segment(segment, is_full, is_decompressed)))  # noqa: PERF401
     error = error or next((segment.error for segment in described if segment.error), None)
     stats = BatchStats()
-    for segment in described:
-        stats.add(segment.stats)
-    return PartitionDescription(
+    for each in described:
+        stats.add(each.stats)
+    yield PartitionDescription(
         path=located.path,
         topic_partition=files.parse_partition_folder(name),
         topic_id=_topic_id(located.storage, located.path),
@@ -184,32 +228,28 @@ def describe_partition(path: str, *, is_full: bool = False) -> PartitionDescript
         end_offset=layout.end_offset if layout else None,
         last_stable_offset=_stable_offset(layout, is_full) if layout else None,
         total_bytes=sum(entry.size_bytes for entry in entries),
-        segments=described,
+        segments=tuple(described),
         stats=stats,
         error=error,
     )
 
 
 def describe_partitions(
-    paths: Sequence[str], *, is_full: bool = False, processes: int = 1
-) -> Iterator[PartitionDescription]:
+    paths: Sequence[str], *, is_full: bool = False, is_decompressed: bool = False, processes: int = 1
+) -> Iterator[Scanned | PartitionDescription]:
     """Describe the logs in some partitions' folders, each as `describe_partition` does, side by side in processes.
 
     Yields
     ------
-    PartitionDescription
-        In the order of the folders.
+    PartitionDescription or Scanned
+        The descriptions in the order of the folders; before each, how far a full scan of the folder has come.
 
     Raises
     ------
     SeglogError
         A folder cannot be listed.
     """
-    yield from side_by_side(partial(_described, is_full=is_full), paths, processes)
-
-
-def _described(path: str, *, is_full: bool) -> Iterator[PartitionDescription]:
-    yield describe_partition(path, is_full=is_full)
+    yield from side_by_side(partial(_events, is_full=is_full, is_decompressed=is_decompressed), paths, processes)
 
 
 def _listed(storage: Storage, folder: str) -> tuple[Segment, ...]:
@@ -219,11 +259,15 @@ def _listed(storage: Storage, folder: str) -> tuple[Segment, ...]:
         return ()
 
 
-def _describe_segment(segment: Segment, is_full: bool) -> SegmentDescription:
+def _describe_segment(
+    segment: Segment, is_full: bool, is_decompressed: bool
+) -> Generator[Scanned, None, SegmentDescription]:
     stats, end_offset = BatchStats(), segment.base_offset
     try:
         with segment.open() as log:
-            for headers in _all_headers(log) if is_full else _headers_at_the_ends(log):
+            if is_full:
+                end_offset = yield from _scan(log, stats, is_decompressed)
+            for headers in () if is_full else _headers_at_the_ends(log):
                 stats.count(headers)
                 end_offset = max(end_offset, int(headers.column("last_offset")[-1]) + 1)
     except SeglogError as error:
@@ -231,9 +275,16 @@ def _describe_segment(segment: Segment, is_full: bool) -> SegmentDescription:
     return SegmentDescription(segment.base_offset, end_offset, segment.size_bytes, stats)
 
 
-def _all_headers(log: OpenSegment) -> Iterator[BatchHeaders]:
+def _scan(log: OpenSegment, stats: BatchStats, is_decompressed: bool) -> Generator[Scanned, None, int]:
+    """Count every batch, and return the offset after the last one."""
+    end_offset = log.segment.base_offset
     for window in log.windows(log.start):
-        yield window.headers
+        headers = window.headers
+        data = headers.where(~headers.is_control)
+        stats.count(headers, uncompressed_bytes(window, data) if is_decompressed else None)
+        end_offset = int(headers.column("last_offset")[-1]) + 1
+        yield Scanned(log.segment.path(), int(headers.column("batch_bytes").sum()))
+    return end_offset
 
 
 def _headers_at_the_ends(log: OpenSegment) -> Iterator[BatchHeaders]:

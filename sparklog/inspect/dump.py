@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptLogError, InvalidOptionError
-from sparklog.inspect.describe import describe_partition
+from sparklog.inspect.dump_range import DumpedLog
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read_entries
@@ -63,71 +62,6 @@ _RECORD_COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class DumpRange:
-    """The records or batches that are wanted: from an offset or a time on, up to an offset.
-
-    Attributes
-    ----------
-    start_offset, end_offset, start_time : int or None
-        The end offset is exclusive, and the time is in ms; not both of the starts are given.
-    """
-
-    start_offset: int | None = None
-    end_offset: int | None = None
-    start_time: int | None = None
-    isolation_level: IsolationLevel = "read_uncommitted"
-
-    def bounds(self, log: LogReader, layout: PartitionLayout) -> tuple[int, int]:
-        """Return the first offset and the one after the last, as far as the log has them."""
-        start = log.start_offset if self.start_offset is None else self.start_offset
-        if self.start_time is not None:
-            found = log.offset_for_time(self.start_time)
-            start = layout.end_offset if found is None else found
-        start = min(max(start, log.start_offset), layout.end_offset)
-        end = layout.end_offset if self.end_offset is None else self.end_offset
-        return start, min(max(end, start), layout.end_offset)
-
-
-@dataclass(frozen=True)
-class DumpedLog:
-    """A log to dump, and the topic and partition that its rows name.
-
-    Attributes
-    ----------
-    topic : str
-        The name of the folder where it is not that of a partition.
-    partition : int or None
-        None where the folder's name has none.
-    is_file : bool
-        Whether it is one file of batches, and not all of a partition's folder.
-    """
-
-    layout: PartitionLayout
-    topic: str
-    partition: int | None
-    is_file: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
-
-    def reaches(self, wanted: DumpRange) -> bool:
-        """Tell whether the log has an offset or a time at which, or behind which, the wanted rows begin."""
-        if wanted.start_time is None:
-            return wanted.start_offset is None or wanted.start_offset <= self.layout.end_offset
-        with LogReader(self.layout) as log:
-            try:
-                return log.offset_for_time(wanted.start_time) is not None
-            except CorruptLogError:
-                # The rows end with the error of that damage.
-                return True
-
-    def max_timestamp(self) -> int | None:
-        """Return the largest timestamp (ms) that `describe_partition` knows of; None of a single file."""
-        return None if self.is_file else describe_partition(self.layout.path).stats.max_timestamp
-
-
 def log_of_folder(folder: PartitionFolder) -> DumpedLog:
     """Take the log in a folder; where its end is damaged, all of it that comes before the damage."""
     try:
@@ -168,53 +102,54 @@ def _unbounded(folder: PartitionFolder, segments: tuple[Segment, ...]) -> Partit
     return PartitionLayout(folder, segments, segments[0].base_offset, end)
 
 
-def record_rows(dumped: DumpedLog, wanted: DumpRange) -> Iterator[RowDict]:
-    """Give the records that a consumer would be given, one row each."""
+def record_batches(dumped: DumpedLog, start: int, end: int, level: IsolationLevel) -> Iterator[pa.RecordBatch]:
+    """Give the records that a consumer would be given, up to the end or to the very batch that is damaged.
+
+    Their columns are those that `record_rows` makes rows of.
+    """
     with LogReader(dumped.layout) as log:
-        for batch in _record_batches(log, *wanted.bounds(log, dumped.layout), wanted.isolation_level):
-            at = batch.schema.get_field_index("timestamp")
-            plain = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
-            for row in plain.to_pylist():
-                yield {
-                    "topic": dumped.topic,
-                    "partition": dumped.partition,
-                    "offset": row["offset"],
-                    "timestamp": row["timestamp"],
-                    "timestamp_type": TIMESTAMP_TYPES[row["timestampType"]],
-                    "key": row["key"],
-                    "value": row["value"],
-                    "headers": row["headers"] or [],
-                    "leader_epoch": row["leader_epoch"],
-                    "producer_id": row["producer_id"],
-                    "producer_epoch": row["producer_epoch"],
-                    "sequence": row["sequence"],
-                    "is_transactional": row["is_transactional"],
-                    "codec": row["compression"],
-                    "magic": row["magic"],
-                    "base_offset": row["base_offset"],
-                    "file": row[FILE_COLUMN],
-                    "position": row["position"],
-                }
+        try:
+            for batch in log.batches(start, end, _RECORD_COLUMNS, level):
+                yield batch
+                start = batch.column("offset")[-1].as_py() + 1
+        except CorruptLogError as error:
+            # Records that were decoded together with damage are not given: decode those before it once more.
+            if error.offset is not None and start < error.offset:
+                with suppress(CorruptLogError):
+                    yield from log.batches(start, error.offset, _RECORD_COLUMNS, level)
+            raise
 
 
-def _record_batches(log: LogReader, start: int, end: int, level: IsolationLevel) -> Iterator[pa.RecordBatch]:
-    """Read records up to the end, or to the very batch that is damaged."""
-    try:
-        for batch in log.batches(start, end, _RECORD_COLUMNS, level):
-            yield batch
-            start = batch.column("offset")[-1].as_py() + 1
-    except CorruptLogError as error:
-        # Records that were decoded together with damage are not given: decode those before it once more.
-        if error.offset is not None and start < error.offset:
-            with suppress(CorruptLogError):
-                yield from log.batches(start, error.offset, _RECORD_COLUMNS, level)
-        raise
+def record_rows(dumped: DumpedLog, batch: pa.RecordBatch) -> Iterator[RowDict]:
+    """Make a row of each record of a batch."""
+    at = batch.schema.get_field_index("timestamp")
+    plain = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
+    for row in plain.to_pylist():
+        yield {
+            "topic": dumped.topic,
+            "partition": dumped.partition,
+            "offset": row["offset"],
+            "timestamp": row["timestamp"],
+            "timestamp_type": TIMESTAMP_TYPES[row["timestampType"]],
+            "key": row["key"],
+            "value": row["value"],
+            "headers": row["headers"] or [],
+            "leader_epoch": row["leader_epoch"],
+            "producer_id": row["producer_id"],
+            "producer_epoch": row["producer_epoch"],
+            "sequence": row["sequence"],
+            "is_transactional": row["is_transactional"],
+            "codec": row["compression"],
+            "magic": row["magic"],
+            "base_offset": row["base_offset"],
+            "file": row[FILE_COLUMN],
+            "position": row["position"],
+        }
 
 
-def batch_rows(dumped: DumpedLog, wanted: DumpRange) -> Iterator[RowDict]:
-    """Give every batch that has wanted offsets, control batches too, one row each; checksums are checked."""
+def batch_rows(dumped: DumpedLog, start: int, end: int) -> Iterator[RowDict]:
+    """Give every batch that has offsets in a range, control batches too, one row each; checksums are checked."""
     layout = dumped.layout
-    start, end = wanted.bounds(LogReader(layout), layout)
     if start >= end:
         return
     for segment in layout.segments[layout.segment_of(start) :]:

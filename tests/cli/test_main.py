@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from sparklog.cli import render
 from sparklog.cli.main import app
+from sparklog.cli.text import bytes_text, time_text
 from sparklog.errors import StorageError
 from sparklog.log.journal import Append, Journal, LogExtent
 from sparklog.storage.local import LocalFile, LocalStorage
@@ -335,12 +335,12 @@ def test_everything_fits_a_terminal_of_100_columns(arguments: list[str]) -> None
     [(0, "1970-01-01 00:00:00.000"), (-1, "-"), (None, "-"), ((1 << 63) - 1, str((1 << 63) - 1))],
 )
 def test_times_as_text(timestamp: int | None, text: str) -> None:
-    assert render.time_text(timestamp) == text
+    assert time_text(timestamp) == text
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")])
 def test_sizes_as_text(count: int, text: str) -> None:
-    assert render.bytes_text(count) == text
+    assert bytes_text(count) == text
 
 
 def test_recover_finishes_what_a_dead_writer_left_and_says_it(tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_dump_from_behind_the_end_says_what_the_log_holds(options: list[str], wa
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: [SEGLOG_OFFSET_OUT_OF_RANGE] {' '.join(wanted)}")
     latest = max(row["timestamp"] for row in lines("dump", EXAMPLES / "shop-events-0"))
-    assert f"shop-events-0 has offsets 0 to 631, with times up to {render.time_text(latest)}" in result.stderr
+    assert f"shop-events-0 has offsets 0 to 631, with times up to {time_text(latest)}" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

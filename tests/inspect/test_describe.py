@@ -107,3 +107,38 @@ def test_sparse_segments_are_not_read_through(tmp_path: Path) -> None:
     # Its batches have no right checksum, so the index is not believed, and every header is hopped over.
     ran = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True)
     assert ran.stdout.split()[:2] == [str(count), "None"]
+
+
+@pytest.mark.parametrize(("golden", "topic", "partition"), PARTITIONS)
+def test_decompression_is_of_every_batch_that_is_no_marker(golden: GoldenSet, topic: str, partition: int) -> None:
+    folder = golden.partition_dir(topic, partition)
+    stats = describe_partition(str(folder), is_decompressed=True).stats
+    scanned = describe_partition(str(folder), is_full=True).stats
+    assert scanned.uncompressed_bytes is None
+    assert stats.codec_bytes == scanned.codec_bytes
+    packed = stats.codec_bytes.total()
+    if not packed:
+        return
+    assert stats.uncompressed_bytes is not None
+    assert stats.uncompressed_bytes[0] == stats.codec_bytes[0]
+    assert set(stats.uncompressed_bytes) == set(stats.codec_bytes)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_uncompressed_bytes_are_those_of_the_same_batch_without_a_codec(tmp_path: Path, codec: str) -> None:
+    records = [Record(n, n, b"key", b"value" * 100) for n in range(20)]
+    plain, packed = v2_batch(records), v2_batch(records, codec=codec)
+    write_partition(tmp_path / "events-0", [packed])
+    stats = describe_partition(str(tmp_path / "events-0"), is_decompressed=True).stats
+    assert stats.codec_bytes.total() == len(packed)
+    assert stats.uncompressed_bytes is not None
+    assert stats.uncompressed_bytes.total() == len(plain)
+
+
+def test_batch_that_cannot_be_decompressed_counts_as_it_is(tmp_path: Path) -> None:
+    batch = bytearray(v2_batch([Record(0, 1, b"k", b"v" * 500)], codec="zstd"))
+    batch[61:] = b"\xff" * (len(batch) - 61)
+    write_partition(tmp_path / "events-0", [bytes(batch)])
+    stats = describe_partition(str(tmp_path / "events-0"), is_decompressed=True).stats
+    assert stats.uncompressed_bytes is not None
+    assert stats.uncompressed_bytes.total() == stats.codec_bytes.total() == len(batch)

@@ -1,0 +1,157 @@
+"""The forms in which ``dump`` prints: a table, JSON lines, CSV, or the values alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.csv import WriteOptions, write_csv
+
+from sparklog.cli import render, views
+from sparklog.cli.choices import Format
+from sparklog.cli.json_records import base64_of, header_objects, is_text, octets_of, record_lines
+from sparklog.cli.tables import Column, StreamedTable, no_heading
+from sparklog.errors import InvalidOptionError
+from sparklog.inspect.dump import TIMESTAMP_TYPES, RowDict, record_rows
+from sparklog.inspect.dump_range import DumpedLog
+from sparklog.log.reader import FILE_COLUMN
+
+Chunk = Any
+"""Records, as a `pyarrow.RecordBatch`, or rows of batches, as a list of dicts: both have a length and slices."""
+
+Printer = Callable[[DumpedLog, Chunk], None]
+
+_BYTES: Final = pa.large_binary()
+_KIND_IDS: Final = pa.array(list(TIMESTAMP_TYPES), pa.int32())
+_KINDS: Final = pa.array(list(TIMESTAMP_TYPES.values()))
+_NO_RAW: Final = "--format raw prints the values of records: there is none of batches, and of files that are no logs"
+
+
+def log_printer(form: Format, *, has_batches: bool) -> Printer:
+    """Return what prints records of logs in a form, or batches.
+
+    Raises
+    ------
+    InvalidOptionError
+        The form is for records only.
+    """
+    if has_batches:
+        put = _rows_printer(form, lambda _: views.BATCHES, _file_of)
+        return lambda _, rows: put(rows)
+    if form is Format.TABLE:
+        table = StreamedTable(views.RECORDS, _partition_of)
+        return lambda log, batch: table.put(record_rows(log, batch))
+    if form is Format.JSON:
+        return lambda log, batch: render.put_whole(record_lines(log, batch))
+    return _put_values if form is Format.RAW else _CsvRecords().put
+
+
+def entries_printer(form: Format) -> Callable[[Sequence[RowDict]], None]:
+    """Return what prints the entries of a file that is no log.
+
+    Raises
+    ------
+    InvalidOptionError
+        The form is for records only.
+    """
+    return _rows_printer(form, views.of_entries, no_heading)
+
+
+def _rows_printer(
+    form: Format, columns: Callable[[RowDict], Sequence[Column]], heading: Callable[[render.Row], str]
+) -> Callable[[Sequence[RowDict]], None]:
+    if form is Format.RAW:
+        raise InvalidOptionError(_NO_RAW)
+    if form is Format.JSON:
+        return render.json_lines
+    return (_CsvRows() if form is Format.CSV else _TableRows(columns, heading)).put
+
+
+class _TableRows:
+    """Prints rows as a table, whose columns the first row may decide."""
+
+    def __init__(self, columns: Callable[[RowDict], Sequence[Column]], heading: Callable[[render.Row], str]) -> None:
+        self._columns = columns
+        self._heading = heading
+        self._table: StreamedTable | None = None
+
+    def put(self, rows: Sequence[RowDict]) -> None:
+        if self._table is None:
+            self._table = StreamedTable(self._columns(rows[0]), self._heading)
+        self._table.put(rows)
+
+
+class _CsvRows:
+    """Prints rows as CSV, below their names."""
+
+    def __init__(self) -> None:
+        self._has_names = False
+
+    def put(self, rows: Sequence[RowDict]) -> None:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        if not self._has_names:
+            writer.writeheader()
+        self._has_names = True
+        for row in rows:
+            writer.writerow({name: _csv_value(value) for name, value in row.items()})
+        render.put_whole(text.getvalue())
+
+
+class _CsvRecords:
+    """Prints records as CSV, below the names of JSON; columns of their own hold base64 where there is no text."""
+
+    def __init__(self) -> None:
+        self._has_names = False
+
+    def put(self, log: DumpedLog, batch: pa.RecordBatch) -> None:
+        written = io.BytesIO()
+        write_csv(_csv_table(log, batch), written, WriteOptions(include_header=not self._has_names))
+        self._has_names = True
+        render.put_whole(written.getbuffer())
+
+
+def _csv_table(log: DumpedLog, batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns: dict[str, pa.Array] = {
+        "topic": pa.repeat(log.topic, batch.num_rows),
+        "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), batch.num_rows),
+        "offset": batch.column("offset"),
+        "timestamp": batch.column("timestamp").cast(pa.int64()),
+        "timestamp_type": _KINDS.take(pc.index_in(batch.column("timestampType"), _KIND_IDS)),
+    }
+    for name in ("key", "value"):
+        data = batch.column(name)
+        are_text = is_text(data)
+        nothing = pa.scalar(None, data.type)
+        columns[name] = pc.if_else(are_text, data, nothing).cast(pa.large_string())
+        columns[f"{name}_base64"] = base64_of(pc.if_else(are_text, nothing, data)).cast(pa.large_string())
+    columns["headers"] = header_objects(batch.column("headers")).cast(pa.large_string())
+    for name in ("leader_epoch", "producer_id", "producer_epoch", "sequence", "is_transactional"):
+        columns[name] = batch.column(name)
+    columns["codec"] = batch.column("compression")
+    for name in ("magic", "base_offset", FILE_COLUMN, "position"):
+        columns[name] = batch.column(name)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _csv_value(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _put_values(_: DumpedLog, batch: pa.RecordBatch) -> None:
+    """Print the bytes of each value and the end of a line; nothing but that where there is no value."""
+    values = pc.fill_null(batch.column("value").cast(_BYTES), b"")
+    ends = pa.scalar(b"\n", _BYTES)
+    render.put_whole(octets_of(pc.binary_join_element_wise(values, ends, pa.scalar(b"", _BYTES))))
+
+
+def _partition_of(row: render.Row) -> str:
+    return row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
+
+
+def _file_of(row: render.Row) -> str:
+    return f"{_partition_of(row)}/{row['file']}"

@@ -1,0 +1,45 @@
+"""Writes values for a person to read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(timestamp: int | None) -> str:
+    """Write ms since the epoch as ISO 8601, UTC; as the number where such a date would be past the year 9999."""
+    if timestamp is None or timestamp < 0:
+        return "-"
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except OverflowError:
+        return str(timestamp)
+
+
+def bytes_text(count: int) -> str:
+    """Write a number of bytes with a unit."""
+    size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while size >= 1024 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{count} B" if units[0] == "B" else f"{size:.1f} {units[0]}"
+
+
+def data_text(data: bytes | None) -> str:
+    """Write a key or a value: text where it is UTF-8, else hexadecimal; ``null``, and ``""`` for an empty one."""
+    if data is None:
+        return "null"
+    if not data:
+        return '""'
+    try:
+        return printable(data.decode())
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+
+
+def printable(text: str) -> str:
+    """Write control characters, which could move a terminal's cursor or worse, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

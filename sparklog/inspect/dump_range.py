@@ -1,0 +1,144 @@
+"""Which records or batches of a log are wanted, and where they begin and end in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparklog.errors import CorruptLogError
+from sparklog.inspect.describe import describe_partition
+from sparklog.log.layout import PartitionLayout
+from sparklog.log.reader import IsolationLevel, LogReader
+
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
+
+_OFFSETS_LOOKED_AT_FIRST: Final = 1024
+
+
+@dataclass(frozen=True)
+class DumpRange:
+    """The records or batches that are wanted: from an offset or a time on or only the last ones, up to an offset.
+
+    Attributes
+    ----------
+    start_offset, end_offset, start_time : int or None
+        The end offset is exclusive, and the time is in ms.
+    last : int or None
+        How many there are to be, of those before the end. Only one of the three ways to begin is given.
+    key : bytes or None
+        The key that the records have; None where any will do.
+    """
+
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_time: int | None = None
+    isolation_level: IsolationLevel = "read_uncommitted"
+    last: int | None = None
+    key: bytes | None = None
+
+    def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the records that have the wanted key."""
+        return batch if self.key is None else batch.filter(pc.equal(batch.column("key"), pa.scalar(self.key)))
+
+    def _bounds(self, log: LogReader, layout: PartitionLayout) -> tuple[int, int]:
+        start = log.start_offset if self.start_offset is None else self.start_offset
+        if self.start_time is not None:
+            found = log.offset_for_time(self.start_time)
+            start = layout.end_offset if found is None else found
+        start = min(max(start, log.start_offset), layout.end_offset)
+        end = layout.end_offset if self.end_offset is None else self.end_offset
+        return start, min(max(end, start), layout.end_offset)
+
+
+@dataclass(frozen=True)
+class DumpedLog:
+    """A log to dump, and the topic and partition that its rows name.
+
+    Attributes
+    ----------
+    topic : str
+        The name of the folder where it is not that of a partition.
+    partition : int or None
+        None where the folder's name has none.
+    is_file : bool
+        Whether it is one file of batches, and not all of a partition's folder.
+    """
+
+    layout: PartitionLayout
+    topic: str
+    partition: int | None
+    is_file: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+
+    def record_span(self, wanted: DumpRange) -> tuple[int, int]:
+        """Return the first offset of the wanted records and the one after the last, as far as the log has them."""
+
+        def offsets(start: int, end: int) -> Iterator[Offsets]:
+            columns = ["offset"] if wanted.key is None else ["offset", "key"]
+            for batch in log.batches(start, end, columns, wanted.isolation_level):
+                yield np.asarray(wanted.matching(batch).column("offset"))
+
+        with LogReader(self.layout) as log:
+            start, end = wanted._bounds(log, self.layout)
+            return _start_of_last(wanted.last, start, end, offsets), end
+
+    def batch_span(self, wanted: DumpRange) -> tuple[int, int]:
+        """Return the first offset of the wanted batches and the one after the last, as far as the log has them."""
+
+        def offsets(lower: int, upper: int) -> Iterator[Offsets]:
+            for segment in self.layout.segments[self.layout.segment_of(lower) :]:
+                if segment.base_offset >= upper:
+                    return
+                with segment.open() as opened:
+                    for window in opened.windows(opened.seek(lower)):
+                        last_offsets = window.headers.column("last_offset")
+                        # A batch that the range ends in is the last one.
+                        firsts = window.headers.column("base_offset") if upper == end else last_offsets
+                        yield np.minimum(last_offsets[(last_offsets >= lower) & (firsts < upper)], upper - 1)
+                        if (last_offsets >= upper).any():
+                            return
+
+        with LogReader(self.layout) as log:
+            start, end = wanted._bounds(log, self.layout)
+        return _start_of_last(wanted.last, start, end, offsets), end
+
+    def reaches(self, wanted: DumpRange) -> bool:
+        """Tell whether the log has an offset or a time at which, or behind which, the wanted rows begin."""
+        if wanted.start_time is None:
+            return wanted.start_offset is None or wanted.start_offset <= self.layout.end_offset
+        with LogReader(self.layout) as log:
+            try:
+                return log.offset_for_time(wanted.start_time) is not None
+            except CorruptLogError:
+                # The rows end with the error of that damage.
+                return True
+
+    def max_timestamp(self) -> int | None:
+        """Return the largest timestamp (ms) that `describe_partition` knows of; None of a single file."""
+        return None if self.is_file else describe_partition(self.layout.path).stats.max_timestamp
+
+
+def _start_of_last(count: int | None, start: int, end: int, offsets: Callable[[int, int], Iterator[Offsets]]) -> int:
+    """Find where the last ones begin, in steps from the end backwards, each twice as long as the one before."""
+    if count is None or start >= end:
+        return start
+    step, upper = max(count, _OFFSETS_LOOKED_AT_FIRST), end
+    while count > 0:
+        if upper <= start:
+            return start
+        lower = max(start, upper - step)
+        found = np.empty(0, np.int64)
+        for each in offsets(lower, upper):
+            found = np.concatenate([found, each])[-count:]
+        if len(found) == count:
+            return int(found[0])
+        count, upper, step = count - len(found), lower, 2 * step
+    return end

@@ -1,0 +1,40 @@
+"""Measures how long batches would be without compression, by decompressing them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sparklog.log.segment import Window
+from sparklog.record import v2
+from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, decompressor
+from sparklog.record.headers import BatchHeaders
+from sparklog.record.wrappers import wrapped
+
+
+def uncompressed_bytes(window: Window, headers: BatchHeaders) -> Counter[int]:
+    """Return how many bytes some batches of a window would have without compression, by the id of their codec.
+
+    A batch that cannot be decompressed counts with the bytes that it has: `sparklog.inspect.verify` says what it is.
+    """
+    found: Counter[int] = Counter()
+    rows = zip(
+        headers.column("position").tolist(),
+        headers.column("batch_bytes").tolist(),
+        headers.column("magic").tolist(),
+        headers.codec_ids.tolist(),
+        strict=True,
+    )
+    for position, size_bytes, magic, codec_id in rows:
+        start = position - headers.origin
+        batch = window.buffer[start : start + size_bytes]
+        found[codec_id] += size_bytes + (_saved_bytes(batch, magic, codec_id) if codec_id else 0)
+    return found
+
+
+def _saved_bytes(batch: memoryview, magic: int, codec_id: int) -> int:
+    try:
+        data = batch[v2.HEADER_BYTES :] if magic == 2 else wrapped(batch)
+        return len(decompressor(codec_id, magic)(data, DECOMPRESSED_BYTES_MAX)) - len(data)
+    except Exception:
+        # Each library has errors of its own.
+        return 0
