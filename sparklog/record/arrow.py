@@ -195,6 +195,14 @@ def _fixed(values: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
+def _timestamp_types(rows: Rows) -> pa.Array:
+    modern, attributes, different, _ = kernels.summary(rows.headers.numbers)
+    if modern == len(rows.headers) and not different & v2.LOG_APPEND_TIME:
+        kind = int(attributes & v2.LOG_APPEND_TIME != 0)
+        return _fixed(np.full(len(rows), kind, dtype=np.int32), pa.int32())
+    return _fixed(rows.of_batch(rows.headers.timestamp_types.astype(np.int32)), pa.int32())
+
+
 def _sequences(rows: Rows) -> pa.Array:
     base = rows.of_batch(rows.headers.column("base_sequence"))
     delta = rows.offsets.to_numpy() - rows.of_batch(rows.headers.column("base_offset"))
@@ -213,7 +221,7 @@ _TIMESTAMP: Final = RECORD_SCHEMA.field("timestamp").type
 _BUILDERS: Final[dict[str, Callable[[Rows], pa.Array]]] = {
     "offset": lambda rows: rows.offsets,
     "timestamp": lambda rows: rows.timestamps,
-    "timestampType": lambda rows: _fixed(rows.of_batch(rows.headers.timestamp_types.astype(np.int32)), pa.int32()),
+    "timestampType": _timestamp_types,
     "leader_epoch": _of_batch("leader_epoch"),
     "producer_id": _of_batch("producer_id"),
     "producer_epoch": _of_batch("producer_epoch"),

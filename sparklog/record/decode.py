@@ -139,11 +139,13 @@ def decode_batches(
     """
     names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
     progress = Progress() if progress is None else progress
-    decoding = _Decoding(headers, names, (start_offset, end_offset), limits)
+    modern, attributes, _, wrappers = kernels.summary(headers.numbers)
+    decoding = _Decoding(headers, names, (start_offset, end_offset), limits, has_wrappers=wrappers > 0)
     decoding.begin(progress.next_offset - 1, OFFSET_MAX if reaches_log_end else end_offset)
-    for run in _runs(headers):
+    for run in _runs(headers) if 0 < modern < len(headers) else [slice(0, len(headers))]:
         try:
-            for step in _steps(buffer, headers, run, limits):
+            is_compressed = bool(attributes & v2.CODEC_MASK) and bool(headers[run].codec_ids.any())
+            for step in _steps(buffer, headers, run, limits, is_compressed=is_compressed):
                 yield from decoding.rows_of_step(step)
         except CorruptBatchError:
             yield from decoding.flush()
@@ -219,9 +221,13 @@ class _Step:
     is_checked: bool
 
 
-def _steps(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
+def _steps(
+    buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits, *, is_compressed: bool
+) -> Iterator[_Step]:
+    if run.start == run.stop:
+        return
     batches = headers[run]
-    if batches.codec_ids.any():
+    if is_compressed:
         sound, failure = _sound(buffer, headers, run)
         yield from _decompressed(buffer, headers, sound, limits)
         if failure is not None:
@@ -354,9 +360,14 @@ class _Decoding:
     """The state of one call of `decode_batches`: the columns so far, and where the kernels go on."""
 
     def __init__(
-        self, headers: BatchHeaders, names: tuple[str, ...], offsets: tuple[int, int], limits: DecodeLimits
+        self,
+        headers: BatchHeaders,
+        names: tuple[str, ...],
+        offsets: tuple[int, int],
+        limits: DecodeLimits,
+        *,
+        has_wrappers: bool,
     ) -> None:
-        has_wrappers = bool((headers.column("record_count") < 0).any())
         # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
         self._headers = replace(headers, table=headers.table.copy()) if has_wrappers else headers
         self._names, self._offsets, self._limits = names, offsets, limits
