@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain, islice
 from typing import Annotated, Any
@@ -24,6 +23,7 @@ from sparklog.cli import render, views
 from sparklog.cli.paths import find_target, is_file, log_bytes, processes_for
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.inspect.describe import describe_partitions
+from sparklog.log.times import iso_milliseconds
 
 _FAILED = 1
 _CANNOT = 2
@@ -219,12 +219,10 @@ def _milliseconds(text: str) -> int:
     """Read a time: ms since the epoch, or ISO 8601, which is in UTC unless it says otherwise."""
     if text.lstrip("-").isdigit():
         return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidOptionError(f"--time {text!r} is neither ms since 1970 nor ISO 8601") from error
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return int(time.timestamp() * 1000)
+    time = iso_milliseconds(text)
+    if time is None:
+        raise InvalidOptionError(f"--time {text!r} is neither ms since 1970 nor ISO 8601")
+    return time
 
 
 @app.command()

@@ -131,7 +131,9 @@ def _answer(spark: SparkSession) -> str:
     else:
         from pyspark.sql.functions import lit, udf
 
-        ((answer,),) = spark.range(1, numPartitions=1).select(udf(eval, "string", useArrow=False)(lit(_ANSWER))).collect()
+        ((answer,),) = (
+            spark.range(1, numPartitions=1).select(udf(eval, "string", useArrow=False)(lit(_ANSWER))).collect()
+        )
     return str(answer)
 
 
