@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sparklog import __version__
+import sparklog
 from sparklog.cli import describe as describe_rows
 from sparklog.cli import render, views
 from sparklog.cli.paths import find_target, is_file, log_bytes, processes_for
@@ -83,7 +83,7 @@ def run() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        render.say(f"sparklog {__version__}")
+        render.say(f"sparklog {sparklog.__version__}")
         raise typer.Exit
 
 
