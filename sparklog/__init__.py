@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from sparklog.spark.source import register
     from sparklog.write.partition import PartitionLog
 
-__version__ = "0.1.0"
+    __version__: str
+
 __all__ = ["LogConfig", "LogReader", "PartitionLog", "errors", "open_log", "register", "with_partition"]
 
 # Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
@@ -33,6 +34,18 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _HOMES:
         raise AttributeError(f"module 'sparklog' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def _version() -> str:
+    """Return the version that is installed, which ``pyproject.toml`` says; the package alone does not know it."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("sparklog")
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -127,6 +127,12 @@ class InvalidTransactionStateError(SeglogError):
     code = "SEGLOG_INVALID_TRANSACTION_STATE"
 
 
+class WorkerPythonError(SeglogError):
+    """Spark's workers run a Python that has no sparklog, or none that Spark can run."""
+
+    code = "SEGLOG_WORKER_PYTHON"
+
+
 class CommitError(SeglogError):
     """A write cannot be made visible, or finished; the message says whether anything was changed."""
 

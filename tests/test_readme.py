@@ -35,9 +35,9 @@ def test_python_snippets_run_one_after_the_other() -> None:
     shutil.rmtree("/tmp/sparklog-readme")
 
 
-@pytest.mark.parametrize("line", [line for line in SHELL_LINES if line.startswith("sparklog ")])
+@pytest.mark.parametrize("line", [line for line in SHELL_LINES if "sparklog " in line and "pip" not in line])
 def test_command_line_runs(line: str) -> None:
-    done = run(*line.split())
+    done = run("env", *line.split())
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

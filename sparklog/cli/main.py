@@ -12,19 +12,19 @@ import base64
 import logging
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from sparklog import __version__
+import sparklog
 from sparklog.cli import describe as describing
 from sparklog.cli import render, tables, views
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.paths import find_target, log_bytes, processes_for
 from sparklog.cli.progress import progress
 from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.log.times import iso_milliseconds
 
 _FAILED = 1
 _CANNOT = 2
@@ -82,7 +82,7 @@ def run() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        render.say(f"sparklog {__version__}")
+        render.say(f"sparklog {sparklog.__version__}")
         raise typer.Exit
 
 
@@ -219,12 +219,10 @@ def _milliseconds(text: str) -> int:
     """Read a time: ms since the epoch, or ISO 8601, which is in UTC unless it says otherwise."""
     if text.lstrip("-").isdigit():
         return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidOptionError(f"--time {text!r} is neither ms since 1970 nor ISO 8601") from error
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return int(time.timestamp() * 1000)
+    time = iso_milliseconds(text)
+    if time is None:
+        raise InvalidOptionError(f"--time {text!r} is neither ms since 1970 nor ISO 8601")
+    return time
 
 
 @app.command()

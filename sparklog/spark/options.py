@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import option, shown
+from sparklog.log.times import iso_milliseconds
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.spark.limits import TASKS_MAX
 from sparklog.spark.packing import PACK_BYTES
@@ -47,6 +48,7 @@ _OFFSETS_FORM: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _TIMES_FORM: Final = (
     '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'  # as the connector's
 )
+_TIME_FORMS: Final = "ms since the epoch, as 1772442000000, or ISO 8601, as 2026-03-02T09:00:00Z"
 _PARTITIONS_FORM: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 
 
@@ -81,9 +83,10 @@ def _paths(name: str, text: str) -> tuple[str, ...]:
 
 def _time(_: str, text: str) -> int:
     number = integer(text)
-    if number is None:
-        raise InvalidOptionError(f"Expected a single long value, got {shown(text)}")
-    return number
+    time = iso_milliseconds(text) if number is None else number
+    if time is None:
+        raise InvalidOptionError(f"Expected a single long value, got {shown(text)}: give {_TIME_FORMS}")
+    return time
 
 
 def _names(_: str, text: str) -> tuple[str, ...]:
@@ -138,19 +141,23 @@ def _offsets(name: str, text: str) -> str | dict[TopicPartition, int]:
 
 
 def _times(name: str, text: str) -> dict[TopicPartition, int]:
-    return _by_partition(name, text, _TIMES_FORM)
+    return _by_partition(name, text, _TIMES_FORM, f"; a time is {_TIME_FORMS}", iso_milliseconds)
 
 
-def _by_partition(name: str, text: str, form: str) -> dict[TopicPartition, int]:
+def _by_partition(
+    name: str, text: str, form: str, hint: str = "", read_text: Callable[[str], int | None] = lambda _: None
+) -> dict[TopicPartition, int]:
+    """Read a number for each partition; ``read_text`` reads one that is not a number in JSON."""
     found = _json(name, text)
     if not isinstance(found, dict):
-        raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}")
+        raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}{hint}")
     values: dict[TopicPartition, int] = {}
     for topic, numbers in found.items():
         for partition, value in numbers.items() if isinstance(numbers, dict) else [("", None)]:
             number = integer(partition)
+            value = read_text(value) if isinstance(value, str) else value
             if number is None or type(value) is not int or not is_long(value):
-                raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}")
+                raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}{hint}")
             values[TopicPartition(topic, number)] = value
     return values
 
@@ -228,7 +235,7 @@ class SeglogOptions:
         "startingTimestamp",
         None,
         parser=_time,
-        doc="Read from the first record at or after this time, ms since the epoch.",
+        doc="Read from the first record at or after this time, ms since the epoch or ISO 8601 (UTC).",
     )
     starting_times: Mapping[TopicPartition, int] | None = option(
         "startingOffsetsByTimestamp", None, parser=_times, doc=f"The same for each partition: {_TIMES_FORM}."
@@ -243,7 +250,7 @@ class SeglogOptions:
         "endingTimestamp",
         None,
         parser=_time,
-        doc="Read up to the first record at or after this time, ms since the epoch.",
+        doc="Read up to the first record at or after this time, ms since the epoch or ISO 8601 (UTC).",
     )
     ending_times: Mapping[TopicPartition, int] | None = option(
         "endingOffsetsByTimestamp", None, parser=_times, doc=f"The same for each partition: {_TIMES_FORM}."

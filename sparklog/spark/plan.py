@@ -14,8 +14,10 @@ from itertools import pairwise
 
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
+from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
+from sparklog.log.properties import did_you_mean
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions
@@ -109,7 +111,15 @@ def _check_specified(options: SeglogOptions, assigned: Collection[TopicPartition
         )
         raise InvalidOptionError(
             f"Partitions specified for Kafka {what}. Specified: {_named(specified)} Assigned: {_named(assigned)}"
+            f"{_topic_hint(specified, assigned)}"
         )
+
+
+def _topic_hint(specified: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> str:
+    """Say which topic was meant where one is specified that is not read."""
+    there = sorted({each.topic for each in assigned})
+    wrong = next((each.topic for each in sorted(specified) if each.topic not in there), None)
+    return f". {wrong!r} is not read: {did_you_mean(wrong, there, f'topics are {listed(there)}')}" if wrong else ""
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

@@ -9,15 +9,16 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
+from sparklog.spark.garbage_collection import first_task_freezes
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.read_ahead import read_ahead
-from sparklog.spark.worker import first_task_freezes
+from sparklog.spark.workers import LoadedByWorkers
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class SeglogReader(DataSourceReader):
+class SeglogReader(LoadedByWorkers, DataSourceReader):
     """Reads partition logs into a schema that `sparklog.spark.schema` has checked.
 
     `partitions` runs on the driver and `read` in tasks. What each needs is imported there: the driver should not wait

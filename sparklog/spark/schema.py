@@ -7,15 +7,20 @@ from typing import Final
 
 from pyspark.sql.types import (
     ArrayType,
+    AtomicType,
     BinaryType,
     BooleanType,
     CharType,
     DataType,
+    DateType,
     IntegerType,
+    IntegralType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
     VarcharType,
 )
@@ -138,8 +143,40 @@ def check_written(schema: StructType) -> list[str]:
         if not _can_write(name, kind):
             raise InvalidOptionError(
                 f"{name} attribute unsupported type {kind.simpleString()}. {name} must be {_WRITTEN[name]}"
+                f"{_cast_hint(name, kind)}"
             )
     return names
+
+
+def _cast_hint(name: str, kind: DataType) -> str:
+    """Name the expression that makes a column of the type that is written, where Spark has one that means the same."""
+    if name == "timestamp" and isinstance(kind, TimestampNTZType | StringType | DateType):
+        cast = "CAST(timestamp AS TIMESTAMP)"
+    elif name == "timestamp" and isinstance(kind, LongType):
+        cast = "timestamp_millis(timestamp)"
+    elif name == "partition" and isinstance(kind, IntegralType | StringType):
+        cast = "CAST(partition AS INT)"
+    elif name == HEADERS and (pairs := _pairs(kind)):
+        cast = f"CAST({pairs} AS ARRAY<STRUCT<key: STRING, value: BINARY>>)"
+    elif name in TEXT_COLUMNS and isinstance(kind, ArrayType | MapType | StructType):
+        cast = f"to_json({name})"
+    elif name in (*TEXT_COLUMNS, "topic") and isinstance(kind, AtomicType):
+        cast = f"CAST({name} AS STRING)"
+    else:
+        return ""
+    return f": write {cast} AS {name}"
+
+
+def _pairs(kind: DataType) -> str:
+    """Name the expression that makes pairs of headers: of texts that are pairs already, or of a map of texts."""
+    if isinstance(kind, MapType):
+        return "map_entries(headers)" if {type(kind.keyType), type(kind.valueType)} <= _TEXTS else ""
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and len(kind.elementType.fields) == 2:
+        return HEADERS if {type(field.dataType) for field in kind.elementType.fields} <= _TEXTS else ""
+    return ""
+
+
+_TEXTS: Final = {StringType, BinaryType}
 
 
 def _can_write(name: str, kind: DataType) -> bool:

@@ -11,6 +11,7 @@ from sparklog.spark.boundary import plain_errors
 from sparklog.spark.options import SeglogOptions, warn_batch
 from sparklog.spark.reader import SeglogReader
 from sparklog.spark.schema import check_schema, source_schema
+from sparklog.spark.workers import check_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,5 +60,12 @@ class SeglogDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Give a Spark session the format ``seglog``, where Spark has not found it by itself."""
+    """Give a Spark session the format ``seglog``, where Spark has not found it by itself.
+
+    Raises
+    ------
+    WorkerPythonError
+        The Python that Spark's workers run has no sparklog: says which it is, and what to set. Asked once a session.
+    """
     spark.dataSource.register(SeglogDataSource)
+    check_workers(spark)

@@ -15,8 +15,9 @@ from pyspark.sql.types import StructType
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.spark.boundary import plain_errors
+from sparklog.spark.garbage_collection import first_task_freezes
 from sparklog.spark.schema import check_written
-from sparklog.spark.worker import first_task_freezes
+from sparklog.spark.workers import LoadedByWorkers
 from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location, expand_one, locate
@@ -39,7 +40,7 @@ class StagedByTask(WriterCommitMessage):
     staged: list[StagedRun]
 
 
-class SeglogWriter(DataSourceArrowWriter):
+class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
     """Writes rows into partition logs.
 
     It is made on the driver; tasks call `write` and the driver `commit` or `abort`, each on a copy of it. What only a

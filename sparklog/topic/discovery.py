@@ -322,5 +322,5 @@ def _nearest(name: str, there: Sequence[str]) -> str:
         return "there is none"
     close = nearest(name, there, most=3, cutoff=0.6)
     if close:
-        return f"nearest is {' or '.join(close)}" + (f", of {len(there)}" if len(there) > len(close) else "")
+        return f"did you mean {' or '.join(repr(each) for each in close)}?"
     return f"there is {listed(there)}"

@@ -65,7 +65,9 @@ def test_misspelt_option(spark: SparkSession) -> None:
 
 def test_missing_path(spark: SparkSession) -> None:
     lines = refusal(lambda: read(spark, DATA / "shop-evnts").count())
-    assert_ours_comes_first(lines, f"[SEGLOG_PATH_NOT_FOUND] no such path: {DATA}/shop-evnts; nearest is shop-events")
+    assert_ours_comes_first(
+        lines, f"[SEGLOG_PATH_NOT_FOUND] no such path: {DATA}/shop-evnts; did you mean 'shop-events'"
+    )
 
 
 def test_plan_that_cannot_be_made(spark: SparkSession) -> None:

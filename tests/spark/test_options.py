@@ -24,6 +24,9 @@ TIMES_FORM = (
 )
 
 
+TIMES = "ms since the epoch, as 1772442000000, or ISO 8601, as 2026-03-02T09:00:00Z"
+
+
 def parse(**given: str) -> SeglogOptions:
     return SeglogOptions.parse({"path": "/logs", **{name.replace("__", "."): text for name, text in given.items()}})
 
@@ -132,8 +135,8 @@ def test_a_time_goes_before_times_a_partition_and_they_before_offsets() -> None:
             {"endingOffsets": '{"topicA":{"0":-2}}'},
             "ending offset for topicA-0 can't be earliest for batch queries on Kafka",
         ),
-        ({"startingTimestamp": "soon"}, "Expected a single long value, got soon"),
-        ({"endingTimestamp": "1.5"}, "Expected a single long value, got 1.5"),
+        ({"startingTimestamp": "soon"}, f"Expected a single long value, got soon: give {TIMES}"),
+        ({"endingTimestamp": "1.5"}, f"Expected a single long value, got 1.5: give {TIMES}"),
         ({"minPartitions": "0"}, "minPartitions must be positive"),
         ({"maxRecordsPerPartition": "-1"}, "maxrecordsperpartition must be positive"),
         (
@@ -156,7 +159,7 @@ def test_a_time_goes_before_times_a_partition_and_they_before_offsets() -> None:
         ({"startingOffsets": '{"a":5}'}, f'Expected e.g. {OFFSETS}, got {{"a":5}}'),
         ({"endingOffsets": '{"a":{"x":5}}'}, f'Expected e.g. {OFFSETS}, got {{"a":{{"x":5}}}}'),
         ({"endingOffsets": '{"a":{"0":"5"}}'}, f'Expected e.g. {OFFSETS}, got {{"a":{{"0":"5"}}}}'),
-        ({"startingOffsetsByTimestamp": "1"}, f"Expected e.g. {TIMES_FORM}, got 1"),
+        ({"startingOffsetsByTimestamp": "1"}, f"Expected e.g. {TIMES_FORM}, got 1; a time is {TIMES}"),
         (
             {"subscribe": "a", "assign": '{"a":[0]}'},
             "Only one of the following options can be specified for Kafka source: "
@@ -243,6 +246,47 @@ def test_pattern_that_is_too_large_is_refused_by_the_options_name() -> None:
         message = refusal(subscribePattern=pattern)
         assert message.startswith("subscribePattern is too large a regular expression: ")
         assert len(message) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("1772442000000", 1772442000000),
+        ("2026-03-02T09:00:00Z", 1772442000000),
+        (" 2026-03-02 10:00:00+01:00 ", 1772442000000),
+        ("2026-03-02 09:00", 1772442000000),
+        ("2026-03-02", 1772409600000),
+        ("20260302", 20260302),
+    ],
+)
+def test_time_is_ms_or_iso_8601_in_every_option_that_takes_times(text: str, milliseconds: int) -> None:
+    for name in ("startingTimestamp", "endingTimestamp"):
+        options = parse(**{name: text})
+        assert (options.starting_timestamp or options.ending_timestamp) == milliseconds
+    if not text.isdigit():
+        for name in ("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"):
+            options = parse(**{name: json.dumps({"a": {"0": text, "1": 5}})})
+            times = options.starting_times or options.ending_times
+            assert times == {TopicPartition("a", 0): milliseconds, TopicPartition("a", 1): 5}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingTimestamp": "yesterday"},
+        {"endingTimestamp": "2026-13-01"},
+        {"startingOffsetsByTimestamp": '{"a":{"0":"yesterday"}}'},
+        {"endingOffsetsByTimestamp": '{"a":{"0":"5"}}'},
+    ],
+)
+def test_time_that_is_none_is_refused_with_both_forms_that_it_may_have(given: dict[str, str]) -> None:
+    message = refusal(**given)
+    assert message.startswith(("Expected a single long value, got ", "Expected e.g. {"))
+    assert "ms since the epoch, as 1772442000000, or ISO 8601, as 2026-03-02T09:00:00Z" in message
+
+
+def test_offset_is_no_time() -> None:
+    assert refusal(startingOffsets='{"a":{"0":"2026-03-02"}}').startswith("Expected e.g.")
 
 
 @pytest.mark.parametrize("number", ["10000000", "2147483648", "1000000000000000000", "100001"])

@@ -108,6 +108,15 @@ def test_offsets_must_name_every_partition_and_no_other(log_dir: Path, name: str
     assert "Assigned: {a-0, a-1, b-0}" in raised.value.message
 
 
+def test_topic_that_is_not_read_is_named_with_the_one_that_was_meant(log_dir: Path) -> None:
+    with pytest.raises(InvalidOptionError) as raised:
+        plan(log_dir, startingOffsets={"aa": {"0": 1, "1": 1}, "b": {"0": 1000}})
+    assert raised.value.message.endswith(". 'aa' is not read: did you mean 'a'?")
+    with pytest.raises(InvalidOptionError) as raised:
+        plan(log_dir, startingOffsets={"orders": {"0": 1}})
+    assert raised.value.message.endswith(". 'orders' is not read: topics are a, b")
+
+
 def test_times_become_the_first_offset_at_or_after_them(log_dir: Path) -> None:
     at = {name: str(START_MS + 1000 * offset) for name, offset in (("startingTimestamp", 33), ("endingTimestamp", 66))}
     assert spans(plan(log_dir / "a", **at)) == [("a-0", 33, 66), ("a-1", 33, 66)]

@@ -194,9 +194,9 @@ def test_every_form_of_path_loads(spark: SparkSession) -> None:
     ("path", "options", "told"),
     [
         ("nowhere", {}, "SEGLOG_PATH_NOT_FOUND] no such path"),
-        ("shop-event", {}, "nearest is shop-events"),
+        ("shop-event", {}, "did you mean 'shop-events'?"),
         ("shop-events", {"subscrib": "a"}, "no option 'subscrib': did you mean 'subscribe'?"),
-        ("", {"subscribe": "shop"}, "no topic 'shop' in"),
+        ("", {"subscribe": "shop-event"}, "no topic 'shop-event' in "),
     ],
 )
 def test_mistake_is_told_when_the_path_is_loaded(

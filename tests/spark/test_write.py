@@ -250,6 +250,55 @@ def test_wrong_column_is_named(spark: SparkSession, tmp_path: Path, columns: str
         save(rows(spark, 1).selectExpr(*columns.split(", ", 1)), tmp_path, topic="t", numPartitions=1)
 
 
+NTZ = "timestamp_ntz'2026-03-02 09:00:00'"
+
+
+@pytest.mark.parametrize(
+    ("column", "cast"),
+    [
+        ("1 as value", "CAST(value AS STRING) AS value"),
+        ("true as key", "CAST(key AS STRING) AS key"),
+        ("named_struct('a', 1) as value", "to_json(value) AS value"),
+        ("0L as partition", "CAST(partition AS INT) AS partition"),
+        ("'0' as partition", "CAST(partition AS INT) AS partition"),
+        ("X'74' as topic", "CAST(topic AS STRING) AS topic"),
+        (f"{NTZ} as timestamp", "CAST(timestamp AS TIMESTAMP) AS timestamp"),
+        ("'2026-03-02 09:00:00' as timestamp", "CAST(timestamp AS TIMESTAMP) AS timestamp"),
+        ("1772442000000 as timestamp", "timestamp_millis(timestamp) AS timestamp"),
+        (
+            "array(named_struct('key', 'a', 'value', 'b')) as headers",
+            "CAST(headers AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
+        ),
+        (
+            "map('a', 'b') as headers",
+            "CAST(map_entries(headers) AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
+        ),
+    ],
+)
+def test_column_of_another_type_is_written_by_the_cast_that_the_refusal_names(
+    spark: SparkSession, tmp_path: Path, column: str, cast: str
+) -> None:
+    name = cast.rpartition(" ")[2]
+    others = [] if name == "value" else ["'v' as value"]
+    refused = spark.range(1).selectExpr(column, *others)
+    with pytest.raises(PySparkException, match=f"{name} attribute unsupported type") as raised:
+        save(refused, tmp_path / "t", numPartitions=1)
+    assert f": write {cast}" in str(raised.value)
+    save(refused.selectExpr(cast, *others and ["value"]), tmp_path / "t", numPartitions=1)
+    (row,) = load(spark, tmp_path / "t", includeHeaders="true").collect()
+    if name == "headers":
+        assert [(header.key, bytes(header.value)) for header in row.headers] == [("a", b"b")]
+    elif name == "timestamp":
+        assert row.timestamp.timestamp() == 1_772_442_000
+
+
+@pytest.mark.parametrize("column", ["array(1) as headers", "null as timestamp", "map(1, 2) as headers"])
+def test_column_that_no_cast_makes_right_is_named_without_one(spark: SparkSession, tmp_path: Path, column: str) -> None:
+    with pytest.raises(PySparkException, match="attribute unsupported type") as raised:
+        save(spark.range(1).selectExpr("'v' as value", column), tmp_path / "t", numPartitions=1)
+    assert ": write " not in str(raised.value)
+
+
 def test_columns_that_mean_nothing_are_passed_over(spark: SparkSession, tmp_path: Path) -> None:
     save(
         rows(spark, 5).withColumn("offset", F.lit(7)).withColumn("color", F.lit("red")), tmp_path / "t", numPartitions=1

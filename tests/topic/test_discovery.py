@@ -107,9 +107,9 @@ def test_relative_paths_and_file_urls_become_absolute(log_dir: Path, monkeypatch
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("logs/evnets", "nearest is events"),
-        ("logs/events-3", "nearest is events-"),
-        ("lgos", "nearest is logs"),
+        ("logs/evnets", "did you mean 'events'?"),
+        ("logs/events-3", "did you mean 'events-"),
+        ("lgos", "did you mean 'logs'?"),
         ("nowhere/at/all", "there is nothing at"),
         ("logs/zzzzzz", "there is __cluster_metadata-0, __consumer_offsets, backup, empty, events,"),
         ("logs/events-0/file", "it is a file"),
@@ -135,9 +135,9 @@ def test_path_without_partitions_is_an_error_that_says_what_is_there(
 
 def test_topic_or_partition_that_is_not_there_is_an_error_that_names_the_nearest(log_dir: Path) -> None:
     found = discover([str(log_dir)])
-    with pytest.raises(PathNotFoundError, match=r"no topic 'event' in .*logs; nearest is events"):
+    with pytest.raises(PathNotFoundError, match=r"no topic 'event' in .*logs; did you mean 'events'\?"):
         found.named(["events", "event"])
-    with pytest.raises(PathNotFoundError, match=r"no partition events-2 in .*nearest is events-"):
+    with pytest.raises(PathNotFoundError, match=r"no partition events-2 in .*did you mean 'events-"):
         found.assigned({"events": [0, 2]})
     with pytest.raises(PathNotFoundError, match=r"no topic whose name matches 'x.*'"):
         found.matching(re.compile("x.*"))

@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from sparklog.spark import worker
+from sparklog.spark.garbage_collection import first_task_freezes
 from sparklog.spark.source import SeglogDataSource
-from sparklog.spark.worker import first_task_freezes
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
 from tests.log.logs import write
