@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 SHELL_LINES = [line.split("  #")[0].strip() for kind, text in BLOCKS if kind == "bash" for line in text.splitlines()]
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80"}
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +40,14 @@ def test_command_line_runs(line: str) -> None:
     done = run("env", *line.split())
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_shell_completes_commands_with_the_line_for_its_start() -> None:
+    (line,) = [line for line in SHELL_LINES if line.startswith("eval ")]
+    ask = "COMP_WORDS=(sparklog ver); COMP_CWORD=1; _sparklog_completion sparklog; echo ${COMPREPLY[@]}"
+    done = run("bash", "--norc", "-c", f"{line}; complete -p sparklog; {ask}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["complete -o default -F _sparklog_completion sparklog", "verify"]
 
 
 def test_make_targets_exist_and_ci_runs_them() -> None:

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 import sparklog
 from sparklog.cli import describe as describing
-from sparklog.cli import render, tables, views
+from sparklog.cli import fields, render, tables, views
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.paths import find_target, log_bytes, processes_for
 from sparklog.cli.progress import progress
@@ -65,7 +65,19 @@ Processes = Annotated[
     int | None,
     typer.Option(min=1, help="Work on so many partitions side by side; all cores, if there is much to do."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON lines, whose fields --fields says.")]
+
+
+def _show_fields(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        tables.table(views.FIELDS, fields.rows_of(str(context.info_name)), heading=lambda row: str(row["of"]))
+        raise typer.Exit
+
+
+Fields = Annotated[
+    bool,
+    typer.Option("--fields", help="Say what the fields of --json are, and stop.", is_eager=True, callback=_show_fields),
+]
 
 
 def run() -> None:
@@ -113,6 +125,7 @@ def describe(
     ] = False,
     processes: Processes = None,
     as_json: Json = False,
+    _fields: Fields = False,
 ) -> None:
     """Show topics, partitions and segments: offsets, times, sizes, codecs and formats.
 
@@ -175,6 +188,7 @@ def dump(
         Format, typer.Option("--format", help="A table, JSON lines, CSV, or raw: each value and the end of a line.")
     ] = Format.TABLE,
     as_json: Json = False,
+    _fields: Fields = False,
 ) -> None:
     """Show the records of a log, or its batches, or the entries of one of its files.
 
@@ -226,7 +240,7 @@ def _milliseconds(text: str) -> int:
 
 
 @app.command()
-def verify(paths: Paths, processes: Processes = None, as_json: Json = False) -> None:
+def verify(paths: Paths, processes: Processes = None, as_json: Json = False, _fields: Fields = False) -> None:
     """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
 
     Exit status 1 where there is an error. Warnings and notes are no errors: a broker that dies may leave a torn end of
@@ -265,6 +279,7 @@ def recover(
         float, typer.Option(min=0, help="Remove files that jobs older than this have staged and never committed.")
     ] = 168.0,
     as_json: Json = False,
+    _fields: Fields = False,
 ) -> None:
     """Put logs in order after a writer or a broker died: finish commits, cut torn ends, make missing indexes.
 

@@ -22,9 +22,9 @@ Heading = Callable[[Row], str]
 
 _GAP: Final = "  "
 _CELL_WIDTH_MAX: Final = 40
-_FOLDED_WIDTH_MIN: Final = 30
 _LAST_WIDTH_MIN: Final = 24
-_PIECES: Final = re.compile(r"[^ ./_-]*[ ./_-]+|[^ ./_-]+")
+_WORDS: Final = re.compile(r"\S+\s*|\s+")
+_PIECES_OF_NAMES: Final = re.compile(r"[^./_-]*[./_-]+|[^./_-]+")
 
 
 def no_style(_: Row) -> str:
@@ -43,8 +43,9 @@ class Column:
 
     Attributes
     ----------
-    folds : bool
-        Whether a cell may take several lines. It is folded between words, and names at their dots and dashes.
+    folded_width : int or None
+        The width to which it may be folded; None where a cell takes one line. It is folded between words; a longer word
+        than the column is wide, which is a name or a path, at its dots, dashes and slashes.
     widths : tuple of int
         The widths to which the column may be cut, the widest first.
     cut_mark : str
@@ -56,7 +57,7 @@ class Column:
     title: str
     text: Callable[[Row], str]
     align: Literal["left", "right"] = "left"
-    folds: bool = False
+    folded_width: int | None = None
     widths: tuple[int, ...] = ()
     cut_mark: str = "…"
     rank: int = 0
@@ -82,7 +83,7 @@ class _Fitted:
     def lines(self, cells: Sequence[str]) -> list[str]:
         """Make the lines of a row, some of whose cells may take several."""
         folded = [
-            _folded(cell, self.widths[number]) if column.folds and number in self.widths else [cell]
+            _folded(cell, self.widths[number]) if column.folded_width and number in self.widths else [cell]
             for number, (cell, column) in enumerate(zip(cells, self.columns, strict=True))
         ]
         return [self.line(parts) for parts in zip_longest(*folded, fillvalue="")]
@@ -112,10 +113,7 @@ def table(
     """
     cells = [[column.text(row) for column in columns] for row in rows]
     natural = [max(map(cell_len, [column.title, *texts])) for column, *texts in zip(columns, *cells, strict=True)]
-    least = [
-        min(width, max(_longest_piece([column.title, *texts]), 1)) if column.folds else width
-        for column, width, *texts in zip(columns, natural, *cells, strict=True)
-    ]
+    least = [min(width, column.folded_width or width) for column, width in zip(columns, natural, strict=True)]
     fitted = _fit(columns, natural, least)
     lines = [Text(fitted.titles, style="bold")]
     for above, group in groupby(zip(rows, cells, strict=True), lambda each: heading(each[0])):
@@ -173,14 +171,14 @@ def _fit(columns: Sequence[Column], natural: Sequence[int], least: Sequence[int]
     """Decide which columns a terminal shows, and how wide: shorten, leave out, then let others fold."""
     room = render.width()
     widths = dict(enumerate(least))
-    narrower = [
-        (number, width) for number, column in enumerate(columns) for width in column.widths if width < natural[number]
+    steps: list[dict[int, int]] = [
+        {number: column.widths[step] for number, column in enumerate(columns) if step < len(column.widths)}
+        for step in range(max(len(column.widths) for column in columns))
     ]
     leaving = sorted((number for number, column in enumerate(columns) if column.rank), key=lambda n: -columns[n].rank)
-    while _total(widths) > room and (narrower or leaving):
-        if narrower:
-            number, width = narrower.pop(0)
-            widths[number] = min(width, widths[number])
+    while _total(widths) > room and (steps or leaving):
+        if steps:
+            widths |= {number: min(width, widths[number]) for number, width in steps.pop(0).items()}
         else:
             del widths[leaving.pop(0)]
     for number in widths:
@@ -193,21 +191,17 @@ def _total(widths: dict[int, int]) -> int:
     return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
 
 
-def _longest_piece(texts: Iterable[str]) -> int:
-    longest = max(cell_len(piece) for text in texts for piece in _PIECES.findall(text) or [""])
-    return min(longest, _FOLDED_WIDTH_MIN)
-
-
 def _folded(text: str, width: int) -> list[str]:
-    """Fold a text between its words, and a name at its dots and dashes; only a longer piece than a line is cut."""
+    """Fold a text between its words; only where a piece of a name is longer than a line it is cut."""
     lines = [""]
-    for piece in _PIECES.findall(text):
-        if lines[-1] and cell_len(lines[-1]) + cell_len(piece.rstrip()) > width:
-            lines.append("")
-        lines[-1] += piece
-        while cell_len(lines[-1].rstrip()) > width:
-            whole, lines[-1] = lines[-1], set_cell_size(lines[-1], width)
-            lines.append(whole[len(lines[-1]) :])
+    for word in _WORDS.findall(text):
+        for piece in [word] if cell_len(word.rstrip()) <= width else _PIECES_OF_NAMES.findall(word):
+            if lines[-1] and cell_len(lines[-1]) + cell_len(piece.rstrip()) > width:
+                lines.append("")
+            lines[-1] += piece
+            while cell_len(lines[-1].rstrip()) > width:
+                whole, lines[-1] = lines[-1], set_cell_size(lines[-1], width)
+                lines.append(whole[len(lines[-1]) :])
     return [line.rstrip() for line in lines]
 
 

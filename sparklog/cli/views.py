@@ -65,7 +65,7 @@ def _formats(row: Row) -> str:
     return " ".join([*(f"v{magic}" for magic in row["magics"]), *codecs]) or "-"
 
 
-_FORMATS: Final = Column("FORMATS", _formats, folds=True, rank=3)
+_FORMATS: Final = Column("FORMATS", _formats, folded_width=14, rank=3)
 
 
 def _partition(row: Row) -> str:
@@ -95,7 +95,7 @@ BATCHES: Final = (
     Column("FLAGS", _flags),
 )
 TOPICS: Final = (
-    Column("TOPIC", lambda row: printable(row["topic"]), folds=True),
+    Column("TOPIC", lambda row: printable(row["topic"]), folded_width=30),
     _plain("partitions", "PARTS"),
     _plain("segments", "SEGS", rank=4),
     _size("total_bytes"),
@@ -105,7 +105,7 @@ TOPICS: Final = (
     _FORMATS,
 )
 PARTITIONS: Final = (
-    Column("PARTITION", _partition, folds=True),
+    Column("PARTITION", _partition, folded_width=30),
     _plain("segments", "SEGS", rank=4),
     _size("total_bytes"),
     _plain("start_offset", "START"),
@@ -116,7 +116,7 @@ PARTITIONS: Final = (
     _FORMATS,
 )
 SEGMENTS: Final = (
-    Column("PARTITION", _partition, folds=True),
+    Column("PARTITION", _partition, folded_width=30),
     _plain("base_offset", "BASE"),
     _plain("end_offset", "END"),
     _size("log_bytes"),
@@ -134,17 +134,22 @@ FINDINGS_OF_FILE: Final = (
     Column("SEVERITY", lambda row: row["severity"]),
     _plain("position"),
     _plain("offset"),
-    Column("WHAT", lambda row: printable(row["message"]), folds=True),
+    Column("WHAT", lambda row: printable(row["message"]), folded_width=30),
 )
 FINDINGS: Final = (Column("FILE", lambda row: printable(row["file"])), *FINDINGS_OF_FILE)
 
 ACTIONS: Final = (
     Column("STATUS", lambda row: row["status"]),
-    Column("FILE", lambda row: printable(row["path"]), folds=True),
-    Column("WHAT", lambda row: printable(row["what"]), folds=True),
+    Column("FILE", lambda row: printable(row["path"]), folded_width=30),
+    Column("WHAT", lambda row: printable(row["what"]), folded_width=30),
 )
 
 
+FIELDS: Final = (
+    Column("FIELD", lambda row: row["field"]),
+    Column("TYPE", lambda row: row["type"]),
+    Column("MEANING", lambda row: row["meaning"], folded_width=30),
+)
 SPANS: Final = (
     _seconds("FROM (UTC)", "timestamp", 0),
     _plain("records"),

@@ -312,25 +312,6 @@ def on_a_terminal(columns: int, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["describe", str(EXAMPLES)],
-        ["describe", str(EXAMPLES), "--partitions"],
-        ["describe", str(EXAMPLES), "--partitions", "--full"],
-        ["describe", str(EXAMPLES), "--segments"],
-        ["dump", str(EXAMPLES / "shop-events-0")],
-        ["dump", str(EXAMPLES / "shop-orders-0"), "--batches"],
-        ["verify", str(EXAMPLES)],
-    ],
-    ids=" ".join,
-)
-def test_everything_fits_a_terminal_of_100_columns(arguments: list[str]) -> None:
-    shown = on_a_terminal(100, *arguments)
-    assert shown.strip()
-    assert max(map(len, shown.splitlines())) <= 100
-
-
-@pytest.mark.parametrize(
     ("timestamp", "text"),
     [(0, "1970-01-01 00:00:00.000"), (-1, "-"), (None, "-"), ((1 << 63) - 1, str((1 << 63) - 1))],
 )

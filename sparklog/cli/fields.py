@@ -1,0 +1,170 @@
+"""The fields of the JSON that each command prints: names, types and meanings; ``--fields`` shows them.
+
+A test holds them against the output. A type is that of JSON; ``?`` means that it may be null. Keys and values that are
+no UTF-8 are base64, in a field with ``_base64`` behind the name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+
+class Field(NamedTuple):
+    """A field of a row."""
+
+    name: str
+    kind: str
+    meaning: str
+
+
+def _fields(text: str) -> tuple[Field, ...]:
+    """Read lines of name, type and meaning."""
+    return tuple(Field(*line.split(maxsplit=2)) for line in text.strip().splitlines())
+
+
+_SCANNED: Final = """
+first_timestamp        integer?  ms since 1970, of the first batch that has a time
+max_timestamp          integer?  ms since 1970, the largest
+codecs                 array     names of codecs; without --full those at the ends of the segments
+magics                 array     versions of the batch format
+batches                integer   with --full
+records                integer?  with --full; without markers, and null where wrappers do not say it
+control_batches        integer   with --full
+transactional_batches  integer   with --full
+codec_batches          object    with --full; batches by codec
+codec_bytes            object    with --full; bytes by codec, without markers
+uncompressed_bytes     object    with --ratio; bytes by codec, if they were not compressed
+compression_ratio      number?   with --ratio; uncompressed bytes for one byte of the log
+histogram              array     with --histogram; timestamp, batches, records, bytes of at most 24 spans of time
+"""
+_IDS: Final = """
+cluster_id             string?   from meta.properties
+node_id                integer?  from meta.properties, the number of the broker
+directory_id           string?   from meta.properties
+"""
+_RECORD: Final = """
+topic             string    name of the topic, or of the folder where it is no partition's
+partition         integer?  number of the partition
+offset            integer   offset of the record
+timestamp         integer   ms since 1970; -1 none
+timestamp_type    string    CreateTime, LogAppendTime or NoTimestampType
+key               string?   text; or key_base64
+value             string?   text; or value_base64
+headers           array     objects with key, and value or value_base64
+leader_epoch      integer   -1 in old formats
+producer_id       integer   -1 none
+producer_epoch    integer   -1 none
+sequence          integer   -1 none
+is_transactional  boolean   whether it is part of a transaction
+codec             string    how its batch is compressed
+magic             integer   version of the batch format
+base_offset       integer   first offset of its batch
+file              string    name of the segment's file
+position          integer   byte position of its batch in the file
+"""
+_BATCH: Final = """
+topic              string    as of records
+partition          integer?  as of records
+file               string    name of the segment's file
+position           integer   byte position in the file
+base_offset        integer?  first offset; null in a damaged wrapper
+last_offset        integer   last offset
+record_count       integer?  null in a damaged wrapper
+size_bytes         integer   length of the batch
+magic              integer   version of the batch format
+codec              string    how it is compressed
+crc                integer   checksum that the header says
+is_valid           boolean   whether that is the checksum of the bytes
+timestamp_type     string    as of records
+max_timestamp      integer   ms since 1970; -1 none
+leader_epoch       integer   -1 in old formats
+producer_id        integer   -1 none
+producer_epoch     integer   -1 none
+base_sequence      integer   -1 none
+last_sequence      integer   -1 none
+is_transactional   boolean   whether it is part of a transaction
+is_control         boolean   whether it is a marker
+control_type       string?   ABORT, COMMIT, ... of a marker
+coordinator_epoch  integer?  of the end of a transaction
+delete_horizon_ms  integer?  when compaction may remove tombstones
+"""
+ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
+    "describe": {
+        "a topic": _fields(
+            """
+topic                  string    name of the topic
+topic_id               string?   from partition.metadata
+partitions             integer   number of partitions
+segments               integer   number of segments
+log_bytes              integer   length of all .log files
+total_bytes            integer   length of all files
+offsets                integer   sum of end offsets less start offsets
+"""
+            + _SCANNED.strip()
+            + """
+damaged_partitions     integer   partitions with an error
+directories            array     path, cluster_id, node_id, directory_id of each log directory
+"""
+        ),
+        "a partition (--partitions)": _fields(
+            """
+topic                  string    name of the topic, or of the folder
+partition              integer?  number of the partition
+path                   string    the folder
+topic_id               string?   from partition.metadata
+segments               integer   number of segments
+log_bytes              integer   length of all .log files
+total_bytes            integer   length of all files
+start_offset           integer?  log start offset; null where damage hides it
+end_offset             integer?  log end offset, exclusive; null where damage hides it
+last_stable_offset     integer?  null also where finding it would mean reading much
+"""
+            + _SCANNED.strip()
+            + _IDS
+            + "error                  string?   what is damaged"
+        ),
+        "a segment (--segments)": _fields(
+            """
+topic                  string    name of the topic, or of the folder
+partition              integer?  number of the partition
+path                   string    the folder
+base_offset            integer   of the file's name
+end_offset             integer?  offset after the last; null where damage hides it
+log_bytes              integer   length of the .log file
+"""
+            + _SCANNED.strip()
+            + "\nerror                  string?   what is damaged"
+        ),
+    },
+    "dump": {"a record": _fields(_RECORD), "a batch (--batches)": _fields(_BATCH)},
+    "verify": {
+        "a finding": _fields(
+            """
+severity  string    error, warning or note
+code      string    kind of the finding
+path      string    the file or folder
+position  integer?  byte position in the file
+offset    integer?  offset that is expected there
+message   string    what is wrong
+"""
+        )
+    },
+    "recover": {
+        "an action": _fields(
+            """
+status  string  done; would be (--dry-run); damaged, left as it is; failed, cannot be read or written
+path    string  the file or folder
+what    string  what was done, or what is wrong
+"""
+        )
+    },
+}
+
+
+def rows_of(command: str) -> list[dict[str, Any]]:
+    """Make a row of each field of a command's JSON."""
+    return [
+        {"of": of, "field": field.name, "type": field.kind, "meaning": field.meaning}
+        for of, fields in ROWS[command].items()
+        for field in fields
+    ]
