@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from sparklog.spark import garbage_collection
 from sparklog.spark.garbage_collection import first_task_freezes
 from sparklog.spark.source import SeglogDataSource
 from sparklog.spark.write_options import WriteOptions
@@ -51,7 +52,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     task = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 0)
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr(worker, "_frozen", False)
+    monkeypatch.setattr(garbage_collection, "_frozen", False)
     monkeypatch.setattr(TaskContext, "get", classmethod(lambda _: task))
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
     return done
@@ -87,7 +88,7 @@ def test_read_and_write_freeze_a_worker(frozen: list[str], monkeypatch: pytest.M
     write(tmp_path / "events-0")
     read(tmp_path)
     assert frozen == ["collect", "freeze"]
-    monkeypatch.setattr(worker, "_frozen", False)
+    monkeypatch.setattr(garbage_collection, "_frozen", False)
     schema = StructType([StructField("value", BinaryType())])
     options = WriteOptions.parse({"path": str(tmp_path / "orders"), "numPartitions": "1"})
     SeglogWriter(options, schema, is_overwrite=False).write(iter([pa.record_batch({"value": [b"1"]})]))
