@@ -1,0 +1,40 @@
+"""Turns the times that users give into Kafka's: milliseconds since 1970, UTC."""
+
+from __future__ import annotations
+
+import operator
+from datetime import UTC, datetime, timedelta
+from typing import Final, SupportsIndex
+
+from sparklog.errors import InvalidOptionError
+
+Time = SupportsIndex | datetime
+"""What a user may give for a time: ms since the epoch, or a datetime that has a time zone."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+
+def to_ms(time: Time, argument: str = "timestamp") -> int:
+    """Return a time as ms since the epoch; one between two milliseconds as the later of them.
+
+    No record has a time between two milliseconds, so that those at or after the time are the same.
+
+    Raises
+    ------
+    InvalidOptionError
+        It is a datetime without a time zone, which is another time on another machine, or it is neither kind of time.
+    """
+    if isinstance(time, datetime):
+        if time.utcoffset() is None:
+            raise InvalidOptionError(
+                f"{argument} has no time zone: {time!r}; say which it is in, as in {time!s}+00:00, "
+                f"or give it one with .astimezone()"
+            )
+        return -((_EPOCH - time) // _MS)
+    try:
+        return operator.index(time)
+    except TypeError:
+        raise InvalidOptionError(
+            f"{argument} must be a datetime with a time zone, or a whole number of ms since 1970, got {time!r}"
+        ) from None
