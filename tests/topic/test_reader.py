@@ -170,8 +170,9 @@ def test_polars_duckdb_and_pandas_read_it_without_knowing_it(directory: Path, th
     pandas.testing.assert_frame_equal(read, want.to_pandas(), check_dtype=False)
 
 
-def test_damage_in_a_stream_is_an_error_of_the_library_that_names_the_file(directory: Path) -> None:
+@pytest.mark.parametrize("take", [pa.table, pandas.DataFrame.from_arrow], ids=["pyarrow", "pandas"])
+def test_damage_in_a_stream_is_an_error_of_the_library_that_names_the_file(directory: Path, take: Any) -> None:
     path = only_log(directory / "events-1")
     path.write_bytes(path.read_bytes()[:100] + b"?" + path.read_bytes()[101:])
     with pytest.raises(Exception, match=r"events-1/0+\.log, position 0"):
-        polars.DataFrame(open_topic(directory, threads=2))
+        take(open_topic(directory, threads=2))
