@@ -11,6 +11,7 @@ MEASUREMENTS = (
     "start",
     "decode",
     "encode",
+    "threads",
     "spark_read",
     "spark_read --memory",
     "spark_write",
