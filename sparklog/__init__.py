@@ -1,7 +1,7 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark, and `PartitionLog` writes one; `register` gives a Spark session the format
-``seglog``.
+`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `register` gives a
+Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -16,18 +16,31 @@ if TYPE_CHECKING:
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
+    from sparklog.topic.reader import TopicReader, open_topic
     from sparklog.write.partition import PartitionLog
 
     __version__: str
 
-__all__ = ["LogConfig", "LogReader", "PartitionLog", "errors", "open_log", "register", "with_partition"]
+__all__ = [
+    "LogConfig",
+    "LogReader",
+    "PartitionLog",
+    "TopicReader",
+    "errors",
+    "open_log",
+    "open_topic",
+    "register",
+    "with_partition",
+]
 
 # Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
 _HOMES = {
     "LogConfig": "sparklog.log.config",
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
+    "TopicReader": "sparklog.topic.reader",
     "open_log": "sparklog.log.reader",
+    "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",
     "with_partition": "sparklog.spark.partitions",
 }
@@ -39,6 +52,10 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sparklog' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
 
 
 def _version() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end, scan
 from sparklog.log.segment import OpenSegment, Segment, Window
+from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
@@ -37,7 +38,7 @@ def open_log(path: PathText) -> LogReader:
 
     Parameters
     ----------
-    path : str or Path
+    path : str or os.PathLike
         The folder, such as ``/logs/events-0``, or a pattern that it alone matches; an empty one is an empty log. A
         folder that holds segments may have another name, as a copy does: then it has no log start offset but that of
         its first segment.
@@ -64,6 +65,13 @@ def open_log(path: PathText) -> LogReader:
 class LogReader:
     """The log of one partition, as it was when opened.
 
+    Whatever reads Arrow streams reads a log, all of it in its default columns: ``polars.DataFrame(log)``, and in DuckDB
+    ``FROM log``. There is no ``len``: offsets have gaps where records were compacted away, and where transactions were
+    decided, so that only a read counts the records. ``log.end_offset - log.start_offset`` is the most that there are.
+
+    Threads may share it, and so may a forked process: each read has its own files, and no read changes the object. What
+    `batches` returns belongs to the thread and the process that asked for it.
+
     Parameters
     ----------
     layout : PartitionLayout
@@ -88,6 +96,25 @@ class LogReader:
 
     def __repr__(self) -> str:
         return f"LogReader({self._layout.path!r}, offsets [{self.start_offset}, {self._layout.end_offset}))"
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return all of the log as an Arrow stream, in the columns of `schema`."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches()).__arrow_c_stream__(requested_schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read by default, `DEFAULT_COLUMNS`, with their types."""
+        return schema_of(None)
+
+    @property
+    def topic(self) -> str:
+        """The topic; of a folder whose name is not ``<topic>-<partition>``, as that of a copy, its name."""
+        return self._layout.folder.topic
+
+    @property
+    def partition(self) -> int | None:
+        """The number of the partition; None of a folder with another name."""
+        return self._layout.folder.partition
 
     @property
     def start_offset(self) -> int:
@@ -116,7 +143,7 @@ class LogReader:
         self,
         start_offset: int | None = None,
         end_offset: int | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> pa.Table:
         """Read records into one table; parameters and errors as of `batches`.
@@ -126,14 +153,14 @@ class LogReader:
         pyarrow.Table
             One row a record, in offset order.
         """
-        schema = _schema(columns)
+        schema = schema_of(columns)
         return pa.Table.from_batches(self.batches(start_offset, end_offset, columns, isolation_level), schema=schema)
 
     def batches(
         self,
         start_offset: int | None = None,
         end_offset: int | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         isolation_level: IsolationLevel = "read_uncommitted",
         limits: DecodeLimits = LIMITS,
         fail_on_data_loss: bool = True,
@@ -145,8 +172,9 @@ class LogReader:
         start_offset, end_offset : int, optional
             The first offset, and the one after the last. By default all of the log; under ``read_committed`` the end is
             at most the last stable offset.
-        columns : sequence of str, optional
-            Names of `LOG_SCHEMA`, in the order wanted; by default `DEFAULT_COLUMNS`, those of Spark's connector.
+        columns : str or sequence of str, optional
+            One or more names of `LOG_SCHEMA`, in the order wanted; by default `DEFAULT_COLUMNS`, those of Spark's
+            connector.
         isolation_level : {"read_uncommitted", "read_committed"}
             Whether records of aborted and open transactions are read.
         limits : DecodeLimits
@@ -173,7 +201,7 @@ class LogReader:
         if isolation_level not in get_args(IsolationLevel):
             known = " or ".join(get_args(IsolationLevel))
             raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
-        schema = _schema(columns)
+        schema = schema_of(columns)
         committed = isolation_level == "read_committed"
         start = self.start_offset if start_offset is None else start_offset
         # The batches that a read comes to are checked as it does.
@@ -188,7 +216,7 @@ class LogReader:
             end = min(end, self.last_stable_offset)
         return self._records(start, end, schema, committed, limits, fail_on_data_loss)
 
-    def offset_for_time(self, timestamp: int) -> int | None:
+    def offset_for_time(self, timestamp: Time) -> int | None:
         """Find the first offset whose record is at or after a time: a consumer's ``offsetsForTimes``.
 
         A broker looks in one segment only, and finds none where that one was emptied by compaction or is below the log
@@ -196,23 +224,29 @@ class LogReader:
 
         Parameters
         ----------
-        timestamp : int
-            ms since the epoch.
+        timestamp : int or datetime
+            ms since the epoch, or a datetime that has a time zone.
 
         Returns
         -------
         int or None
             None where no record is as late.
+
+        Raises
+        ------
+        InvalidOptionError
+            The datetime has no time zone.
         """
+        time_ms = to_ms(timestamp)
         for segment in self._layout.segments:
             with segment.open() as log:
-                header = log.first_batch_at(timestamp, self.start_offset)
+                header = log.first_batch_at(time_ms, self.start_offset)
                 while header is not None:
-                    found = self._first_record_at(log, log.read(header), timestamp)
+                    found = self._first_record_at(log, log.read(header), time_ms)
                     if found is not None:
                         return found
                     # Only records before the log start offset are as late: on with the next batch.
-                    header = log.first_batch_at(timestamp, int(header.column("last_offset")[0]) + 1)
+                    header = log.first_batch_at(time_ms, int(header.column("last_offset")[0]) + 1)
                 if not segment.is_last:
                     # What is missing at its end may have been late enough.
                     log.refuse_cut_end(log.end().offset)
@@ -282,12 +316,27 @@ class LogReader:
             raise error.located(path=segment.path()) from error
 
 
-def _schema(columns: Sequence[str] | None) -> pa.Schema:
-    names, known = DEFAULT_COLUMNS if columns is None else columns, LOG_SCHEMA.names
+def schema_of(columns: str | Sequence[str] | None) -> pa.Schema:
+    """Return the schema of a read of some columns, `DEFAULT_COLUMNS` where None are given.
+
+    Raises
+    ------
+    InvalidOptionError
+        There is no such column.
+    """
+    names = chosen_columns(columns, DEFAULT_COLUMNS, LOG_SCHEMA.names)
+    return _schema_of(names)
+
+
+def chosen_columns(
+    columns: str | Sequence[str] | None, default: Sequence[str], known: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the names of the columns that a user asks for; raise `InvalidOptionError` for one that is not known."""
+    names = default if columns is None else (columns,) if isinstance(columns, str) else columns
     for name in names:
         if name not in known:
             raise InvalidOptionError(f"no column {name!r}; the columns of a log are {', '.join(known)}")
-    return _schema_of(tuple(names))
+    return tuple(names)
 
 
 @lru_cache(maxsize=64)

@@ -1,14 +1,46 @@
-"""Times as people write them."""
+"""Turns the times that users give into Kafka's: milliseconds since 1970, UTC."""
 
 from __future__ import annotations
 
+import operator
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, SupportsIndex
+
+from sparklog.errors import InvalidOptionError
+
+Time = SupportsIndex | datetime
+"""What a user may give for a time: ms since the epoch, or a datetime that has a time zone."""
 
 # Python reads dates and times without dashes too, which are as good as numbers.
 _DATE: Final = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9])")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+
+def to_ms(time: Time, argument: str = "timestamp") -> int:
+    """Return a time as ms since the epoch; one between two milliseconds as the later of them.
+
+    No record has a time between two milliseconds, so that those at or after the time are the same.
+
+    Raises
+    ------
+    InvalidOptionError
+        It is a datetime without a time zone, which is another time on another machine, or it is neither kind of time.
+    """
+    if isinstance(time, datetime):
+        if time.utcoffset() is None:
+            raise InvalidOptionError(
+                f"{argument} has no time zone: {time!r}; say which it is in, as in {time!s}+00:00, "
+                f"or give it one with .astimezone()"
+            )
+        return -((_EPOCH - time) // _MS)
+    try:
+        return operator.index(time)
+    except TypeError:
+        raise InvalidOptionError(
+            f"{argument} must be a datetime with a time zone, or a whole number of ms since 1970, got {time!r}"
+        ) from None
 
 
 def iso_milliseconds(text: str) -> int | None:
@@ -25,5 +57,4 @@ def iso_milliseconds(text: str) -> int | None:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
         return None
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return -((_EPOCH - time) // timedelta(milliseconds=1))
+    return to_ms(time if time.tzinfo else time.replace(tzinfo=UTC))

@@ -6,16 +6,20 @@
     headers     a list or map of key (text) and value (bytes)       `HEADERS_TYPE`
     timestamp   a timestamp of any unit and zone, or int64 ms       int64, ms since 1970
 
-A time that is finer than a millisecond is rounded down. Times before 1970 are refused, as by Kafka's producer. In an
-int64 column -1 means that a record has no timestamp, as it does in a log; in a column of timestamps, -1 ms is a time
-before 1970, and is refused.
+Rows come as a table, batch or reader of pyarrow, as columns by name, such as ``{"value": ["a", b"b"]}``, or as anything
+that hands itself over as Arrow: a frame of polars or pandas, a relation of DuckDB, a log that is open to be read.
+
+A timestamp without a zone is one of UTC. A time that is finer than a millisecond is rounded down. Times before 1970 are
+refused, as by Kafka's producer. In an int64 column -1 means that a record has no timestamp, as it does in a log; in a
+column of timestamps, -1 ms is a time before 1970, and is refused.
 
 Source: apache/kafka, ProducerRecord.java, RecordBatch.java (NO_TIMESTAMP).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +40,23 @@ _LARGE: Final = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 _CANNOT_CAST: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
-def take_records(given: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+class ArrowStream(Protocol):
+    """What hands itself over as a stream of Arrow batches."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+class ArrowArray(Protocol):
+    """What hands itself over as one Arrow batch."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any: ...
+
+
+Records = ArrowStream | ArrowArray | Mapping[str, Any]
+"""What rows that are to be written may come as; tables and batches of pyarrow are such streams and arrays."""
+
+
+def take_records(given: Records) -> pa.RecordBatch:
     """Return the columns that a record has, as the encoder takes them, in one batch; other columns are left out.
 
     Raises
@@ -45,19 +65,41 @@ def take_records(given: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
         ``value`` is not there, a column is there twice or of a type that cannot be written, or a time is one that a
         record cannot have. The message names the column, its type and what is wanted.
     """
-    if not isinstance(given, (pa.Table, pa.RecordBatch)):
-        raise InvalidOptionError(f"records come as a pyarrow.Table or RecordBatch, not as {type(given).__name__}")
-    schema = given.schema
+    rows: Any = given if isinstance(given, (pa.Table, pa.RecordBatch)) else _to_arrow(given)
+    schema = rows.schema
     refuse_twice(schema)
     there = schema.names
     if "value" not in there:
         raise InvalidOptionError("Required attribute 'value' not found")
-    if isinstance(given, pa.Table) and len(pieces := given.to_batches()) == 1:
+    if isinstance(rows, pa.Table) and len(pieces := rows.to_batches()) == 1:
         # A small table is in one piece, and the columns of that cost less to ask for.
-        given = pieces[0]
-    columns = dict(zip(there, given.columns, strict=True))
+        rows = pieces[0]
+    columns = dict(zip(there, rows.columns, strict=True))
     names = [name for name in RECORD_COLUMNS if name in columns]
     return pa.RecordBatch.from_arrays([_taken(columns[name], name) for name in names], names=names)
+
+
+def _to_arrow(given: Any) -> pa.Table | pa.RecordBatch:
+    try:
+        if isinstance(given, Mapping):
+            return pa.table({name: _to_bytes(given[name], name) for name in given})
+        if hasattr(given, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(given).read_all()
+        if hasattr(given, "__arrow_c_array__"):
+            return pa.record_batch(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidOptionError(f"the records, a {type(given).__name__}, are not rows of Arrow: {error}") from error
+    raise InvalidOptionError(
+        f"records come as a table, batch or reader of pyarrow, a frame of pandas or polars, or anything else with "
+        f"__arrow_c_stream__, not as {type(given).__name__}"
+    )
+
+
+def _to_bytes(column: Any, name: str) -> Any:
+    """Return a list of keys or values in which text and bytes may be mixed as one of bytes."""
+    if name not in ("key", "value") or not isinstance(column, (list, tuple)):
+        return column
+    return [each.encode() if isinstance(each, str) else each for each in column]
 
 
 def refuse_twice(schema: pa.Schema) -> None:

@@ -36,6 +36,7 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import ProducerBatch, producer_batches
 from sparklog.log.properties import APPEND
 from sparklog.record.encode import EncodedBatches
+from sparklog.record.intake import Records
 from sparklog.storage.base import Storage, WritableFile
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.process import process_id
@@ -133,7 +134,7 @@ class PartitionLog:
 
         Parameters
         ----------
-        path : str or Path
+        path : str or os.PathLike
             The folder, ``<topic>-<partition>``; not a link to it, but links on the way are followed. Also a pattern
             that it alone matches.
         config : LogConfig, optional
@@ -223,7 +224,7 @@ class PartitionLog:
 
     def append(
         self,
-        table: pa.Table | pa.RecordBatch,
+        table: Records,
         *,
         producer_id: int = -1,
         producer_epoch: int = -1,
@@ -239,10 +240,11 @@ class PartitionLog:
 
         Parameters
         ----------
-        table : pyarrow.Table or pyarrow.RecordBatch
-            ``value``, and where wanted ``key``, ``headers`` and ``timestamp``, of the types that
-            `sparklog.record.intake` takes; others are ignored. Records whose timestamp is null get the time of the
-            append.
+        table : Records
+            A table, batch or reader of pyarrow, a frame of polars or pandas, anything else with ``__arrow_c_stream__``,
+            or columns by name; all of it is held in memory. It has ``value``, and where wanted ``key``, ``headers`` and
+            ``timestamp``, of the types that `sparklog.record.intake` takes; others are ignored. Records whose timestamp
+            is null get the time of the append.
         producer_id, producer_epoch, base_sequence : int
             Of an idempotent producer, and the sequence number of the first record. What was appended before, of the
             producer's last five batches, is not appended again.

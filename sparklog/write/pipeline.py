@@ -23,7 +23,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import plus
 from sparklog.record import encode
 from sparklog.record.encode import BatchSettings, EncodedBatches, Int64s, encode_batches
-from sparklog.record.intake import take_records
+from sparklog.record.intake import Records, take_records
 from sparklog.write.validation import check_admissible, fill_timestamps
 
 BUFFERED_BYTES_MAX: Final = 1 << 25
@@ -77,12 +77,12 @@ class RowBuffer:
         return iter(pa.Table.from_batches(rows).combine_chunks().to_batches())
 
 
-def check_records(rows: pa.Table | pa.RecordBatch, config: LogConfig, written_ms: int, now_ms: int) -> pa.RecordBatch:
+def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int) -> pa.RecordBatch:
     """Return the columns of rows that a record has, checked as a broker checks them, with timestamps.
 
     Parameters
     ----------
-    rows : pyarrow.Table or pyarrow.RecordBatch
+    rows : Records
         Columns and types as `sparklog.record.intake` takes them; other columns are left out.
     config : LogConfig
         Of the log that the records are for.

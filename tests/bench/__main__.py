@@ -16,6 +16,7 @@ MEASUREMENTS = (
     "start",
     "decode",
     "encode",
+    "threads",
     "spark_read",
     "spark_read --memory",
     "scale_read",

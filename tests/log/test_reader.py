@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import sparklog
+from sparklog.errors import InvalidOptionError
 from sparklog.log.reader import LogReader, open_log
 from tests.golden import GoldenSet, IsolationLevel, golden_sets
+from tests.log.logs import write
 from tests.oracle import decode_log
 
 PARTITIONS = [
@@ -86,3 +91,42 @@ def test_golden_partition_finds_times_as_the_broker_did(golden: GoldenSet, topic
         told = {time: first[time] if offset is None else offset for time, offset in told.items()}
     with opened(golden, topic, partition) as log:
         assert {timestamp: log.offset_for_time(timestamp) for timestamp in told} == told
+
+
+def test_log_tells_what_it_is_without_being_read(tmp_path: Path) -> None:
+    write(tmp_path / "events-7")
+    log = open_log(tmp_path / "events-7")
+    assert (log.topic, log.partition) == ("events", 7)
+    assert repr(log) == f"LogReader({str(tmp_path / 'events-7')!r}, offsets [0, 120))"
+    assert log.schema == log.read().schema
+    assert not hasattr(log, "__len__"), "offsets have gaps: only a read can count records"
+    (tmp_path / "events-7").rename(tmp_path / "copy")
+    copy = open_log(tmp_path / "copy")
+    assert (copy.topic, copy.partition) == ("copy", None)
+
+
+def test_time_is_a_datetime_as_well_as_milliseconds(tmp_path: Path) -> None:
+    write(tmp_path)
+    log, at = open_log(tmp_path), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1035)
+    assert log.offset_for_time(at) == log.offset_for_time(1035) == 35
+    assert log.offset_for_time(at - timedelta(microseconds=1)) == 35
+    with pytest.raises(InvalidOptionError, match="no time zone"):
+        log.offset_for_time(at.replace(tzinfo=None))
+
+
+def test_single_column_needs_no_list(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert open_log(tmp_path).read(columns="value") == open_log(tmp_path).read(columns=["value"])
+    with pytest.raises(InvalidOptionError, match="no column 'values'"):
+        open_log(tmp_path).read(columns="values")
+
+
+def test_stream_is_all_of_the_log_each_time_that_it_is_asked_for(tmp_path: Path) -> None:
+    write(tmp_path)
+    log = open_log(tmp_path)
+    assert pa.table(log) == pa.table(log) == log.read()
+
+
+def test_package_lists_its_public_names() -> None:
+    assert set(dir(sparklog)) == {*sparklog.__all__, "__version__"}
+    assert all(getattr(sparklog, name) is not None for name in dir(sparklog))

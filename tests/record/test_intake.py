@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
+import duckdb
+import polars
 import pyarrow as pa
 import pytest
 
@@ -28,6 +32,53 @@ def records(given: pa.Table) -> list[OracleRecord]:
 
 def times(column: pa.Array) -> list[int]:
     return [record.timestamp for record in records(table(timestamp=column))]
+
+
+FRAMES: dict[str, Callable[[Any], Any]] = {
+    "table": lambda rows: rows,
+    "batch": lambda rows: rows.to_batches()[0],
+    "reader": lambda rows: rows.to_reader(max_chunksize=1),
+    "struct": lambda rows: pa.RecordBatch.from_struct_array(rows.to_struct_array().chunk(0)),
+    "polars": polars.DataFrame,
+    "pandas": lambda rows: rows.to_pandas(),
+    "duckdb": lambda rows: duckdb.from_arrow(rows),
+    "array": lambda rows: OnlyArray(rows.to_batches()[0]),
+    "columns": lambda rows: rows.to_pydict(),
+}
+
+
+class OnlyArray:
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_rows_of_any_library_that_speaks_arrow_are_taken(name: str) -> None:
+    at = datetime(2024, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)
+    given = pa.table(
+        {
+            "key": pa.array(["k", None]),
+            "value": pa.array([b"a", b"\xff"]),
+            "timestamp": pa.array([at, at], pa.timestamp("us", "UTC")),
+            "more": pa.array([1, 2]),
+        }
+    )
+    found = records(FRAMES[name](given))
+    assert [(record.key, record.value) for record in found] == [(b"k", b"a"), (None, b"\xff")]
+    assert [record.timestamp for record in found] == [int(at.timestamp() * 1000)] * 2
+
+
+def test_keys_and_values_in_lists_are_text_or_bytes_or_both() -> None:
+    found = records({"key": ["k\u00e9", None], "value": [b"a", "b"]})
+    assert [(record.key, record.value) for record in found] == [("k\u00e9".encode(), b"a"), (None, b"b")]
+
+
+def test_time_without_a_zone_is_one_of_utc() -> None:
+    naive = datetime(1970, 1, 1, 0, 0, 1)
+    assert [record.timestamp for record in records({"value": ["a"], "timestamp": [naive]})] == [1000]
 
 
 def refusal(given: Any) -> str:
@@ -83,7 +134,12 @@ def test_other_columns_may_be_there_twice() -> None:
 
 def test_no_value_and_what_is_no_table_are_refused() -> None:
     assert refusal(pa.table({"key": VALUES})) == "Required attribute 'value' not found"
-    assert refusal({"value": [b"a"]}) == "records come as a pyarrow.Table or RecordBatch, not as dict"
+    assert refusal([{"value": b"a"}]) == (
+        "records come as a table, batch or reader of pyarrow, a frame of pandas or polars, or anything else with "
+        "__arrow_c_stream__, not as list"
+    )
+    assert "a dict, are not rows of Arrow" in refusal({"value": [b"a"], "key": [b"a", b"b"]})
+    assert "a ChunkedArray, are not rows of Arrow" in refusal(pa.chunked_array([VALUES]))
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ for turn in range(4000):
         flipped[rng.randrange(len(stream))] ^= 1 << rng.randrange(8)
         octets = np.frombuffer(rng.choice([stream, bytes(flipped)]) + data, np.uint8)
         ends = np.sort(np.array([len(stream), *(rng.randint(-5, len(octets) + 5) for _ in range(3))]))
-        filled = rng.choice([0, 1, 250])
-        many_into(codec_id)(octets, np.append(0, starts[:3]), ends, np.empty(200, np.uint8), filled, 150)
+        target, filled = np.empty(200, np.uint8), rng.choice([0, 1, 250])
+        many_into(codec_id)(octets, np.append(0, starts[:3]), ends, target, filled, 150)
     for decode in (kernels_v2.decode_records, kernels_legacy.decode_messages):
         bytes_max = rng.choice([1, 10, 100, 1000])
         columns = Columns(("key", "value", "headers"), rng.choice([1, 2, 100]), bytes_max, rng.choice([0, 1, 600]))

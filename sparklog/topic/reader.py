@@ -1,0 +1,285 @@
+"""Reads many partitions as one: all of a topic, of several, or of a log directory, in threads that decode side by side.
+
+`open_topic` is for Python users; Spark plans tasks of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.log.files import TopicPartition
+from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader, chosen_columns
+from sparklog.log.times import Time, to_ms
+from sparklog.record.decode import LIMITS, DecodeLimits
+from sparklog.storage.registry import PathText
+from sparklog.topic.discovery import discover, read_layouts
+from sparklog.topic.threads import merged
+
+TOPIC_COLUMN, PARTITION_COLUMN = "topic", "partition"
+TOPIC_SCHEMA: Final = LOG_SCHEMA.append(pa.field(TOPIC_COLUMN, pa.string())).append(
+    pa.field(PARTITION_COLUMN, pa.int32())
+)
+"""The columns that can be asked of a topic: those of a log, and which log a record is in."""
+
+TOPIC_DEFAULT_COLUMNS: Final = (
+    "key",
+    "value",
+    TOPIC_COLUMN,
+    PARTITION_COLUMN,
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+)
+
+_LIMITS_SIDE_BY_SIDE: Final = DecodeLimits(chunk_bytes=1 << 22, output_bytes_max=1 << 23)
+"""Threads take larger pieces: they meet at Python's lock between two calls of compiled code, and wait there."""
+
+Offsets = Mapping[Any, int]
+"""Offsets of some partitions, by topic and partition, or by partition alone where there is one topic."""
+
+
+def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> TopicReader:
+    """Open all partitions of a topic, or of a log directory, to read them.
+
+    Parameters
+    ----------
+    path : str, os.PathLike or a sequence of them
+        A topic's path (``/logs/events`` stands for ``/logs/events-0``, ``/logs/events-1``, ...), a log directory (all
+        topics but those whose name begins with ``__``), a partition's folder, or a pattern.
+    threads : int
+        How many partitions are decoded at a time; 1 is the thread that asks, and no other.
+
+    Returns
+    -------
+    TopicReader
+        To be used with ``with``. All partitions are as they were at one time: of a commit over several of them, all is
+        read or nothing.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is nothing at the path, or no partition in it; the message says what is there.
+    InvalidOptionError
+        No file can have such a path, or there is not at least one thread.
+    CorruptLogError
+        The end of a log cannot be told, because its last segment is damaged there.
+    """
+    if threads < 1:
+        raise InvalidOptionError(f"threads is {threads}, and must be at least 1")
+    paths = [path] if isinstance(path, str) or not isinstance(path, Sequence) else path
+    layouts = read_layouts(discover(paths).all_topics())
+    return TopicReader({found: LogReader(layout) for found, layout in layouts.items()}, threads)
+
+
+class TopicReader:
+    """Partitions that are read as one, as they were when opened. Made by `open_topic`.
+
+    Whatever reads Arrow streams reads it, as it does a `LogReader`. There is no ``len``, for the same reason.
+
+    Threads may share it, and so may a forked process. An iterator of `batches` belongs to one thread at a time, and to
+    the process that began it, in which its threads are.
+
+    Parameters
+    ----------
+    logs : mapping of TopicPartition to LogReader
+    threads : int
+        How many of them are decoded at a time.
+    """
+
+    def __init__(self, logs: Mapping[TopicPartition, LogReader], threads: int = 1) -> None:
+        self._logs = {found: logs[found] for found in sorted(logs)}
+        self._threads = threads
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the logs. No file stays open between reads."""
+
+    def __repr__(self) -> str:
+        topics = ", ".join(self.topics) or "no topic"
+        return f"TopicReader({topics}: {len(self._logs)} partitions, threads={self._threads})"
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return all records as an Arrow stream, in the columns of `schema`."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches()).__arrow_c_stream__(requested_schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read by default, `TOPIC_DEFAULT_COLUMNS`, with their types."""
+        return _schema_of(TOPIC_DEFAULT_COLUMNS)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics, sorted."""
+        return sorted({found.topic for found in self._logs})
+
+    @property
+    def logs(self) -> dict[TopicPartition, LogReader]:
+        """The log of each partition, sorted by topic and partition."""
+        return dict(self._logs)
+
+    @property
+    def start_offsets(self) -> dict[TopicPartition, int]:
+        """The log start offset of each partition."""
+        return {found: log.start_offset for found, log in self._logs.items()}
+
+    @property
+    def end_offsets(self) -> dict[TopicPartition, int]:
+        """The log end offset of each partition, exclusive; errors as of `LogReader.end_offset`."""
+        return {found: log.end_offset for found, log in self._logs.items()}
+
+    def offsets_for_time(self, timestamp: Time) -> dict[TopicPartition, int]:
+        """Find the first offset of each partition whose record is at or after a time.
+
+        Parameters
+        ----------
+        timestamp : int or datetime
+            ms since the epoch, or a datetime that has a time zone.
+
+        Returns
+        -------
+        dict of TopicPartition to int
+            To begin or to end a read with: the log end offset of a partition where no record is as late.
+        """
+        time_ms = to_ms(timestamp)
+        found = {each: log.offset_for_time(time_ms) for each, log in self._logs.items()}
+        return {each: self._logs[each].end_offset if offset is None else offset for each, offset in found.items()}
+
+    def read(
+        self,
+        start_offsets: Offsets | None = None,
+        end_offsets: Offsets | None = None,
+        columns: str | Sequence[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> pa.Table:
+        """Read records into one table; parameters and errors as of `batches`.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row a record, by topic, partition and offset.
+        """
+        schema = _schema_of(_names(columns))
+        pieces: dict[TopicPartition, list[pa.RecordBatch]] = {found: [] for found in self._logs}
+        for found, batch in self._tagged(start_offsets, end_offsets, schema, isolation_level):
+            pieces[found].append(batch)
+        return pa.Table.from_batches([batch for found in pieces.values() for batch in found], schema=schema)
+
+    def batches(
+        self,
+        start_offsets: Offsets | None = None,
+        end_offsets: Offsets | None = None,
+        columns: str | Sequence[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        limits: DecodeLimits | None = None,
+        fail_on_data_loss: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read records, some at a time.
+
+        Parameters
+        ----------
+        start_offsets, end_offsets : mapping, optional
+            The first offset of a partition, and the one after the last, by topic and partition, ``("events", 0)``, or
+            where there is one topic by partition alone. By default, and of partitions that are not named, all.
+        columns : str or sequence of str, optional
+            One or more names of `TOPIC_SCHEMA`, in the order wanted; by default `TOPIC_DEFAULT_COLUMNS`.
+        isolation_level, limits, fail_on_data_loss
+            As of `LogReader.batches`. Of each thread at most two batches wait to be taken.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            Of one partition each, whose batches are in offset order. With one thread partition follows partition; with
+            more they come as they are decoded. Close the iterator, or forget it, and the threads end.
+
+        Raises
+        ------
+        InvalidOptionError
+            No such column, isolation level or partition.
+        OffsetOutOfRangeError, CorruptLogError, DataLossError
+            As of `LogReader.batches`; they name the partition. What has been decoded of others may not be yielded then.
+        SeglogError
+            The iterator was begun by another process, from which this one was forked.
+        """
+        schema = _schema_of(_names(columns))
+        tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, fail_on_data_loss)
+        return (batch for _, batch in tagged)
+
+    def _tagged(
+        self,
+        start_offsets: Offsets | None,
+        end_offsets: Offsets | None,
+        schema: pa.Schema,
+        isolation_level: IsolationLevel,
+        limits: DecodeLimits | None = None,
+        fail_on_data_loss: bool = True,
+    ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+        """Yield batches, each with its partition; wrong arguments are refused before anything is read."""
+        starts, ends = self._by_partition(start_offsets, "start"), self._by_partition(end_offsets, "end")
+        limits = limits or (LIMITS if self._threads == 1 else _LIMITS_SIDE_BY_SIDE)
+        of_log = [name for name in schema.names if name in LOG_SCHEMA.names]
+        readers: list[Iterator[tuple[TopicPartition, pa.RecordBatch]]] = []
+        for found, log in self._logs.items():
+            try:
+                batches = log.batches(
+                    starts.get(found), ends.get(found), of_log, isolation_level, limits, fail_on_data_loss
+                )
+            except SeglogError as error:
+                error.add_note(f"in partition {found}")
+                raise
+            readers.append(_of_partition(batches, found, schema))
+        return merged(readers, self._threads)
+
+    def _by_partition(self, offsets: Offsets | None, which: str) -> dict[TopicPartition, int]:
+        """Return offsets by topic and partition; raise `InvalidOptionError` for a partition that is not there."""
+        topics, found = self.topics, {}
+        for each, offset in (offsets or {}).items():
+            is_number = isinstance(each, int) and len(topics) == 1
+            named = (topics[0], each) if is_number else each
+            if named not in self._logs:
+                there = ", ".join(str(known) for known in list(self._logs)[:9])
+                raise InvalidOptionError(
+                    f"{which}_offsets has {each!r}, which is no partition here: they are given as ('topic', 0), "
+                    f"or of a single topic as 0; there is {there or 'none'}"
+                )
+            found[TopicPartition(*named)] = offset
+        return found
+
+
+def _names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    return chosen_columns(columns, TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA.names)
+
+
+@lru_cache(maxsize=64)
+def _schema_of(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([TOPIC_SCHEMA.field(name) for name in names])
+
+
+def _of_partition(
+    batches: Iterator[pa.RecordBatch], found: TopicPartition, schema: pa.Schema
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Yield the batches of one partition with the columns that say which it is."""
+    values = {TOPIC_COLUMN: found.topic, PARTITION_COLUMN: found.partition}
+    # The same for every row, so that batches share them.
+    repeated: dict[str, pa.Array] = {}
+    try:
+        for batch in batches:
+            rows = batch.num_rows
+            for name in values.keys() & set(schema.names):
+                if name not in repeated or len(repeated[name]) < rows:
+                    repeated[name] = pa.repeat(pa.scalar(values[name], schema.field(name).type), rows)
+            arrays = [repeated[name][:rows] if name in repeated else batch.column(name) for name in schema.names]
+            yield found, pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+    except Exception as error:
+        error.add_note(f"in partition {found}")
+        raise
