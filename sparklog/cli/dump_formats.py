@@ -13,7 +13,7 @@ from pyarrow.csv import WriteOptions, write_csv
 
 from sparklog.cli import render, views
 from sparklog.cli.choices import Format
-from sparklog.cli.json_records import base64_of, header_objects, is_text, octets_of, record_lines
+from sparklog.cli.json_records import base64_of, header_objects, is_text, octets_of, only_where, record_lines
 from sparklog.cli.tables import Column, StreamedTable, no_heading
 from sparklog.errors import InvalidOptionError
 from sparklog.inspect.dump import TIMESTAMP_TYPES, RowDict, record_rows
@@ -126,9 +126,8 @@ def _csv_table(log: DumpedLog, batch: pa.RecordBatch) -> pa.RecordBatch:
     for name in ("key", "value"):
         data = batch.column(name)
         are_text = is_text(data)
-        nothing = pa.scalar(None, data.type)
-        columns[name] = pc.if_else(are_text, data, nothing).cast(pa.large_string())
-        columns[f"{name}_base64"] = base64_of(pc.if_else(are_text, nothing, data)).cast(pa.large_string())
+        columns[name] = only_where(data, are_text).cast(pa.large_string())
+        columns[f"{name}_base64"] = base64_of(only_where(data, pc.invert(are_text))).cast(pa.large_string())
     columns["headers"] = header_objects(batch.column("headers")).cast(pa.large_string())
     for name in ("leader_epoch", "producer_id", "producer_epoch", "sequence", "is_transactional"):
         columns[name] = batch.column(name)

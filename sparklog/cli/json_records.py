@@ -97,7 +97,16 @@ def base64_of(data: pa.Array) -> pa.Array:
     written[ends[1:][missing > 0] - 1] = ord("=")
     written[ends[1:][missing == 1] - 2] = ord("=")
     encoded = pa.Array.from_buffers(_BYTES, len(whole), [None, pa.py_buffer(ends), pa.py_buffer(written)])
-    return pc.if_else(data.is_valid(), encoded, pa.scalar(None, _BYTES))
+    return only_where(encoded, data.is_valid())
+
+
+def only_where(data: pa.Array, wanted: pa.Array) -> pa.Array:
+    """Return the values that are wanted, and null for the others.
+
+    It takes them, since ``if_else`` of pyarrow 18 gives wrong bytes of an array that is a slice.
+    """
+    others = ~np.asarray(pc.fill_null(wanted, False))
+    return data.take(pa.array(np.arange(len(data)), mask=others))
 
 
 def _pieces_of_batches(batch: pa.RecordBatch) -> list[pa.Array]:
@@ -140,8 +149,8 @@ def _data(name: str, data: pa.Array) -> Pieces:
         data.cast(pa.string())
     except pa.ArrowInvalid:
         are_text = is_text(data)
-        texts = pc.if_else(are_text, data, pa.scalar(None, data.type))
-        others = base64_of(pc.if_else(are_text, pa.scalar(None, data.type), data))
+        texts = only_where(data, are_text)
+        others = base64_of(only_where(data, pc.invert(are_text)))
     if not texts.null_count:
         return b',"' + title + b'":"', _escaped(texts), b'"'
     fields = [_joined(b',"' + title + b'":"', _escaped(texts), b'"')]

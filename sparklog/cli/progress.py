@@ -63,7 +63,7 @@ def progress(
         timer.cancel()
         if not bar.disable:
             timer.join()
-        bar.stop()
+            bar.stop()
 
 
 def _amounts(total: int | None, unit: str) -> list[ProgressColumn]:
