@@ -124,7 +124,7 @@ class Columns:
         kind = RECORD_SCHEMA.field("headers").type
         total = int(self._lists.array[count])
         if not total:
-            return _no_headers()[:count]
+            return _no_headers(count)
         there = np.diff(self._lists.array[: count + 1]) > 0
         validity = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
         names, contents = (
@@ -136,9 +136,18 @@ class Columns:
 
 
 @lru_cache(maxsize=1)
-def _no_headers() -> pa.Array:
-    """Make the headers of records that have none, once for as many as a batch may have."""
-    return pa.nulls(ROWS_MAX, RECORD_SCHEMA.field("headers").type)
+def _nothing() -> tuple[pa.Buffer, pa.Array]:
+    """Return what the headers of records that have none are made of: zeros, and no pair of name and content."""
+    pairs = pa.array([], RECORD_SCHEMA.field("headers").type.value_type)
+    return pa.py_buffer(bytes((ROWS_MAX + 1) * np.dtype(np.int32).itemsize)), pairs
+
+
+def _no_headers(count: int) -> pa.Array:
+    """Make the headers of records that have none, without memory of their own."""
+    zeros, pairs = _nothing()
+    validity, offsets = zeros.slice(0, (count + 7) // 8), zeros.slice(0, (count + 1) * np.dtype(np.int32).itemsize)
+    kind = RECORD_SCHEMA.field("headers").type
+    return pa.Array.from_buffers(kind, count, [validity, offsets], null_count=count, children=[pairs])
 
 
 def _text(names: pa.StringArray) -> pa.StringArray:

@@ -323,3 +323,11 @@ def test_check_crcs_tells_the_first_wrong_batch_of_any_magic() -> None:
         assert caught.value.position == len(BEFORE)
         with pytest.raises(CorruptBatchError, match="CRC-32"):
             table_rows(data)
+
+
+def test_column_of_no_headers_is_no_larger_than_its_rows_when_it_is_copied() -> None:
+    data = build.v2_batch([Record(row, 0, b"k", b"v") for row in range(9)])
+    (batch,) = decode_batches(memoryview(data), scan_headers(data), columns=["headers"])
+    batch.validate(full=True)
+    assert batch.column("headers").to_pylist() == [None] * 9
+    assert batch.serialize().size < 1000
