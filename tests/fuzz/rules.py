@@ -13,13 +13,23 @@ A range that ends before the first fault need not meet it, nor one that begins b
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tests.fuzz.logs import SoundLog
-from tests.fuzz.model import ROW_COLUMNS, Fault, Model, Row, directory_proves_loss, index_proves_loss, model_of
+from tests.fuzz.model import (
+    ROW_COLUMNS,
+    Fault,
+    Model,
+    Row,
+    base_of,
+    directory_proves_loss,
+    index_proves_loss,
+    model_of,
+)
 from tests.fuzz.queries import Answer, Query
 from tests.fuzz.verdict import EQUAL, REFUSED, Verdict
 
@@ -131,7 +141,10 @@ def _judge_offset(
         reach = None if answer.offset is None else answer.offset + 1
         # What is found before a fault is found; a log that ends before its start offset is empty, which is warned of.
         is_right = answer.offset == expected and (
-            not any(fault.is_met(log.start_offset, expected) for fault in model.faults)
+            not any(
+                fault.is_met(log.start_offset, expected) and not _is_led_past(fault, query.time, files)
+                for fault in model.faults
+            )
             or (model.end_offset < log.start_offset and bool(answer.warnings))
         )
     elif query.kind == "stable":
@@ -155,6 +168,15 @@ def _judge_offset(
     names = {"stable": "last stable offset", "time": "offset for a time", "end": "end offset"}
     reason = "not the format's" if not model.faults else _kind(model.faults[-1])
     return Verdict("silent", f"silent, wrong {names[query.kind]}: {reason}")
+
+
+def _is_led_past(fault: Fault, time: int, files: Mapping[str, bytes]) -> bool:
+    """Tell whether the time index says that nothing before a later offset is as late: then nobody looks at the fault."""
+    entries = struct.iter_unpack(">qi", files.get(fault.file.replace(".log", ".timeindex"), b""))
+    # An entry is for the last offset of a batch, and leads to it.
+    return fault.highest is not None and any(
+        timestamp < time and base_of(fault.file) + relative >= fault.highest for timestamp, relative in entries
+    )
 
 
 def _is_refused_when_read(log: SoundLog, answer: Answer, again: Callable[[Query], Answer]) -> bool:

@@ -73,7 +73,7 @@ def test_directory_has_all_topics_and_a_partition_one(directory: Path) -> None:
     assert open_topic(directory).topics == ["events", "orders"]
     assert list(open_topic(str(directory / "events-1")).logs) == [("events", 1)]
     assert list(open_topic([directory / "orders", directory / "events-2"]).logs) == [("events", 2), ("orders", 0)]
-    with pytest.raises(PathNotFoundError, match="did you mean .events."):
+    with pytest.raises(PathNotFoundError, match=r"did you mean .events."):
         open_topic(directory / "event")
     with pytest.raises(InvalidOptionError, match="threads is 0"):
         open_topic(directory, threads=0)
