@@ -19,13 +19,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tests.fuzz.logs import SoundLog
+from tests.fuzz.logs import SoundLog, base_of
 from tests.fuzz.model import (
     ROW_COLUMNS,
     Fault,
     Model,
     Row,
-    base_of,
     directory_proves_loss,
     index_proves_loss,
     model_of,
@@ -171,7 +170,7 @@ def _judge_offset(
 
 
 def _is_led_past(fault: Fault, time: int, files: Mapping[str, bytes]) -> bool:
-    """Tell whether the time index says that nothing before a later offset is as late: then nobody looks at the fault."""
+    """Tell whether the time index says that nothing up to a later offset is as late: then the fault is not met."""
     entries = struct.iter_unpack(">qi", files.get(fault.file.replace(".log", ".timeindex"), b""))
     # An entry is for the last offset of a batch, and leads to it.
     return fault.highest is not None and any(
