@@ -8,7 +8,7 @@ by their offsets.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
@@ -23,7 +23,7 @@ from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
-from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA
+from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA, selector
 from sparklog.storage.registry import PathText, expand_one, locate
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -339,9 +339,7 @@ def chosen_columns(
     return tuple(names)
 
 
-@lru_cache(maxsize=64)
-def _schema_of(names: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([LOG_SCHEMA.field(name) for name in names])
+_schema_of: Final = selector(LOG_SCHEMA)
 
 
 def _arranged(batch: pa.RecordBatch, schema: pa.Schema, segment: Segment) -> pa.RecordBatch:

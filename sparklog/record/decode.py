@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -35,7 +34,7 @@ from sparklog.record.compression import (
 )
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.many_streams import many_into
-from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA
+from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA, selector
 from sparklog.record.streams import Int64s, Octets
 from sparklog.record.wrappers import wrapped
 
@@ -450,6 +449,4 @@ class _Decoding:
         return pa.RecordBatch.from_arrays([rows.column(name) for name in self._names], schema=self._schema)
 
 
-@lru_cache(maxsize=64)
-def _schema(names: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([RECORD_SCHEMA.field(name) for name in names])
+_schema: Final = selector(RECORD_SCHEMA)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -39,3 +41,16 @@ RECORD_SCHEMA: Final = pa.schema(
 
 RECORD_COLUMNS: Final = tuple(RECORD_SCHEMA.names)
 DEFAULT_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+
+
+def selector(schema: pa.Schema) -> Callable[[tuple[str, ...]], pa.Schema]:
+    """Return the function that makes the schema of some columns of a schema, in the order in which they are named.
+
+    Each is made once: to make one takes as long as to read a few records.
+    """
+
+    @lru_cache(maxsize=64)
+    def selected(names: tuple[str, ...]) -> pa.Schema:
+        return pa.schema([schema.field(name) for name in names])
+
+    return selected

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader, chosen_columns
 from sparklog.log.times import Time, to_ms
 from sparklog.record.decode import LIMITS, DecodeLimits
+from sparklog.record.schema import selector
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, read_layouts
 from sparklog.topic.threads import merged
@@ -260,9 +260,7 @@ def _names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
     return chosen_columns(columns, TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA.names)
 
 
-@lru_cache(maxsize=64)
-def _schema_of(names: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([TOPIC_SCHEMA.field(name) for name in names])
+_schema_of: Final = selector(TOPIC_SCHEMA)
 
 
 def _of_partition(
