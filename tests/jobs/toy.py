@@ -45,8 +45,8 @@ class ToyJob:
         report(Amount(task.size_bytes, 1))
         if task.does == "sleep":
             time.sleep(60)
-        if task.does == "wait":
-            time.sleep(0.5)
+        if task.does in ("wait", "full"):
+            time.sleep(1.0)
         if task.does == "damaged":
             raise CorruptBatchError("a flipped bit", path=f"/logs/{task.name}", position=7, offset=3)
         if task.does == "full":
