@@ -154,10 +154,7 @@ def export(
     paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
     job = ExportJob(
         source=LogSource(
-            paths=tuple(
-                str(path)
-                for path in ([source] if isinstance(source, str) or not isinstance(source, Sequence) else source)
-            ),
+            paths=tuple(str(path) for path in paths),
             topics=(topics,) if isinstance(topics, str) else tuple(topics),
             topic_pattern=topic_pattern,
             partitions=tuple(TopicPartition(*each) for each in partitions),
