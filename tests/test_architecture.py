@@ -221,7 +221,7 @@ def test_importing_the_package_imports_nothing_slow() -> None:
 @pytest.mark.parametrize(
     ("call", "home"),
     [
-        ("get_close_matches(", "log/properties.py"),
+        ("get_close_matches(", "errors.py"),
         ("time.time_ns(", "write/clock.py"),
         ("time.time(", ""),
         ("encode_batches(", "write/pipeline.py"),

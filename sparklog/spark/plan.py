@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from sparklog.errors import DataLossError, InvalidOptionError
+from sparklog.errors import DataLossError, InvalidOptionError, did_you_mean
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.properties import did_you_mean
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions
