@@ -45,7 +45,9 @@ def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> 
         names = [name for name in visible if wanted(name)]
         if not names:
             there = f"such as {visible[0]!r}" if visible else "and there is none"
-            raise InvalidOptionError(f"{argument} is the folder {place}, where no file has a name that is read, {there}")
+            raise InvalidOptionError(
+                f"{argument} is the folder {place}, where no file has a name that is read, {there}"
+            )
     contents = {name: storage.read_small(f"{parent}/{name}") for name in names}
     missing = [name for name, content in contents.items() if content is None]
     if missing:

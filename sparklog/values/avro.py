@@ -19,7 +19,8 @@ With Confluent's prefix the schema that a value was written with is the one that
 reader's schema, by Avro's rules, as the value is read: fields are added by their defaults, left out, and widened.
 
 These fail, each as its own row: an id with no schema, bytes that end too early or go on behind the datum, and what
-`fastavro` refuses.
+`fastavro` refuses. It does not refuse everything: the number of a union's branch or an enum's symbol counts from the
+end where it is negative, and numbers of more than 64 bits lose the bits above.
 
 Schemas that no column stands for are refused: other unions, and records that hold themselves. So are arrays of items
 that take no bytes, such as nulls: ten bytes could say that there are 2^60 of them. Every other item takes at least a

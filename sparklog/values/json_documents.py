@@ -30,13 +30,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows, no_failures
+from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows, join_decoded, no_failures
 from sparklog.values.text import decode_text
 
 _BYTES: Final = pa.large_binary()
 _NOT_ONE: Final = "the value is not one JSON document"
 _ROWS_MAX: Final = 16_384  # pyarrow parses at most 100,000 at once
 _BYTES_MAX: Final = 4 << 20
+_SUSPECTS_MAX: Final = 128  # a block that fails is parsed in parts of so many rows, and of those that fail each row
 _COLUMN: Final = "v"
 _KIND_NAMES: Final = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
 # What pyarrow says of a block, and not of the value.
@@ -62,13 +63,8 @@ class JsonCodec:
 
     def decode(self, values: pa.Array) -> Decoded:
         texts, wrong = decode_text(values)
-        reasons = wrong.by_row()
-        pieces = [pa.array([], self.type)]
-        for start, end in _blocks(texts):
-            array, failures = self._decode_block(texts[start:end])
-            pieces.append(array)
-            reasons.update(failures.at(np.arange(start, end)).by_row())
-        return Decoded(pa.concat_arrays(pieces), Failures.of(reasons))
+        array, failures = join_decoded([self._decode_block(block) for block in _blocks(texts)], self.type)
+        return Decoded(array, Failures.of({**failures.by_row(), **wrong.by_row()}))
 
     def _decode_block(self, texts: pa.Array) -> Decoded:
         if pa.types.is_struct(self.type) and not texts.null_count:
@@ -76,7 +72,11 @@ class JsonCodec:
                 return Decoded(self._objects(texts), no_failures())
             except (ValueError, NotImplementedError, OverflowError):
                 pass  # some row of the block fails, and is found below
-        return self._decode_rows(texts)
+        if len(texts) <= _SUSPECTS_MAX:
+            return self._decode_rows(texts)
+        starts = range(0, len(texts), _SUSPECTS_MAX)
+        parts = [self._decode_block(texts[start : start + _SUSPECTS_MAX]) for start in starts]
+        return join_decoded(parts, self.type)
 
     def _decode_rows(self, texts: pa.Array) -> Decoded:
         """Decode a block some of whose rows may fail; a text that is null failed before."""
@@ -156,8 +156,8 @@ class JsonCodec:
         return parsed if self._parsed.equals(self.type) else parsed.cast(self.type)
 
 
-def _blocks(texts: pa.Array) -> Iterator[tuple[int, int]]:
-    """Cut texts into blocks that are parsed at once: from which row to which."""
+def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
+    """Cut texts into blocks that are parsed at once."""
     if not len(texts):
         return
     ends = np.cumsum(np.asarray(pc.fill_null(pc.binary_length(texts), 0)).astype(np.int64))
@@ -166,7 +166,7 @@ def _blocks(texts: pa.Array) -> Iterator[tuple[int, int]]:
         before = int(ends[start - 1]) if start else 0
         end = int(np.searchsorted(ends, before + _BYTES_MAX, side="right"))
         end = min(max(end, start + 1), start + _ROWS_MAX)
-        yield start, end
+        yield texts[start:end]
         start = end
 
 

@@ -95,6 +95,8 @@ class ProtobufCodec:
     ) -> None:
         sets = {schema_id: _file_set(schema) for schema_id, schema in schemas.items()}
         self._files = {schema_id: found.file[-1] for schema_id, found in sets.items()}
+        # Of each schema, the message index with which the reader's message was last found.
+        self._index_bytes: dict[int, bytes] = {}
         self._has_prefix = has_prefix
         name = schemas[reader_id].name
         self._message = message or self._name(reader_id, (0,))
@@ -118,12 +120,17 @@ class ProtobufCodec:
 
     def _framed_message(self, pair: tuple[int, bytes]) -> Any:
         schema_id, payload = pair
+        usual = self._index_bytes.get(schema_id)
+        # No index is the beginning of another.
+        if usual is not None and payload.startswith(usual):
+            return self._class.FromString(payload[len(usual) :])
         if schema_id not in self._files:
             raise ValueError(f"there is no schema with the id {schema_id}")
         index, content = split_message_index(payload)
         name = self._name(schema_id, index)
         if name != self._message:
             raise ValueError(f"the message is {name}, and not {self._message}")
+        self._index_bytes[schema_id] = payload[: len(payload) - len(content)]
         return self._class.FromString(content)
 
     def _name(self, schema_id: int | None, index: tuple[int, ...]) -> str:

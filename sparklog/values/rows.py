@@ -73,6 +73,16 @@ def no_failures() -> Failures:
     return Failures.of({})
 
 
+def join_decoded(parts: Sequence[Decoded], kind: pa.DataType) -> Decoded:
+    """Join decoded parts of a column, one behind the other."""
+    reasons: dict[int, str] = {}
+    start = 0
+    for array, failures in parts:
+        reasons.update(failures.at(np.arange(start, start + len(array))).by_row())
+        start += len(array)
+    return Decoded(pa.concat_arrays([part.array for part in parts] or [pa.array([], kind)]), Failures.of(reasons))
+
+
 def decode_rows(items: Any, decode: Callable[[Any], pa.Array], kind: pa.DataType) -> Decoded:
     """Decode a block; where that fails, find the rows that fail, and decode the others.
 
