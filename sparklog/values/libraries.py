@@ -8,8 +8,17 @@ from typing import Any
 from sparklog.errors import InvalidOptionError
 
 
-def import_optional(module: str, extra: str) -> Any:
-    """Import a library that comes with an extra of sparklog.
+def import_optional(module: str, package: str, extra: str) -> Any:
+    """Import a module of a library that comes with an extra of sparklog.
+
+    Parameters
+    ----------
+    module : str
+        The module, such as ``google.protobuf.descriptor_pb2``.
+    package : str
+        What the library is called where it is installed from.
+    extra : str
+        The extra, which is named as the format is.
 
     Raises
     ------
@@ -20,5 +29,5 @@ def import_optional(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise InvalidOptionError(
-            f'the format {extra} needs the package {module.partition(".")[0]!r}: pip install "sparklog[{extra}]"'
+            f'the format {extra} needs the package {package}: pip install "sparklog[{extra}]"'
         ) from error

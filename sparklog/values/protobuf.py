@@ -29,9 +29,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Final
 
@@ -46,9 +46,11 @@ from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows
 from sparklog.values.schemas import Schema
 
 _EXTRA: Final = "protobuf"
+_LIBRARY: Final = "protobuf"
 _SOURCE: Final = "sparklog_schema.proto"
 _TARGET: Final = "sparklog_schema.desc"
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
+_PART: Final = 1024
 # Source: descriptor.proto, FieldDescriptorProto.Type.
 _GROUP, _MESSAGE, _ENUM = 10, 11, 14
 _PLAIN: Final = {
@@ -192,10 +194,10 @@ class _Field:
         _, make = self._items
         if self._is_map:
             keys = self._keys[1](list(chain.from_iterable(found)))
-            items = make([value for each in found for value in each.values()])
+            items = _in_parts(chain.from_iterable(each.values() for each in found), make)
             return pa.MapArray.from_arrays(_offsets(found), keys, items)
         if self._is_list:
-            return pa.ListArray.from_arrays(_offsets(found), make(list(chain.from_iterable(found))))
+            return pa.ListArray.from_arrays(_offsets(found), _in_parts(chain.from_iterable(found), make))
         if self._has_presence:
             name = self.name
             found = [value if message.HasField(name) else None for value, message in zip(found, messages, strict=True)]
@@ -220,6 +222,18 @@ def _values(
     return kind, lambda values: pa.array(values, kind)
 
 
+def _in_parts(values: Iterator[Any], make: Callable[[list[Any]], pa.Array]) -> pa.Array:
+    """Make an array of the values of all lists, a part at a time.
+
+    `protobuf` makes an object of Python of each message that is looked at. The time for that grows with the number of
+    those that are alive, so that a value with a million messages in it would take minutes.
+    """
+    parts = [make(list(islice(values, _PART)))]
+    while len(parts[-1]) == _PART:
+        parts.append(make(list(islice(values, _PART))))
+    return pa.concat_arrays(parts)
+
+
 _TIME: Final = pa.timestamp("us", "UTC")
 
 
@@ -241,11 +255,11 @@ def _is_repeated(descriptor: Any) -> bool:
 
 
 def _class_of(descriptor: Any) -> Any:
-    return import_optional("google.protobuf.message_factory", _EXTRA).GetMessageClass(descriptor)
+    return import_optional("google.protobuf.message_factory", _LIBRARY, _EXTRA).GetMessageClass(descriptor)
 
 
 def _file_set(schema: Schema) -> Any:
-    library = import_optional("google.protobuf.descriptor_pb2", _EXTRA)
+    library = import_optional("google.protobuf.descriptor_pb2", _LIBRARY, _EXTRA)
     try:
         found = library.FileDescriptorSet.FromString(schema.content)
     except Exception as error:
@@ -257,7 +271,7 @@ def _file_set(schema: Schema) -> Any:
 
 def _message_class(file_set: Any, message: str, name: str) -> Any:
     """Return the class of a message in a set of files."""
-    pool = import_optional("google.protobuf.descriptor_pool", _EXTRA).DescriptorPool()
+    pool = import_optional("google.protobuf.descriptor_pool", _LIBRARY, _EXTRA).DescriptorPool()
     try:
         for file in file_set.file:
             pool.AddSerializedFile(file.SerializeToString())
@@ -294,7 +308,7 @@ def compile_schema(schema: Schema, beside: Mapping[str, bytes]) -> Schema:
     """
     if schema.is_compiled:
         return schema
-    import_optional("grpc_tools.protoc", _EXTRA)
+    import_optional("grpc_tools.protoc", "grpcio-tools", _EXTRA)
     source = schema.name if schema.name in beside else _SOURCE
     with scratch_folder({**beside, source: schema.content}) as folder:
         command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", "--include_imports"]

@@ -236,5 +236,5 @@ def test_int_of_more_than_its_bits_fails_alone() -> None:
 
 def test_missing_library_is_an_error_that_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(InvalidOptionError, match=r'needs the package \'fastavro\': pip install "sparklog\[avro\]"'):
+    with pytest.raises(InvalidOptionError, match=r'needs the package fastavro: pip install "sparklog\[avro\]"'):
         alone("int")

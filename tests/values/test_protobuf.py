@@ -219,6 +219,14 @@ def test_groups_and_required_fields_of_proto2(tmp_path: Path) -> None:
     assert decoded.array[0].as_py() == {"id": 1, "s": None, "g": [{"x": 2}]}
 
 
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 4096, 100_000])
+def test_many_messages_in_one_value_keep_their_order(decoder: Decoder, classes: Any, count: int) -> None:
+    user = classes("shop.User")(places=[{"x": row} for row in range(count)], numbers=range(count))
+    rows = decoder.decode(pa.array([b"", user.SerializeToString(), b""])).array
+    assert rows.field("numbers").to_pylist() == [[], list(range(count)), []]
+    assert [place["x"] for place in rows.field("places")[1].as_py()] == list(range(count))
+
+
 def test_deep_nesting_in_unknown_fields_fails_or_is_skipped(decoder: Decoder) -> None:
     group = b"\xfb\x07" * 100_000 + b"\xfc\x07" * 100_000
     decoded = decoder.decode(pa.array([group, b"\xfb\x07" * 1000, b""]))
@@ -260,10 +268,12 @@ def test_set_without_its_imports_is_refused(folder: Path, tmp_path: Path) -> Non
             make_decoder(parse_decoder("protobuf", str(tmp_path)))
 
 
-@pytest.mark.parametrize("missing", ["grpc_tools.protoc", "google.protobuf.descriptor_pb2"])
+@pytest.mark.parametrize(
+    ("missing", "package"), [("grpc_tools.protoc", "grpcio-tools"), ("google.protobuf.descriptor_pb2", "protobuf")]
+)
 def test_missing_library_is_an_error_that_says_how_to_install_it(
-    folder: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, missing: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(InvalidOptionError, match=r'pip install "sparklog\[protobuf\]"'):
+    with pytest.raises(InvalidOptionError, match=rf'needs the package {package}: pip install "sparklog\[protobuf\]"'):
         make_decoder(parse_decoder("protobuf", str(folder)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,13 @@ def test_wrong_request_is_refused_before_a_byte_is_read(
 ) -> None:
     with pytest.raises(InvalidOptionError, match=reason.replace("?", r"\?")):
         parse_decoder(format_name, schema, argument="valueFormat", **options)
+
+
+def test_importing_the_decoders_imports_no_optional_library() -> None:
+    libraries = {"fastavro", "google.protobuf", "grpc_tools"}
+    code = f"import sys, sparklog.values.decoder; print(*({libraries} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == ""
 
 
 def test_several_schemas_without_a_prefix_need_a_choice(tmp_path: Path) -> None:
