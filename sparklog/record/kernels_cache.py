@@ -51,8 +51,7 @@ FOLDER_VARIABLE: Final = "SPARKLOG_CACHE_DIR"
 _DIGEST_BYTES: Final = 16
 _WAIT_SECONDS_MAX: Final = 120
 _POLL_SECONDS: Final = 0.05
-_DAY_SECONDS: Final = 86_400
-_UNUSED_SECONDS_MAX: Final = 30 * _DAY_SECONDS
+_UNUSED_SECONDS_MAX: Final = 30 * 86_400
 _FOLDER_NAME: Final = re.compile("kernels-[0-9a-f]{16}")
 
 
@@ -138,37 +137,35 @@ def find_folders() -> tuple[list[Path], str | None]:
         if refusals[folder] is None:
             folders.append(folder / name)
             if can_be_written(folder / name):
-                _note_use(folder / name)
+                used = _note_use(folder / name)
                 # Of a folder that was named, others may read what they cannot note the use of.
                 if is_new and not (is_named and len(refusals) == 1):
-                    _remove_unused(folder)
+                    _remove_unused(folder, used - _UNUSED_SECONDS_MAX)
                 break
     first = next(iter(refusals))
     is_refused = is_named and refusals[first]
     return folders, f"{FOLDER_VARIABLE}={first} is not used: {refusals[first]}" if is_refused else None
 
 
-def _note_use(folder: Path) -> None:
-    """Let the time of a folder's last change say on which day it was used last."""
+def _note_use(folder: Path) -> float:
+    """Let the time of a folder's last change say when it was used last, and return that, as the disk tells it."""
     with suppress(OSError):
-        if time.time() - folder.stat().st_mtime > _DAY_SECONDS:
-            os.utime(folder)
+        os.utime(folder)
+        return folder.stat().st_mtime
+    return 0.0
 
 
-def _remove_unused(beside: Path) -> None:
-    """Remove the folders of kernels that are the user's own and were not used for long; links are not followed."""
+def _remove_unused(beside: Path, used_before: float) -> None:
+    """Remove the user's own folders of kernels that were last used before a time; links are not followed."""
     with suppress(OSError):
         for folder in sorted(beside.iterdir()):
-            if _FOLDER_NAME.fullmatch(folder.name) and _is_unused(folder.lstat()):
+            found = folder.lstat()
+            is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            if is_own and found.st_mtime < used_before and _FOLDER_NAME.fullmatch(folder.name):
                 with suppress(OSError):
                     for file in folder.iterdir():
                         file.unlink()
                     folder.rmdir()
-
-
-def _is_unused(found: os.stat_result) -> bool:
-    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    return is_own and time.time() - found.st_mtime > _UNUSED_SECONDS_MAX
 
 
 class KernelCache(NullCache):
