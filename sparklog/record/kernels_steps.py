@@ -36,7 +36,6 @@ class StepLibrary(JITCodeLibrary):
         """Link the steps that this one uses into it."""
         self._raise_if_finalized()
         for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
 
