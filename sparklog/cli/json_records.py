@@ -22,7 +22,7 @@ from sparklog.values.rows import only_where
 from sparklog.values.text import is_text
 
 _BYTES: Final = pa.large_binary()
-_ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in range(32)}
+_ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in (*range(32), *b'\\"')}
 _OF_A_BATCH: Final = (
     "timestampType",
     "leader_epoch",
@@ -158,9 +158,11 @@ def _header_lists(headers: pa.Array) -> Pieces:
 
 def _escaped(text: pa.Array) -> pa.Array:
     """Write text as within the quotes of JSON; other characters than those that must be escaped stay."""
-    octets = np.frombuffer(octets_of(text.cast(_BYTES)), np.uint8)
-    escaped = pc.replace_substring(pc.replace_substring(text.cast(_BYTES), b"\\", b"\\\\"), b'"', b'\\"')
-    for byte in np.unique(octets[octets < 32]).tolist():
+    escaped = text.cast(_BYTES)
+    octets = np.frombuffer(octets_of(escaped), np.uint8)
+    # To look for a byte in all texts at once takes a tenth of the time that replacing none of it takes.
+    controls = np.unique(octets[octets < 32]).tolist() if len(octets) and octets.min() < 32 else []
+    for byte in (*(each for each in b'\\"' if (octets == each).any()), *controls):
         escaped = pc.replace_substring(escaped, bytes([byte]), _ESCAPES[byte].encode())
     return escaped
 
