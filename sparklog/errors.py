@@ -34,9 +34,12 @@ class SeglogError(Exception):
     outcome : str
         What readers see of a write that failed: one of `NOTHING_VISIBLE`, `ALL_VISIBLE`, `WILL_BE_VISIBLE` and, where
         the disk failed twice, `NOT_KNOWN`. It is empty where the error is not about a write.
+    others : tuple of Exception
+        What went wrong in other tasks of the same job.
     """
 
     code = "SEGLOG_ERROR"
+    others: tuple[Exception, ...] = ()
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -193,7 +196,7 @@ class CorruptLogError(SeglogError):
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = type(self), self.reason, self.path, self.position, self.offset, self.hint
-        return _rebuild, fields, {"outcome": self.outcome}
+        return _rebuild, fields, self.__dict__.copy()
 
 
 def _rebuild(

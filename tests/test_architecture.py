@@ -24,8 +24,9 @@ BELOW["log"] = {"record", "storage", "errors"}
 BELOW["write"] = BELOW["log"] | {"log"}
 BELOW["inspect"] = BELOW["log"] | {"log"}
 BELOW["topic"] = BELOW["write"] | {"write", "inspect"}
-BELOW["spark"] = BELOW["topic"] | {"topic"}
-BELOW["cli"] = BELOW["topic"] | {"topic"}
+BELOW["jobs"] = BELOW["topic"] | {"topic"}
+BELOW["spark"] = BELOW["jobs"] | {"jobs"}
+BELOW["cli"] = BELOW["jobs"] | {"jobs"}
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 # Modules that are imported by a name which is not known before, and why.

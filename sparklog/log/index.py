@@ -78,7 +78,15 @@ class TimeEntry(NamedTuple):
 
 def floor_offset(index: ReadableFile, base_offset: int, offset: int) -> OffsetEntry | None:
     """Find the last entry at or before an offset, reading no more of the index than a binary search does."""
+    return _floor_entry(index, base_offset, offset, _OFFSET)
 
+
+def floor_position(index: ReadableFile, base_offset: int, position: int) -> OffsetEntry | None:
+    """Find the last entry whose batch begins at or before a position, as `floor_offset` does."""
+    return _floor_entry(index, base_offset, position, _POSITION)
+
+
+def _floor_entry(index: ReadableFile, base_offset: int, target: int, field: int) -> OffsetEntry | None:
     def entry(row: int) -> OffsetEntry:
         relative_offset, position = _entry(index, _OFFSET_FIELDS, row)
         return OffsetEntry(base_offset + relative_offset, position)
@@ -86,9 +94,9 @@ def floor_offset(index: ReadableFile, base_offset: int, offset: int) -> OffsetEn
     def key(row: int) -> int:
         found = entry(row)
         # A blank entry ends those that are written.
-        return found.offset if (found.offset, found.position) != (base_offset, 0) else _BEYOND
+        return found[field] if found != (base_offset, 0) else _BEYOND
 
-    row = _floor_row(index, _OFFSET_FIELDS, key, offset)
+    row = _floor_row(index, _OFFSET_FIELDS, key, target)
     return entry(row) if row >= 0 else None
 
 
@@ -116,6 +124,7 @@ def read_entries(index: ReadableFile, layout: np.dtype[Any]) -> Entries:
 
 
 _BEYOND = 1 << 64
+_OFFSET, _POSITION = 0, 1
 
 
 def _entry(index: ReadableFile, fields: struct.Struct, row: int) -> tuple[int, ...]:

@@ -96,19 +96,6 @@ class Segment:
         """Open the ``.log`` file; `PathNotFoundError` where it is gone."""
         return OpenSegment(self, self.storage.open(self.path()))
 
-    def floor_boundary(self, offset: int) -> int:
-        """Return an offset at or before the given one at which, the offset index says, a batch begins.
-
-        It is a hint that is not compared with the log. It is the base offset where there is no index, or where no
-        entry of the index is as early.
-        """
-        try:
-            with self.storage.open(self.path(files.OFFSET_INDEX)) as index:
-                entry = floor_offset(index, self.base_offset, offset - 1)
-        except PathNotFoundError:
-            entry = None
-        return self.base_offset if entry is None else entry.offset + 1
-
 
 @dataclass(frozen=True)
 class Window:

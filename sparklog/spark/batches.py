@@ -17,8 +17,8 @@ from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader
 from sparklog.record.decode import DecodeLimits
 from sparklog.spark.options import SeglogOptions
-from sparklog.spark.plan import ReadRange
 from sparklog.spark.schema import TEXT_COLUMNS
+from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 

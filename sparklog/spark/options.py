@@ -19,7 +19,6 @@ from sparklog.log.properties import option, shown
 from sparklog.log.times import iso_milliseconds
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.spark.limits import TASKS_MAX
-from sparklog.spark.packing import PACK_BYTES
 from sparklog.spark.parsing import (
     NO_PATH,
     declared_names,
@@ -32,6 +31,7 @@ from sparklog.spark.parsing import (
 )
 from sparklog.spark.schema import HEADERS, check_columns
 from sparklog.storage.registry import canonical
+from sparklog.topic.packing import PACK_BYTES
 
 LATEST: Final = -1
 """An offset in JSON that stands for the end of the log."""

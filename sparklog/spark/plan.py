@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sparklog.errors import DataLossError, InvalidOptionError
+from sparklog.log.boundaries import floor_boundary
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
@@ -21,37 +21,12 @@ from sparklog.log.properties import did_you_mean
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions
-from sparklog.spark.packing import pack
 from sparklog.storage.process import usable_cores
-from sparklog.topic.discovery import discover, named, read_layouts
+from sparklog.topic.discovery import discover, read_layouts
+from sparklog.topic.packing import pack
+from sparklog.topic.ranges import ReadRange, log_bytes
 
 _log = logging.getLogger("sparklog")
-
-
-@dataclass(frozen=True)
-class ReadRange:
-    """A range of offsets of one partition, the end exclusive. No other task reads any of it.
-
-    Attributes
-    ----------
-    folder : PartitionFolder
-        Where its log is: a task does not look its storage up.
-    stable_offset : int
-        Where the log ended, for a reader of this isolation level, when it was planned.
-    """
-
-    folder: PartitionFolder
-    start_offset: int
-    end_offset: int
-    stable_offset: int
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return named(self.folder)
-
-    @property
-    def size(self) -> int:
-        return self.end_offset - self.start_offset
 
 
 def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
@@ -74,7 +49,7 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     ranges = [_whole_range(options, at, layout) for at, layout in logs.items()]
     pieces = split(ranges, options.min_partitions, options.max_records_per_partition, logs)
     tasks = pack(
-        [_log_bytes(piece, logs[piece.topic_partition]) for piece in pieces],
+        [log_bytes(piece, logs[piece.topic_partition]) for piece in pieces],
         [piece.size for piece in pieces],
         bytes_max=options.pack_bytes,
         offsets_max=options.max_records_per_partition,
@@ -237,13 +212,9 @@ def _divided(whole: ReadRange, parts: int) -> list[ReadRange]:
     parts = min(parts, whole.size)
     for part in range(parts):
         size = (whole.end_offset - start) // (parts - part)
-        pieces.append(_within(whole, start, start + size))
+        pieces.append(whole.within(start, start + size))
         start += size
     return pieces
-
-
-def _within(whole: ReadRange, start: int, end: int) -> ReadRange:
-    return replace(whole, start_offset=start, end_offset=end)
 
 
 def _part_counts(sizes: list[int], parts_min: int) -> list[int]:
@@ -263,23 +234,12 @@ def _part_count(size: int, total: int, parts_min: int) -> int:
     return max(math.floor(size / total * parts_min + 0.5), 1)
 
 
-def _log_bytes(piece: ReadRange, layout: PartitionLayout) -> int:
-    """Estimate how many bytes of log a range has, by the sizes of its segments; nothing is read."""
-    first, last = layout.segment_of(piece.start_offset), layout.segment_of(piece.end_offset - 1)
-    estimate = 0
-    for segment in layout.segments[first : last + 1]:
-        base, upper = segment.base_offset, min(segment.upper_offset, layout.end_offset)
-        inside = min(upper, piece.end_offset) - max(base, piece.start_offset)
-        estimate += segment.size_bytes * max(inside, 0) // max(upper - base, 1)
-    return estimate
-
-
 def _aligned(pieces: list[ReadRange], records_max: int | None, layout: PartitionLayout) -> list[ReadRange]:
     """Move the cuts between the pieces of one partition back to batch boundaries, where that is allowed."""
     cuts = [pieces[0].start_offset, *(piece.end_offset for piece in pieces)]
     for row in range(len(cuts) - 2, 0, -1):
-        boundary = layout.segments[layout.segment_of(cuts[row])].floor_boundary(cuts[row])
+        boundary = floor_boundary(layout.segments[layout.segment_of(cuts[row])], cuts[row])
         fits = records_max is None or cuts[row + 1] - boundary <= records_max
         if cuts[row - 1] < boundary < cuts[row] and fits:
             cuts[row] = boundary
-    return [_within(pieces[0], start, end) for start, end in pairwise(cuts)]
+    return [pieces[0].within(start, end) for start, end in pairwise(cuts)]

@@ -18,10 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError, SeglogError
-from sparklog.log.layout import read_layout
+from sparklog.log.files import OFFSET_MAX
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.places import PartitionFolder
+from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.spark import limits
 from sparklog.spark.options import SeglogOptions
-from sparklog.spark.plan import ReadRange, plan_batch, split
+from sparklog.spark.plan import plan_batch, split
+from sparklog.topic.ranges import ReadRange
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.golden import golden_set
 from tests.places import folder_at
@@ -251,8 +255,8 @@ def test_cuts_are_at_batch_boundaries_that_the_index_knows(tmp_path: Path) -> No
 def test_connectors_own_examples_of_splitting() -> None:
     def counts(sizes: list[int], parts_min: int) -> list[int]:
         ranges = [whole(0, size, partition) for partition, size in enumerate(sizes)]
-        layouts = {each.topic_partition: _NoSegments() for each in ranges}
-        found = split(ranges, parts_min, None, layouts)  # type: ignore[arg-type]
+        layouts = {each.topic_partition: without_index(each.folder) for each in ranges}
+        found = split(ranges, parts_min, None, layouts)
         return [sum(each.folder.partition == partition for each in found) for partition in range(len(sizes))]
 
     assert counts([4, 4, 1], 4) == [2, 2, 1]
@@ -261,16 +265,10 @@ def test_connectors_own_examples_of_splitting() -> None:
     assert counts([0, 10], 2) == [0, 2]
 
 
-class _NoSegments:
-    """A layout whose index knows no boundary."""
-
-    segments = property(lambda self: [self])
-
-    def segment_of(self, _: int) -> int:
-        return 0
-
-    def floor_boundary(self, _: int) -> int:
-        return 0
+def without_index(folder: PartitionFolder) -> PartitionLayout:
+    """Return the layout of a log whose index, which is not there, knows no boundary."""
+    segment = Segment(folder, 0, OFFSET_MAX, 0, is_last=True)
+    return PartitionLayout(folder, (segment,), 0, OffsetPosition(0, 0))
 
 
 @st.composite

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from sparklog.spark import plan as planning
 from sparklog.spark.options import SeglogOptions
-from sparklog.spark.packing import OPENING_BYTES, PACK_BYTES, pack
-from sparklog.spark.plan import ReadRange, plan_batch
+from sparklog.spark.plan import plan_batch
 from sparklog.storage import registry
 from sparklog.storage.base import Entry, Name
 from sparklog.storage.local import LocalFile
 from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.topic.packing import OPENING_BYTES, PACK_BYTES, pack
+from sparklog.topic.ranges import ReadRange
 from tests.log.logs import write
 
 MIB = 1 << 20

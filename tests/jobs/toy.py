@@ -1,0 +1,62 @@
+"""A job that moves nothing: its tasks sleep, fail and die as they are told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparklog.errors import CorruptBatchError, StorageError
+from sparklog.jobs.job import Amount, Report
+
+
+@dataclass(frozen=True)
+class ToyTask:
+    name: str
+    follows: int | None = None
+    does: str = "well"
+    size_bytes: int = 10
+
+
+@dataclass(frozen=True)
+class ToyJob:
+    """Writes what is committed into a file, a line a commit."""
+
+    path: Path
+    tasks: Sequence[ToyTask]
+    commits_as_it_goes: bool = True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with self.path.open("a") as file:
+                file.write("let go\n")
+
+    def plan(self) -> Sequence[ToyTask]:
+        return self.tasks
+
+    def run(self, task: ToyTask, report: Report) -> str:
+        report(Amount(task.size_bytes, 1))
+        if task.does == "sleep":
+            time.sleep(60)
+        if task.does in ("wait", "full"):
+            time.sleep(1.0)
+        if task.does == "damaged":
+            raise CorruptBatchError("a flipped bit", path=f"/logs/{task.name}", position=7, offset=3)
+        if task.does == "full":
+            raise StorageError("the disk is full")
+        if task.does == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task.does == "wrong":
+            raise KeyError(lambda: None)
+        return task.name
+
+    def commit(self, results: Sequence[str]) -> None:
+        with self.path.open("a") as file:
+            file.write(" ".join(results) + "\n")
