@@ -182,8 +182,9 @@ class CopyJob:
         return LogDirectory(*self.target)
 
     def held(self) -> AbstractContextManager[None]:
-        found = find_target(self.target, None, None, has_topic_column=True)
-        if found.topic is not None:
+        found, (storage, path) = find_target(self.target, None, None, has_topic_column=True), self.target
+        # An empty folder may have the name of a partition.
+        if found.topic is not None and not (storage.is_folder(path) and not storage.names(path)):
             raise InvalidOptionError(f"{self.target.path} is not a log directory: logs are copied to a whole one")
         return holding(self.directory, self.run_id, self.lock_timeout_seconds, self.now_ms)
 
