@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, SeglogError, outcome
 from sparklog.jobs.job import Amount, Report
 from sparklog.jobs.ledger import Moved, commits, encode_commit, read_ledger
 from sparklog.jobs.source import LogSource, Selected
@@ -198,9 +198,10 @@ class CopyJob:
         CorruptLogError, DataLossError
             A log is damaged, or offsets of it are gone: nothing is copied then.
         """
-        planned = _Plan(self)
-        for source in self.sources:
-            planned.add(source)
+        with outcome(NOTHING_VISIBLE):
+            planned = _Plan(self)
+            for source in self.sources:
+                planned.add(source)
         pieces = planned.pieces
         rows = pack(
             [piece.moved.log_bytes for piece in pieces],
@@ -214,8 +215,9 @@ class CopyJob:
         """Stage the batches of a task, checked and with the offsets that they are expected to get."""
         stage = TaskStage(self.directory, self.run_id, task.number, secrets.randbits(31), self.config)
         try:
-            moved = tuple(self._copy(piece, stage, report) for piece in task.pieces)
-            staged = tuple(stage.finish())
+            with outcome(NOTHING_VISIBLE):
+                moved = tuple(self._copy(piece, stage, report) for piece in task.pieces)
+                staged = tuple(stage.finish())
         except BaseException:
             # The error that is being raised says more than one that the removal may meet.
             with suppress(SeglogError):
@@ -306,6 +308,7 @@ class _Plan:
 
     def __init__(self, job: CopyJob) -> None:
         self.pieces: list[CopyPiece] = []
+        self._targets: set[str] = set()
         self._job, self._directory = job, job.directory
         self._there = {entry.name for entry in self._directory.storage.names(self._directory.path) if entry.is_folder}
         self._landings: dict[str, _Landing] = {}
@@ -384,7 +387,7 @@ class _Plan:
 
     def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
         """Have a partition of which nothing is copied be there, and where offsets are kept begin where it begins."""
-        if not landing.is_new or any(piece.target == landing.folder.name for piece in self.pieces):
+        if not landing.is_new or landing.folder.name in self._targets:
             return
         layout = read_layout(folder)
         if self._job.keeps_offsets and layout.start_offset == layout.end_offset > 0:
@@ -392,9 +395,12 @@ class _Plan:
             landing.end_offset = layout.end_offset
         nothing = ReadRange(folder, layout.end_offset, layout.end_offset, layout.end_offset)
         moved = Moved(folder.topic, folder.partition or 0, nothing.start_offset, nothing.end_offset, 0, 0)
-        self.pieces.append(
-            CopyPiece(nothing, landing.folder.name, landing.end_offset, Origin(folder.location), landing.bounds, moved)
-        )
+        origin = Origin(folder.location)
+        self._put(CopyPiece(nothing, landing.folder.name, landing.end_offset, origin, landing.bounds, moved))
+
+    def _put(self, piece: CopyPiece) -> None:
+        self.pieces.append(piece)
+        self._targets.add(piece.target)
 
     def _add(
         self,
@@ -420,7 +426,7 @@ class _Plan:
                 at.topic, at.partition, piece.start_offset, piece.end_offset, 0, log_bytes, found.topic_id, epoch,
                 source=layout.folder.directory.path,
             )  # fmt: skip
-            self.pieces.append(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
+            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
             # A batch in which a piece was cut may begin before the next one: then offsets that are kept do.
             base_offset = first_offset if keeps_offsets else piece.end_offset + shift
         landing.end_offset, landing.is_empty = whole.end_offset + shift, False

@@ -95,12 +95,14 @@ def holding(directory: LogDirectory, job_id: str, lock_timeout_seconds: float, n
     LockedError
         A broker runs on the directory, or other writers took too long.
     """
-    directory.writable.make_folder(directory.path)
-    with hold(directory, lock_timeout_seconds):
-        apply_journal(directory)
-        _clear_dead(directory, now_ms)
-        write_atomically(directory, files.HOLDER, job_id.encode())
-        begin(directory, job_id)
+    with ExitStack() as held:
+        with outcome(NOTHING_VISIBLE):
+            directory.writable.make_folder(directory.path)
+            held.enter_context(hold(directory, lock_timeout_seconds))
+            apply_journal(directory)
+            _clear_dead(directory, now_ms)
+            write_atomically(directory, files.HOLDER, job_id.encode())
+            begin(directory, job_id)
         try:
             yield
         finally:

@@ -129,7 +129,8 @@ class BatchTaker:
             if is_wrapper[0]:
                 # What is before the first batch of a window need not be what is before it in the log.
                 inside = last_offset_inside(first) if table["magic"][0] == 1 else None
-                lowest[0] = max(lowest[0], table["last_offset"][0] - inside if inside is not None else 0)
+                if inside is not None:
+                    lowest[0] = table["last_offset"][0] - inside
                 if self.keeps_offsets:
                     lowest[0] = max(lowest[0], self.start_offset)
             table["base_offset"][is_wrapper] = lowest[is_wrapper]
