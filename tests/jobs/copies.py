@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparklog.jobs.copy import CopyJob, CopySource
+from sparklog.jobs.copy import CopyJob
+from sparklog.jobs.copy_plan import CopySource
 from sparklog.jobs.job import run_job
 from sparklog.jobs.ledger import Moved, commits
 from sparklog.jobs.local import LocalRunner

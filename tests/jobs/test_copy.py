@@ -254,7 +254,9 @@ def test_topics_are_renamed_and_nothing_is_copied_to_itself(tmp_path: Path) -> N
     with pytest.raises(InvalidOptionError, match="not a topic's name: 'no/topic'"):
         copy(tmp_path / "a", source(tmp_path / "a", renames={"events": "no/topic"}))
     copy(tmp_path / "a", source(tmp_path / "a", renames={"events": "again"}))
-    assert records(tmp_path / "a" / "again-0") == records(tmp_path / "a" / "events-0")
+    copy(tmp_path / "a", source(tmp_path / "a", renames={"events": "more"}, topics=("events",)))
+    for topic in ("again", "more"):
+        assert records(tmp_path / "a" / f"{topic}-0") == records(tmp_path / "a" / "events-0")
     with pytest.raises(InvalidOptionError, match="is not a log directory"):
         copy(tmp_path / "a" / "again", source(tmp_path / "a"))
 
