@@ -45,6 +45,8 @@ from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun, TaskStage
 
 TASK_BYTES: Final = 1 << 28
 """How many bytes of log a task copies at most, about, by default."""
+_ALONE_BYTES_MIN: Final = 1 << 20
+"""A piece of more bytes is staged in files of its own: a commit reads what lies in a shared one, and writes it again."""
 _NAME: Final = "copy"
 
 
@@ -181,7 +183,8 @@ class CopyJob:
         return Copied(staged, moved, tuple((piece.target, piece.bounds) for piece in task.pieces))
 
     def _copy(self, piece: CopyPiece, stage: TaskStage, report: Report) -> Moved:
-        of_log, is_large = piece.range, piece.moved.log_bytes > self.config.segment_bytes * COPIED_SHARE_MAX
+        of_log, alone_bytes = piece.range, min(_ALONE_BYTES_MIN, self.config.segment_bytes * COPIED_SHARE_MAX)
+        is_large = piece.moved.log_bytes > alone_bytes
         stage.begin_copy(piece.target, piece.base_offset, piece.origin, is_large=is_large)
         taker = BatchTaker(
             start_offset=of_log.start_offset,

@@ -116,12 +116,14 @@ def holding(directory: LogDirectory, job_id: str, lock_timeout_seconds: float, n
 def _clear_dead(directory: LogDirectory, now_ms: int) -> None:
     """Remove what a job has left that held the directory and does not any more; the lock is held."""
     path = directory.file(files.HOLDER)
-    job_id = (directory.storage.read_small(path) or b"").decode("ascii", "replace")
+    data = directory.storage.read_small(path)
+    if data is None:
+        return
+    job_id = data.decode("ascii", "replace")
     if files.is_job(job_id):
         end(directory, job_id)
         sweep(directory, now_ms, job_id, folders=())
-    if directory.storage.identity(path) is not None:
-        directory.writable.remove(path)
+    directory.writable.remove(path)
 
 
 def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:

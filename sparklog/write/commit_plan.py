@@ -303,7 +303,9 @@ class _CommitPlan:
         self.tail, offset_entries, time_entries = append_run(self.tail, batches.run, self._config)
         self._indexes.offset_entries += offset_entries
         self._indexes.time_entries += time_entries
-        self._indexes.transactions += encode_aborted(batches.fold_into(self._producers))
+        aborted = batches.fold_into(self._producers)
+        if aborted:
+            self._indexes.transactions += encode_aborted(aborted)
 
     def roll(self, now_ms: int, base_offset: int) -> None:
         """Seal the active segment, and begin another one behind it."""

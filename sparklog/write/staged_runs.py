@@ -59,7 +59,10 @@ class StagedBatches:
 
     def fold_into(self, producers: Producers) -> list[AbortedTransaction]:
         """Note these batches in the state of their producers; return the transactions that were aborted in them."""
-        entries = self.entries[self.entries["producer_id"] >= 0]
+        has_producer = self.entries["producer_id"] >= 0
+        if not has_producer.any():
+            return []
+        entries = self.entries[has_producer]
         markers = {row: _marker(entries[row]) for row in np.flatnonzero(entries["attributes"] & v2.CONTROL).tolist()}
         return producers.fold_table(entries, markers)
 

@@ -19,13 +19,13 @@ BATCHES = [
 
 def test_stamped_batches_have_new_offsets_and_the_checksums_that_they_had() -> None:
     data = bytearray(b"".join(BATCHES))
-    headers = scan_headers(data)
+    headers = scan_headers(memoryview(data))
     bases = np.array([1 << 40, 20, 21, 24])
     stamp_batches(
         np.frombuffer(data, np.uint8), headers.column("position"), headers.column("magic"), bases,
         np.array([(1 << 40) + 2, 20, 23, 33]), 5,
     )  # fmt: skip
-    stamped = scan_headers(data)
+    stamped = scan_headers(memoryview(data))
     assert stamped.column("last_offset").tolist() == [(1 << 40) + 2, 20, 23, 33]
     assert stamped.column("base_offset")[[0, 3]].tolist() == [1 << 40, 24]
     assert stamped.column("leader_epoch").tolist() == [5, -1, -1, 5]
