@@ -46,7 +46,7 @@ from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun, TaskStage
 TASK_BYTES: Final = 1 << 28
 """How many bytes of log a task copies at most, about, by default."""
 _ALONE_BYTES_MIN: Final = 1 << 20
-"""A piece of more bytes is staged in files of its own: a commit reads what lies in a shared one, and writes it again."""
+"""A piece of more bytes is staged in files of its own: a commit reads and writes again what lies in a shared one."""
 _NAME: Final = "copy"
 
 
