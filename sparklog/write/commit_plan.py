@@ -273,7 +273,8 @@ class _CommitPlan:
         while len(batches):
             rows = rows_before_roll(self.tail, batches.run, self._config, now_ms)
             if rows:
-                fitting, size_bytes = batches[:rows], batches.run[:rows].size_bytes
+                fitting = batches if rows == len(batches) else batches[:rows]
+                size_bytes = fitting.run.size_bytes
                 self._append_bytes(data[:size_bytes])
                 self._append_run(fitting)
                 data, batches = data[size_bytes:], batches[rows:]

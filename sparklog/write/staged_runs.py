@@ -23,6 +23,8 @@ from sparklog.write.active_segment import BatchRun
 from sparklog.write.staging import BATCH_ENTRY, StagedRun
 
 _OPEN_FILES_MAX: Final = 128
+_SINGLE_STAMPS_MAX: Final = 16
+"""So few batches are stamped one by one: arrays would take longer."""
 
 Entries = np.ndarray[Any, np.dtype[Any]]
 
@@ -157,6 +159,10 @@ class StagedRuns:
         if len(data) != batches.run.size_bytes:
             raise CommitError(f"a staged file, {self._names(runs, 'log_name')}, is cut")
         if len(runs) == 1 and _is_stamped(runs[0], batches, leader_epoch):
+            return data
+        if len(batches) <= _SINGLE_STAMPS_MAX:
+            for position, stamp in _stamps(batches, leader_epoch):
+                data[position : position + len(stamp)] = stamp
             return data
         entries = batches.entries
         starts = np.cumsum(batches.run.batch_bytes) - batches.run.batch_bytes
