@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, SeglogError, outcome
+from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, PathNotFoundError, SeglogError, outcome
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
@@ -58,6 +58,12 @@ class Job:
         Makes the job a no-op if it, or a later one of the application, has been committed.
     lock_timeout_seconds : float
         How long to wait for other writers.
+    appended : mapping of str to bytes
+        Bytes by which the commit extends files of the log directory, by the names of the files. A file that is not
+        there is made.
+    append_positions : mapping of str to int
+        Where the bytes go that do not go to the end of their file. What lies behind such a position counts as never
+        written: it is cut off before the commit is decided.
     """
 
     job_id: str
@@ -69,6 +75,8 @@ class Job:
     overwritten_topics: Collection[str] = ()
     transaction: TxnVersion | None = None
     lock_timeout_seconds: float = 600.0
+    appended: Mapping[str, bytes] = field(default_factory=dict)
+    append_positions: Mapping[str, int] = field(default_factory=dict)
 
 
 def commit(job: Job, staged: Sequence[StagedRun], now_ms: int) -> Mapping[str, Any]:
@@ -259,11 +267,12 @@ def _planned(
             refuse_claimed(folder)
             found = recover(folder, job.config, now_ms, view=view, begins_log=False)
             changes[name] = plan_commit(folder, found, of_folder, job.config, runs, small, now_ms, job.topic_id)
+        extending = _extending(job, small)
         small.flush()
     alone = [each.log_name for of_folder in by_folder.values() for each in of_folder if each.is_alone]
     storage.sync_files([directory.file(name) for name in [own_name, *alone]])
     moves = [move for each in changes.values() for move in each.moves]
-    moves += _of_directory(job, changes, applications)
+    moves += [*extending, *_of_directory(job, changes, applications)]
     # What a recovery has removed must not come back to where the moves put files.
     storage.sync_folders([directory.path, *(directory.file(name) for name in by_folder)])
     return Journal(
@@ -301,6 +310,33 @@ def _named(folder: str) -> TopicPartition:
     if found is None:
         raise CommitError(f"not the folder of a partition: {folder}")
     return found
+
+
+def _extending(job: Job, small: SmallFiles) -> list[Move]:
+    """Return the moves that extend files of the log directory, each of which is cut to where it is to go on."""
+    moves: list[Move] = []
+    for name, data in job.appended.items():
+        position = _cut_file(job.directory, name, job.append_positions.get(name))
+        moves.append(small.append(data, name, position))
+    return moves
+
+
+def _cut_file(directory: LogDirectory, name: str, position: int | None) -> int:
+    """Cut a file of the log directory to a position, where one is given; return the size that it has then."""
+    path = directory.file(name)
+    try:
+        with directory.storage.open(path) as file:
+            size_bytes = file.size_bytes()
+    except PathNotFoundError:
+        size_bytes = 0
+    if position is None or position == size_bytes:
+        return size_bytes
+    if position > size_bytes:
+        raise CommitError(f"{path} has {size_bytes} bytes, and the commit is to extend it from {position} on")
+    with directory.writable.open_for_append(path) as writable:
+        writable.truncate(position)
+        writable.sync()
+    return position
 
 
 def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications: Mapping[str, int]) -> list[Move]:
