@@ -1,0 +1,324 @@
+"""The ledger: what jobs have moved to a target, so that the next one goes on from there.
+
+It is a file of JSON lines. In a folder of tables it is ``_seglog/ledger.jsonl``, in a log directory
+``seglog.ledger.jsonl``. A commit adds lines, at once: one for each range of offsets that was moved, or file that was
+loaded, and then one that says that they count:
+
+    {"kind": "moved", "topic": "events", "partition": 0, "from": 0, "to": 1000, "rows": 998, "log_bytes": 98304,
+     "topic_id": "...", "leader_epoch": 3,
+     "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
+    {"kind": "loaded", "path": "/in/a.parquet", "bytes": 40960, "modified_ns": 1700000000000000000, "rows": 998}
+    {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
+     "lines": 2, "crc32c": 305419896}
+
+    from, to              the offsets that were moved, the end exclusive; those of a partition follow one another
+    rows                  how many records they had for a reader of the job's isolation level
+    topic_id              of ``partition.metadata``, null where there is none
+    leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
+    files.path            relative to the target
+    files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
+    number                counts the commits from 0
+    crc32c                of a file's bytes; in a commit, of the bytes of the lines before it that are its own
+
+Lines behind the last commit are those of one that died while it wrote them, and count as if they had never been. In a
+folder of tables the commit is decided once its lines are on the disk; its files are renamed then, and the next run
+renames what is left of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from sparklog.errors import CorruptCheckpointError
+from sparklog.log.files import TopicPartition
+from sparklog.storage.base import Storage
+
+_VERSION: Final = 1
+_MOVED, _LOADED, _COMMIT = "moved", "loaded", "commit"
+_COMMIT_MARK: Final = b'"kind":"commit"'
+_WINDOW_BYTES: Final = 1 << 22
+_LINE_BYTES_MAX: Final = 1 << 26
+_COMMIT_LINE_BYTES_MAX: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class MovedFile:
+    """A file that a commit made visible; see the module for the fields."""
+
+    path: str
+    size_bytes: int
+    rows: int
+    crc32c: int
+    staged: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "bytes": self.size_bytes,
+            "rows": self.rows,
+            "crc32c": self.crc32c,
+            "staged": self.staged,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> MovedFile:
+        size_bytes, rows, checksum = (int(found[name]) for name in ("bytes", "rows", "crc32c"))
+        return cls(str(found["path"]), size_bytes, rows, checksum, str(found["staged"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A range of offsets of a partition that was moved; see the module for the fields."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    rows: int
+    log_bytes: int
+    topic_id: str | None = None
+    leader_epoch: int | None = None
+    files: tuple[MovedFile, ...] = ()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": _MOVED,
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.start_offset,
+            "to": self.end_offset,
+            "rows": self.rows,
+            "log_bytes": self.log_bytes,
+            "topic_id": self.topic_id,
+            "leader_epoch": self.leader_epoch,
+            "files": [each.to_json() for each in self.files],
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Moved:
+        files = tuple(
+            MovedFile(
+                str(each["path"]), int(each["bytes"]), int(each["rows"]), int(each["crc32c"]), str(each["staged"])
+            )
+            for each in found["files"]
+        )
+        topic_id, epoch = found["topic_id"], found["leader_epoch"]
+        return cls(
+            topic=str(found["topic"]),
+            partition=int(found["partition"]),
+            start_offset=int(found["from"]),
+            end_offset=int(found["to"]),
+            rows=int(found["rows"]),
+            log_bytes=int(found["log_bytes"]),
+            topic_id=None if topic_id is None else str(topic_id),
+            leader_epoch=None if epoch is None else int(epoch),
+            files=files,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A file of rows that was loaded into logs, and what it was when it was; see the module for the fields."""
+
+    path: str
+    size_bytes: int
+    modified_ns: int
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": _LOADED,
+            "path": self.path,
+            "bytes": self.size_bytes,
+            "modified_ns": self.modified_ns,
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Loaded:
+        return cls(str(found["path"]), int(found["bytes"]), int(found["modified_ns"]), int(found["rows"]))
+
+
+Entry = Moved | Loaded
+_KINDS: Final[Mapping[str, type[Moved] | type[Loaded]]] = {_MOVED: Moved, _LOADED: Loaded}
+
+
+@dataclass(frozen=True)
+class LedgerCommit:
+    """One commit of a ledger; ``end_position`` is that behind its last byte."""
+
+    number: int
+    job: str
+    run: str
+    time_ms: int
+    entries: tuple[Entry, ...]
+    end_position: int
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a ledger comes to.
+
+    Attributes
+    ----------
+    size_bytes : int
+        The bytes of its commits; whatever is behind them does not count.
+    last : LedgerCommit or None
+        The last commit.
+    moved : mapping of TopicPartition to Moved
+        What was moved last of each partition.
+    loaded : mapping of str to Loaded
+        What was loaded last of each path.
+    """
+
+    size_bytes: int = 0
+    last: LedgerCommit | None = None
+    moved: Mapping[TopicPartition, Moved] = field(default_factory=dict)
+    loaded: Mapping[str, Loaded] = field(default_factory=dict)
+
+    @property
+    def next_number(self) -> int:
+        return 0 if self.last is None else self.last.number + 1
+
+
+def read_ledger(storage: Storage, path: str) -> Ledger:
+    """Read a ledger; one that is not there is empty.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        It is damaged. Nothing may be moved then, since it might be moved twice.
+    """
+    moved: dict[TopicPartition, Moved] = {}
+    loaded: dict[str, Loaded] = {}
+    last = None
+    for last in commits(storage, path):
+        for entry in last.entries:
+            if isinstance(entry, Moved):
+                moved[entry.topic_partition] = entry
+            else:
+                loaded[entry.path] = entry
+    return Ledger(0 if last is None else last.end_position, last, moved, loaded)
+
+
+def commits(storage: Storage, path: str) -> Iterator[LedgerCommit]:
+    """Yield the commits of a ledger in their order; errors as of `read_ledger`."""
+    entries: list[Entry] = []
+    checksum = position = expected = 0
+    is_torn = False
+    for number, line in enumerate(_lines(storage, path), 1):
+        where = f"line {number}"
+        # Cut off, or with zeros for what had not come to the disk: so ends what a commit wrote that died.
+        is_behind_torn, is_torn = is_torn, is_torn or not line.endswith(b"\n") or b"\0" in line
+        if is_behind_torn and _COMMIT_MARK in line:
+            raise _corrupt(path, position, f"{where} is a commit, and stands behind lines that are cut off")
+        if is_torn:
+            continue
+        found = _parsed(line, path, position, where)
+        if found["kind"] != _COMMIT:
+            try:
+                entries.append(_KINDS[found["kind"]].from_json(found))
+            except (KeyError, TypeError, ValueError) as error:
+                raise _corrupt(path, position, f"{where} is none of a ledger: {error!r}") from error
+            checksum, position = crc32c(line, checksum), position + len(line)
+            continue
+        commit = _commit(found, tuple(entries), position + len(line), path, where)
+        if (found.get("lines"), found.get("crc32c"), commit.number) != (len(entries), checksum, expected):
+            raise _corrupt(path, position, f"the lines before {where} are not those of commit {commit.number}")
+        yield commit
+        entries, checksum, position, expected = [], 0, commit.end_position, expected + 1
+
+
+def encode_commit(number: int, job: str, run: str, time_ms: int, entries: Iterable[Entry]) -> bytes:
+    """Return the lines of a commit, to be added to a ledger at once.
+
+    Parameters
+    ----------
+    number : int
+        `Ledger.next_number`.
+    job, run : str
+        What is done, such as "export", and what tells this run of it from others.
+    time_ms : int
+        Wall-clock time, ms since the epoch.
+    """
+    lines = [_line(each.to_json()) for each in entries]
+    data = b"".join(lines)
+    last = {"kind": _COMMIT, "version": _VERSION, "number": number, "job": job, "run": run, "time_ms": time_ms}
+    return data + _line({**last, "lines": len(lines), "crc32c": crc32c(data)})
+
+
+def next_number(storage: Storage, path: str) -> int:
+    """Return the number of the next commit of a ledger that ends with a commit, or is empty, by its last line alone."""
+    if storage.identity(path) is None:
+        return 0
+    with storage.open(path) as file:
+        size_bytes = file.size_bytes()
+        if not size_bytes:
+            return 0
+        start = max(size_bytes - _COMMIT_LINE_BYTES_MAX, 0)
+        line = bytes(file.read(start, _COMMIT_LINE_BYTES_MAX)).rstrip(b"\n").rpartition(b"\n")[2]
+    found = _parsed(line, path, size_bytes - len(line) - 1, "the last line")
+    return _commit(found, (), size_bytes, path, "the last line").number + 1
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def _lines(storage: Storage, path: str) -> Iterator[bytes]:
+    """Yield the lines of a file, each with its end; none where there is no file."""
+    if storage.identity(path) is None:
+        return
+    with storage.open(path) as file:
+        position, rest = 0, b""
+        while window := bytes(file.read(position, _WINDOW_BYTES)):
+            position += len(window)
+            *whole, rest = (rest + window).split(b"\n")
+            for line in whole:
+                yield line + b"\n"
+            if len(rest) > _LINE_BYTES_MAX:
+                raise _corrupt(path, position - len(rest), "a line is longer than any of ours")
+        if rest:
+            yield rest
+
+
+def _parsed(line: bytes, path: str, position: int, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _corrupt(path, position, f"{where} is no JSON: {error!r}") from error
+    if not isinstance(found, dict) or found.get("kind") not in (*_KINDS, _COMMIT):
+        raise _corrupt(path, position, f"{where} is none of a ledger")
+    return found
+
+
+def _commit(
+    found: Mapping[str, Any], entries: tuple[Entry, ...], end_position: int, path: str, where: str
+) -> LedgerCommit:
+    if found.get("version") != _VERSION:
+        raise CorruptCheckpointError(
+            f"{where} is of version {found.get('version')!r} of ledgers, and this sparklog knows {_VERSION}", path=path
+        )
+    try:
+        number, time_ms = int(found["number"]), int(found["time_ms"])
+        return LedgerCommit(number, str(found["job"]), str(found["run"]), time_ms, entries, end_position)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _corrupt(path, end_position, f"{where} is none of a ledger: {error!r}") from error
+
+
+def _corrupt(path: str, position: int, reason: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        f"the ledger is damaged: {reason}",
+        path=path,
+        position=position,
+        hint="Nothing is moved, since it might be moved twice. Restore it, or move to another target",
+    )
