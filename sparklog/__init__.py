@@ -1,7 +1,7 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `load` writes files
-of rows into many. `register` gives a Spark session the format ``seglog``.
+`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `load` fills many
+from files of rows. `register` gives a Spark session the format ``seglog``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ loaded, and then one that says that they count:
     rows                  how many records they had for a reader of the job's isolation level
     topic_id              of ``partition.metadata``, null where there is none
     leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
-    into                  the topic, or topic/partition, that a load was told; null where rows name their topics
+    into                  the topic, or topic:partition, that a load was told; null where rows name their topics
     files.path            relative to the target
     files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
     number                counts the commits from 0

@@ -216,7 +216,7 @@ class LoadJob:
     @property
     def _into(self) -> str | None:
         target = self.target
-        return target.topic if target.partition is None else f"{target.topic}/{target.partition}"
+        return target.topic if target.partition is None else f"{target.topic}:{target.partition}"
 
     def _refuse_unknown_columns(self, to_load: Sequence[InputFile]) -> None:
         """Refuse columns that were named and that no file has; all but the value may be missing in some files."""
