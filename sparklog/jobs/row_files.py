@@ -32,11 +32,11 @@ from sparklog.jobs.inputs import ARROW, CSV, PARQUET, InputFile
 from sparklog.jobs.lines import Lines, blocks_of_lines, split_lines
 from sparklog.storage.base import ReadableFile
 
-BATCH_BYTES: Final = 1 << 22
+BATCH_BYTES: Final = 1 << 20
 """Rows are read about so many bytes at a time."""
 
 _BATCH_ROWS_MAX: Final = 1 << 16
-_BUFFERED_BYTES: Final = 1 << 20
+_BUFFERED_BYTES: Final = 1 << 18
 _CSV_BLOCK_BYTES: Final = 1 << 22
 _CSV_BLOCK_BYTES_MAX: Final = 1 << 30
 _ARROW_FILE: Final = b"ARROW1"
