@@ -112,6 +112,11 @@ def relative_path(folder: str, name: str) -> str:
     return f"{folder}/{name}"
 
 
+def path_of(*parts: str) -> str:
+    """Return the relative path that some names make, empty ones left out."""
+    return "/".join(part for part in parts if part)
+
+
 def folder_of(relative: str) -> str:
     """Return the name of the folder in a path that is relative to the log directory; empty of the directory's own."""
     return relative.rpartition("/")[0]

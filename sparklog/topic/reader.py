@@ -237,7 +237,7 @@ class TopicReader:
             except SeglogError as error:
                 error.add_note(f"in partition {found}")
                 raise
-            readers.append(_of_partition(batches, found, schema))
+            readers.append(_tagged_with(found, of_partition(batches, found, schema)))
         return merged(readers, self._threads)
 
     def _by_partition(self, offsets: Offsets | None, which: str) -> dict[TopicPartition, int]:
@@ -263,10 +263,18 @@ def _names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
 _schema_of: Final = selector(TOPIC_SCHEMA)
 
 
-def _of_partition(
+def of_partition(
     batches: Iterator[pa.RecordBatch], found: TopicPartition, schema: pa.Schema
-) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Yield the batches of one partition with the columns that say which it is."""
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of one partition's log with the columns of a schema, those included that say which it is.
+
+    Parameters
+    ----------
+    batches : iterator of pyarrow.RecordBatch
+        In the columns of the schema that a log has.
+    schema : pyarrow.Schema
+        Of columns of `TOPIC_SCHEMA`.
+    """
     values = {TOPIC_COLUMN: found.topic, PARTITION_COLUMN: found.partition}
     # The same for every row, so that batches share them.
     repeated: dict[str, pa.Array] = {}
@@ -277,7 +285,14 @@ def _of_partition(
                 if name not in repeated or len(repeated[name]) < rows:
                     repeated[name] = pa.repeat(pa.scalar(values[name], schema.field(name).type), rows)
             arrays = [repeated[name][:rows] if name in repeated else batch.column(name) for name in schema.names]
-            yield found, pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
     except Exception as error:
         error.add_note(f"in partition {found}")
         raise
+
+
+def _tagged_with(
+    found: TopicPartition, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    for batch in batches:
+        yield found, batch

@@ -1,0 +1,196 @@
+"""`export`: what a user says, checked, and made a job that is run."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from sparklog.errors import InvalidOptionError
+from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob
+from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
+from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
+from sparklog.jobs.ledger import Moved
+from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.source import LogSource, bound_of
+from sparklog.jobs.targets import TableFolder
+from sparklog.log.files import TopicPartition
+from sparklog.log.properties import did_you_mean
+from sparklog.log.reader import IsolationLevel, chosen_columns
+from sparklog.log.times import Time
+from sparklog.storage.capabilities import to_writable
+from sparklog.storage.process import usable_cores
+from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA
+from sparklog.write.clock import wall_clock_ms
+
+_LOCK_TIMEOUT_SECONDS: Final = 600.0
+
+
+@dataclass(frozen=True)
+class ExportSummary:
+    """What an export has moved.
+
+    Attributes
+    ----------
+    moved : tuple of Moved
+        A range of offsets each, with its files, by topic, partition and offset.
+    """
+
+    run_id: str
+    moved: tuple[Moved, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.moved)
+
+    @property
+    def files(self) -> int:
+        return sum(len(each.files) for each in self.moved)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the files."""
+        return sum(file.size_bytes for each in self.moved for file in each.files)
+
+    @property
+    def log_bytes(self) -> int:
+        """About how many bytes of log were read."""
+        return sum(each.log_bytes for each in self.moved)
+
+    def __repr__(self) -> str:
+        partitions = len({each.topic_partition for each in self.moved})
+        return f"ExportSummary({self.rows} rows of {partitions} partitions in {self.files} files)"
+
+
+def export(
+    source: PathText | Sequence[PathText],
+    target: PathText,
+    *,
+    format: str | FileFormat = "parquet",  # noqa: A002 - as Spark calls it
+    topics: str | Sequence[str] = (),
+    topic_pattern: str | None = None,
+    partitions: Sequence[tuple[str, int]] = (),
+    columns: str | Sequence[str] | None = None,
+    partition_by: Sequence[str] = PARTITION_BY,
+    start_offsets: Mapping[tuple[str, int], int] | None = None,
+    end_offsets: Mapping[tuple[str, int], int] | None = None,
+    start_time: Time | None = None,
+    end_time: Time | None = None,
+    isolation_level: IsolationLevel = "read_committed",
+    stops_at_high_watermark: bool = False,
+    fail_on_data_loss: bool = True,
+    processes: int | None = None,
+    task_bytes: int = TASK_BYTES,
+    row_group_rows: int = ROW_GROUP_ROWS,
+    commit_interval_ms: int = COMMIT_INTERVAL_MS,
+    lock_timeout_seconds: float = _LOCK_TIMEOUT_SECONDS,
+    watch: Watch | None = None,
+) -> ExportSummary:
+    """Move the records of partition logs to files of a table, those left out that were moved there before.
+
+    What was moved stands in the ledger of the target. A rerun, whether this run ended well or was killed, goes on from
+    where each partition was committed, and repeats nothing.
+
+    Parameters
+    ----------
+    source : str, os.PathLike or a sequence of them
+        Log directories (all topics but those whose name begins with ``__``), topic paths, partition folders, patterns.
+    target : str or os.PathLike
+        A folder, made where it is not there. It is this job's: files of others in it are left alone.
+    format : str or FileFormat
+        ``parquet``, ``arrow`` or ``csv``.
+    topics, topic_pattern, partitions
+        Only these topics, those whose whole name a regular expression matches, or these partitions.
+    columns : str or sequence of str, optional
+        Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers.
+    partition_by : sequence of str
+        The folders in which files lie, of ``topic``, ``partition``, ``date`` and ``hour`` (of the timestamp, UTC). The
+        columns topic and partition are not in the files where they are folders.
+    start_offsets, end_offsets : mapping of (topic, partition) to int, optional
+        Offsets before the one are not moved, nor those from the other on.
+    start_time, end_time : int or datetime, optional
+        The same by the first record at or after a time, ms since the epoch or a datetime with a time zone.
+    isolation_level : {"read_committed", "read_uncommitted"}
+        By default aborted records are left out, and a partition ends at its last stable offset.
+    stops_at_high_watermark : bool
+        End where the replicas had confirmed all, by ``replication-offset-checkpoint``.
+    fail_on_data_loss : bool
+        Whether it is an error, or a warning, that offsets are gone which were never moved.
+    processes : int, optional
+        How many processes work; by default one for each core.
+    task_bytes : int
+        How many bytes of log become one file at most, about.
+    row_group_rows : int
+        How many rows a row group of Parquet, or a batch of Arrow, has at most.
+    commit_interval_ms : int
+        How long finished files wait until they are visible.
+    lock_timeout_seconds : float
+        How long to wait for another job that moves to the same target.
+    watch : Watch, optional
+        Is told how the job goes on.
+
+    Returns
+    -------
+    ExportSummary
+
+    Raises
+    ------
+    PathNotFoundError, InvalidOptionError
+        Arguments are wrong; nothing was made.
+    LockedError
+        Another job moves to the target.
+    CorruptLogError, DataLossError
+        Of the first partition that could not be moved, with the others in ``others``; what could be moved was.
+    """
+    workers = usable_cores() if processes is None else processes
+    for name, number in (("processes", workers), ("task_bytes", task_bytes), ("row_group_rows", row_group_rows)):
+        if number < 1:
+            raise InvalidOptionError(f"{name} is {number}, and must be at least 1")
+    if isolation_level not in get_args(IsolationLevel):
+        known = " or ".join(get_args(IsolationLevel))
+        raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
+    paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
+    job = ExportJob(
+        source=LogSource(
+            paths=tuple(str(path) for path in paths),
+            topics=(topics,) if isinstance(topics, str) else tuple(topics),
+            topic_pattern=topic_pattern,
+            partitions=tuple(TopicPartition(*each) for each in partitions),
+            start=bound_of(start_offsets, start_time, "start"),
+            end=bound_of(end_offsets, end_time, "end"),
+            isolation_level=isolation_level,
+            stops_at_high_watermark=stops_at_high_watermark,
+            fail_on_data_loss=fail_on_data_loss,
+        ),
+        target=_table_folder(target, lock_timeout_seconds),
+        format=format_named(format) if isinstance(format, str) else format,
+        columns=chosen_columns(columns, TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA.names),
+        partition_by=_checked_folders(partition_by),
+        run_id=secrets.token_hex(8),
+        now_ms=wall_clock_ms(),
+        workers=workers,
+        task_bytes=task_bytes,
+        row_group_rows=row_group_rows,
+    )
+    job.check()
+    moved = [each for result in run_job(job, LocalRunner(workers), watch, commit_interval_ms) for each in result]
+    return ExportSummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))
+
+
+def _table_folder(target: PathText, lock_timeout_seconds: float) -> TableFolder:
+    storage, path = expand_one(locate(target, "target"), "target")
+    to_writable(storage, path)
+    return TableFolder(storage, path, lock_timeout_seconds)
+
+
+def _checked_folders(partition_by: Sequence[str]) -> tuple[str, ...]:
+    names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    for name in names:
+        if name not in FOLDERS:
+            hint = did_you_mean(name, FOLDERS, f"it may have {', '.join(FOLDERS)}")
+            raise InvalidOptionError(f"partition_by has {name!r}: {hint}")
+    if len(set(names)) < len(names):
+        raise InvalidOptionError(f"partition_by names a folder twice: {', '.join(names)}")
+    return names

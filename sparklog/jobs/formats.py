@@ -1,0 +1,210 @@
+"""The formats of files that tables are written in: Parquet, Arrow IPC and CSV.
+
+A format is a small frozen value that opens a writer on a file object; what is written is given to it in tables that are
+worth a row group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.properties import did_you_mean
+
+ROW_GROUP_BYTES: Final = 1 << 26
+"""How many bytes of rows are gathered, in memory, before they are written, by default."""
+ROW_GROUP_ROWS: Final = 1 << 20
+_SAMPLED_ROWS: Final = 1 << 12
+_REPEATED_SHARE_MAX: Final = 0.5
+"""Values are worth a dictionary of which no more than this share is distinct."""
+_PRUNED_BY: Final = ("offset", "timestamp", "partition")
+
+
+class TableWriter(Protocol):
+    """Writes tables of one schema to a file."""
+
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None:
+        """Write what ends the file; the file object stays open."""
+
+
+class FileFormat(Protocol):
+    """Makes writers; a frozen value that pickles small."""
+
+    @property
+    def suffix(self) -> str:
+        """Ends the names of its files."""
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise `InvalidOptionError` for a column that the format cannot hold."""
+
+    def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
+        """Begin a file."""
+
+
+@dataclass(frozen=True)
+class ParquetFormat:
+    """Parquet, written so that it is small, fast to write, and fast to read a part of.
+
+    Offsets and times are delta-encoded; only columns that readers prune by have statistics; a column of text or bytes
+    gets a dictionary where its first rows repeat themselves.
+    """
+
+    compression: str = "zstd"
+    compression_level: int | None = None
+    suffix: str = ".parquet"
+
+    def check(self, schema: pa.Schema) -> None:
+        pass
+
+    def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
+        return _ParquetWriter(self, sink, schema)
+
+
+class _ParquetWriter:
+    """Begins a file with the first table, whose values tell how the columns are best encoded."""
+
+    def __init__(self, wanted: ParquetFormat, sink: Any, schema: pa.Schema) -> None:
+        self._wanted, self._sink, self._schema = wanted, sink, schema
+        self._writer: pyarrow.parquet.ParquetWriter | None = None
+
+    def write(self, table: pa.Table) -> None:
+        self._opened(table).write_table(table, row_group_size=max(table.num_rows, 1))
+
+    def close(self) -> None:
+        self._opened(self._schema.empty_table()).close()
+
+    def _opened(self, table: pa.Table) -> pyarrow.parquet.ParquetWriter:
+        if self._writer is None:
+            deltas = [field.name for field in self._schema if _is_counted(field.type)]
+            self._writer = pyarrow.parquet.ParquetWriter(
+                self._sink,
+                self._schema,
+                compression=self._wanted.compression,
+                compression_level=self._wanted.compression_level,
+                use_dictionary=[name for name in table.column_names if _repeats(table.column(name))],
+                column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+                write_statistics=[name for name in table.column_names if name in _PRUNED_BY],
+            )
+        return self._writer
+
+
+def _is_counted(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are likely to be near the ones before them, and their differences small."""
+    return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    if _is_counted(kind) or pa.types.is_nested(kind) or pa.types.is_boolean(kind):
+        return False
+    sample = column.slice(0, _SAMPLED_ROWS)
+    return not len(sample) or pc.count_distinct(sample).as_py() <= max(len(sample) * _REPEATED_SHARE_MAX, 1)
+
+
+@dataclass(frozen=True)
+class ArrowFormat:
+    """Arrow IPC files, which are mapped into memory as they are."""
+
+    compression: str | None = "zstd"
+    suffix: str = ".arrow"
+
+    def check(self, schema: pa.Schema) -> None:
+        pass
+
+    def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
+        writer: TableWriter = pa.ipc.new_file(
+            sink, schema, options=pa.ipc.IpcWriteOptions(compression=self.compression)
+        )
+        return writer
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """CSV with a line of names; null is nothing at all, and the empty string is ``""``.
+
+    It holds text and numbers: bytes have to be decoded, or come as base64, and headers are left out or come as JSON;
+    see `check`.
+    """
+
+    suffix: str = ".csv"
+
+    def check(self, schema: pa.Schema) -> None:
+        for field in schema:
+            if pa.types.is_nested(field.type):
+                raise InvalidOptionError(
+                    f"the column {field.name} is of {field.type}, which CSV cannot hold: leave it out by columns, or "
+                    f"export to Parquet, Arrow or JSON lines"
+                )
+            if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+                raise InvalidOptionError(
+                    f"the column {field.name} is binary, which CSV cannot hold: say how it is decoded, as string or "
+                    f"base64, or leave it out by columns"
+                )
+
+    def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
+        options = pyarrow.csv.WriteOptions(quoting_style="needed")
+        writer: TableWriter = pyarrow.csv.CSVWriter(sink, schema, write_options=options)
+        return writer
+
+
+FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
+    "parquet": ParquetFormat,
+    "arrow": ArrowFormat,
+    "csv": CsvFormat,
+}
+
+
+def format_named(name: str) -> FileFormat:
+    """Return a format by its name; `InvalidOptionError` where there is none of that name."""
+    if name not in FORMATS:
+        raise InvalidOptionError(
+            f"no format {name!r}: {did_you_mean(name, list(FORMATS), 'formats are ' + ', '.join(FORMATS))}"
+        )
+    return FORMATS[name]()
+
+
+class RowGroups:
+    """Gathers batches until they are worth a row group, and writes them.
+
+    Parameters
+    ----------
+    writer : TableWriter
+    schema : pyarrow.Schema
+    rows_max, bytes_max : int
+        A row group is written when it has so many rows or bytes.
+    """
+
+    def __init__(
+        self, writer: TableWriter, schema: pa.Schema, rows_max: int = ROW_GROUP_ROWS, bytes_max: int = ROW_GROUP_BYTES
+    ) -> None:
+        self._writer, self._schema = writer, schema
+        self._rows_max, self._bytes_max = rows_max, bytes_max
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self.buffered_bytes = 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self.buffered_bytes += batch.nbytes
+        if self._rows >= self._rows_max or self.buffered_bytes >= self._bytes_max:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been gathered."""
+        if self._batches:
+            self._writer.write(pa.Table.from_batches(self._batches, schema=self._schema))
+        self._batches, self._rows, self.buffered_bytes = [], 0, 0
+
+    def close(self) -> None:
+        """Write the rest, and what ends the file."""
+        self.flush()
+        self._writer.close()

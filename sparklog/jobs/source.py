@@ -1,0 +1,269 @@
+"""The logs that a job reads: which partitions, and which offsets of each."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.jobs.ledger import Moved
+from sparklog.log import files
+from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.reader import IsolationLevel, LogReader
+from sparklog.log.times import Time, to_ms
+from sparklog.log.transactions import last_stable_offset
+from sparklog.topic.discovery import discover, named, read_layouts
+from sparklog.topic.ranges import ReadRange
+
+_log = logging.getLogger("sparklog")
+
+_ANEW: Final = "Move it to another target, or give the old ledger up"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where to begin or to end: at offsets of partitions, or at a time; by default nowhere.
+
+    Attributes
+    ----------
+    offsets : tuple of (TopicPartition, int)
+        Of the partitions that are bound.
+    time_ms : int or None
+        The first record of each partition at or after it, ms since the epoch.
+    """
+
+    offsets: tuple[tuple[TopicPartition, int], ...] = ()
+    time_ms: int | None = None
+
+    def offset(self, layout: PartitionLayout) -> int | None:
+        """Return the offset that is meant in a log; None where there is no bound."""
+        if self.time_ms is not None:
+            found = LogReader(layout).offset_for_time(self.time_ms)
+            return layout.end_offset if found is None else found
+        return dict(self.offsets).get(named(layout.folder))
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A range of offsets of a partition that is to be moved, and what tells its log from another of the same name.
+
+    Attributes
+    ----------
+    topic_id : str or None
+        Of ``partition.metadata``.
+    leader_epoch : int or None
+        That of the last offset of the range, by the checkpoint of epochs.
+    damage : CorruptLogError or DataLossError or None
+        Why nothing of it can be moved.
+    """
+
+    range: ReadRange
+    layout: PartitionLayout | None
+    topic_id: str | None = None
+    leader_epochs: tuple[tuple[int, int], ...] = ()
+    damage: CorruptLogError | DataLossError | None = None
+
+    def leader_epoch(self, end_offset: int) -> int | None:
+        """Return the epoch of the last offset before another; None where it is not known."""
+        found = [epoch for epoch, start in self.leader_epochs if start < end_offset]
+        return found[-1] if found else None
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """Which logs a job reads, and how far; a frozen value that pickles.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        Log directories, topic paths, partition folders and patterns.
+    topics : tuple of str
+        Only these topics; by default all but those whose name begins with ``__``.
+    topic_pattern : str or None
+        Only topics whose whole name this regular expression matches.
+    partitions : tuple of TopicPartition
+        Only these partitions.
+    start, end : Bound
+        Offsets before the one, and from the other on, are not read.
+    isolation_level : str
+        ``read_committed`` ends at the last stable offset, and leaves out aborted records.
+    stops_at_high_watermark : bool
+        Whether to end where the replicas had confirmed all, by ``replication-offset-checkpoint``.
+    fail_on_data_loss : bool
+        Whether it is an error, or a warning, that offsets are gone which were never moved.
+    """
+
+    paths: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    start: Bound = Bound()
+    end: Bound = Bound()
+    isolation_level: IsolationLevel = "read_committed"
+    stops_at_high_watermark: bool = False
+    fail_on_data_loss: bool = True
+
+    def folders(self) -> list[PartitionFolder]:
+        """Find the partitions; errors as of `sparklog.topic.discovery.discover`."""
+        found = discover(self.paths)
+        if self.partitions:
+            assignment: dict[str, list[int]] = {}
+            for each in self.partitions:
+                assignment.setdefault(each.topic, []).append(each.partition)
+            return found.assigned(assignment)
+        if self.topics:
+            return found.named(self.topics)
+        if self.topic_pattern is not None:
+            try:
+                return found.matching(re.compile(self.topic_pattern))
+            except re.error as error:
+                raise InvalidOptionError(f"no regular expression: {self.topic_pattern!r}, {error}") from error
+        return found.all_topics()
+
+    def check(self) -> None:
+        """Raise `InvalidOptionError` or `PathNotFoundError` where there is nothing of what is asked for."""
+        there = {named(folder) for folder in self.folders()}
+        for each, _ in (*self.start.offsets, *self.end.offsets):
+            if each not in there:
+                raise InvalidOptionError(f"an offset of {each} is given, which is not read")
+
+    def select(self, moved: Mapping[TopicPartition, Moved]) -> list[Selected]:
+        """Say which offsets are to be moved, those left out that were.
+
+        Parameters
+        ----------
+        moved : mapping of TopicPartition to Moved
+            What was moved last of each partition.
+
+        Returns
+        -------
+        list of Selected
+            Sorted by topic and partition; those without a new offset are left out, unless they are damaged.
+        """
+        found = self._layouts()
+        directories = {each.folder.directory for each in found.values() if isinstance(each, PartitionLayout)}
+        marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
+        selected = [
+            each if isinstance(each, Selected) else self._selected(each, moved.get(at), marks)
+            for at, each in found.items()
+        ]
+        return [each for each in selected if each.damage is not None or each.range.size > 0]
+
+    def _layouts(self) -> dict[TopicPartition, PartitionLayout | Selected]:
+        """Read the layouts of all logs at one time; a damaged one is found by reading each for itself."""
+        folders = self.folders()
+        try:
+            return dict(read_layouts(folders))
+        except CorruptLogError:
+            return {named(folder): _layout_or_damage(folder) for folder in folders}
+
+    def _selected(self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks) -> Selected:
+        try:
+            found = self._identified(layout)
+            if moved is not None:
+                _refuse_another(found, layout, moved)
+            return replace(found, range=self._range(layout, moved, marks))
+        except (CorruptLogError, DataLossError) as error:
+            return _damaged(layout.folder, error)
+
+    def _identified(self, layout: PartitionLayout) -> Selected:
+        folder, storage = layout.folder, layout.storage
+        metadata, epochs = folder.file(files.PARTITION_METADATA), folder.file(files.LEADER_EPOCH_CHECKPOINT)
+        topic_id, checkpoint = storage.read_small(metadata), storage.read_small(epochs)
+        return Selected(
+            range=ReadRange(folder, 0, 0, 0),
+            layout=layout,
+            topic_id=None if topic_id is None else parse_topic_id(topic_id, metadata),
+            leader_epochs=() if checkpoint is None else tuple(parse_leader_epochs(checkpoint, epochs)),
+        )
+
+    def _range(self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks) -> ReadRange:
+        committed = self.isolation_level == "read_committed"
+        stable = last_stable_offset(layout) if committed else layout.end_offset
+        ends = [stable, self.end.offset(layout)]
+        if self.stops_at_high_watermark:
+            ends.append(marks[layout.folder.directory].get(named(layout.folder), layout.start_offset))
+        wanted = self.start.offset(layout)
+        if moved is not None and moved.end_offset < layout.start_offset and (wanted or 0) < layout.start_offset:
+            self._lose(layout, moved)
+        starts = [layout.start_offset, wanted, None if moved is None else moved.end_offset]
+        start = max(each for each in starts if each is not None)
+        end = max(min(each for each in ends if each is not None), start)
+        return ReadRange(layout.folder, start, end, stable)
+
+    def _lose(self, layout: PartitionLayout, moved: Moved) -> None:
+        message = (
+            f"offsets [{moved.end_offset}, {layout.start_offset}) of {moved.topic_partition} were not moved, and are "
+            f"gone: {layout.path} now begins at {layout.start_offset}"
+        )
+        if self.fail_on_data_loss:
+            raise DataLossError(f"{message}. Set fail_on_data_loss to false to go on from there")
+        _log.warning("%s; going on from there", message)
+
+
+HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
+"""Of the partitions of log directories."""
+
+
+def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
+    try:
+        return read_layout(folder)
+    except CorruptLogError as error:
+        return _damaged(folder, error)
+
+
+def _damaged(folder: PartitionFolder, error: CorruptLogError | DataLossError) -> Selected:
+    return Selected(ReadRange(folder, 0, 0, 0), None, damage=error)
+
+
+def _high_watermarks(directory: LogDirectory) -> Mapping[TopicPartition, int]:
+    path = directory.file(files.HIGH_WATERMARK_CHECKPOINT)
+    data = directory.storage.read_small(path)
+    if data is None:
+        raise InvalidOptionError(f"there is no {path}: a broker writes it, and without it no high watermark is known")
+    return parse_offset_checkpoint(data, path)
+
+
+def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> None:
+    """Raise `DataLossError` where a log does not go on where the ledger ends: it was made anew, or cut."""
+    at, path, end = moved.topic_partition, layout.path, moved.end_offset
+    if None not in (moved.topic_id, found.topic_id) and moved.topic_id != found.topic_id:
+        raise DataLossError(
+            f"the topic of {path} has the id {found.topic_id}, and what was moved of {at} was of {moved.topic_id}: it "
+            f"was deleted and made again. {_ANEW}"
+        )
+    if end > layout.end_offset:
+        raise DataLossError(
+            f"{path} ends at offset {layout.end_offset}, and offsets up to {end} were moved before: it was cut, or "
+            f"made again. {_ANEW}"
+        )
+    epoch = found.leader_epoch(end)
+    is_there = end > layout.start_offset and None not in (moved.leader_epoch, epoch)
+    if is_there and moved.leader_epoch != epoch:
+        raise DataLossError(
+            f"offset {end - 1} of {path} is of leader epoch {epoch}, and was of {moved.leader_epoch} when it was "
+            f"moved: records were replaced by those of another leader. {_ANEW}"
+        )
+
+
+def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, which: str) -> Bound:
+    """Make a bound of what a user gives: offsets by topic and partition, or a time, or nothing.
+
+    Parameters
+    ----------
+    which : str
+        "start" or "end", for errors.
+    """
+    if offsets and time is not None:
+        raise InvalidOptionError(f"{which}_offsets and {which}_time are both given: give one of them")
+    for each in offsets or ():
+        if not isinstance(each, tuple) or len(each) != 2:
+            raise InvalidOptionError(f"{which}_offsets has {each!r}: it is given by topic and partition, ('topic', 0)")
+    by_partition = {TopicPartition(*each): offset for each, offset in (offsets or {}).items()}
+    return Bound(tuple(sorted(by_partition.items())), None if time is None else to_ms(time, f"{which}_time"))

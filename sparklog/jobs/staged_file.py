@@ -1,0 +1,73 @@
+"""A file that a task stages: written once, from its beginning to its end, with its checksum on the way."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from crc32c import crc32c
+
+from sparklog.errors import SeglogError
+from sparklog.storage.base import WritableStorage
+
+
+class StagedFile:
+    """A file object for whoever writes a format; its file is gone where an error leaves the ``with`` block.
+
+    Attributes
+    ----------
+    size_bytes, crc32c : int
+        Of what has been written.
+    """
+
+    def __init__(self, storage: WritableStorage, path: str) -> None:
+        self._storage, self.path = storage, path
+        # What an attempt of the same task has left under this name is in the way.
+        storage.remove(path)
+        self._file = storage.open_for_append(path)
+        self.size_bytes = self.crc32c = 0
+        self.closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._file.close()
+        with suppress(SeglogError):
+            self._storage.remove(self.path)
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._file.append(view)
+        self.crc32c = crc32c(view, self.crc32c)
+        self.size_bytes += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def flush(self) -> None:
+        pass
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def finish(self) -> None:
+        """Let go of the file, all of which is written; whoever stages it syncs it."""
+        self._file.close()
+        self.closed = True
+
+    def close(self) -> None:
+        """Do nothing: a writer that is closed has ended its format, and the file is finished by who began it."""

@@ -1,0 +1,137 @@
+"""What an export moves, and what a rerun moves after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sparklog
+from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError
+from sparklog.jobs.export import ExportSummary, export
+from tests.conftest import HERE
+
+EXAMPLES = HERE.parent / "examples" / "data"
+
+
+def moved_to(path: Path, **given: Any) -> ExportSummary:
+    return export(given.pop("source", EXAMPLES), path, processes=1, **given)
+
+
+def files(path: Path) -> list[str]:
+    """Return the files of a table by their names within it, those left out that are ours."""
+    found = (each.relative_to(path) for each in path.rglob("*") if each.is_file())
+    return sorted(str(each) for each in found if each.parts[0] != "_seglog")
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a folder of Parquet files, file by file."""
+    return [row for name in files(path) for row in pq.ParquetFile(path / name).read().to_pylist()]
+
+
+def read(source: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    with sparklog.open_topic(source) as topic:
+        found: list[dict[str, Any]] = topic.read(columns=columns, isolation_level="read_committed").to_pylist()
+        return found
+
+
+def test_every_record_is_moved_in_its_order(tmp_path: Path) -> None:
+    summary = moved_to(tmp_path / "out", partition_by=())
+    assert rows(tmp_path / "out") == read(EXAMPLES)
+    assert summary.rows == len(read(EXAMPLES))
+    assert summary.files == 5
+
+
+def test_folders_name_topic_and_partition_and_files_their_offsets(tmp_path: Path) -> None:
+    moved_to(tmp_path / "out", topics="shop-orders")
+    assert files(tmp_path / "out") == [
+        f"topic=shop-orders/partition={n}/shop-orders-{n}-00000000000000000000-00000000000000000094.parquet"
+        for n in range(2)
+    ]
+    (name, _) = files(tmp_path / "out")
+    schema = pq.ParquetFile(tmp_path / "out" / name).schema_arrow
+    assert schema.names == ["key", "value", "offset", "timestamp", "timestampType", "headers"]
+
+
+@pytest.mark.parametrize("by", [["date"], ["date", "hour"], ["topic", "date"]])
+def test_records_lie_in_the_folders_of_their_times(tmp_path: Path, by: list[str]) -> None:
+    moved_to(tmp_path / "out", partition_by=by)
+    there = read(EXAMPLES)
+    found = {}
+    for name in files(tmp_path / "out"):
+        values = dict(part.split("=") for part in name.split("/")[:-1])
+        assert list(values) == by
+        for row in pq.ParquetFile(tmp_path / "out" / name).read().to_pylist():
+            assert f"{row['timestamp']:%Y-%m-%d}" == values["date"]
+            assert values.get("hour") in (None, f"{row['timestamp']:%H}")
+            topic = values.get("topic") or row["topic"]
+            found[topic, row["partition"], row["offset"]] = row["value"]
+    assert found == {(row["topic"], row["partition"], row["offset"]): row["value"] for row in there}
+
+
+def append(folder: Path, *values: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with sparklog.PartitionLog.open(folder) as log:
+        log.append(pa.table({"value": list(values)}))
+
+
+def test_a_rerun_moves_only_what_is_new(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    append(logs / "a-0", "a", "b")
+    assert moved_to(out, source=logs).rows == 2
+    assert moved_to(out, source=logs).rows == 0
+    append(logs / "a-0", "c")
+    append(logs / "a-1", "d")
+    assert moved_to(out, source=logs).rows == 2
+    assert [row["value"] for row in rows(out)] == [b"a", b"b", b"c", b"d"]
+    assert [name.rpartition("/")[2] for name in files(out)] == [
+        f"a-0-{0:020}-{2:020}.parquet",
+        f"a-0-{2:020}-{3:020}.parquet",
+        f"a-1-{0:020}-{1:020}.parquet",
+    ]
+
+
+def test_a_log_that_is_not_the_one_of_before_is_refused(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    append(logs / "a-0", "a", "b")
+    moved_to(out, source=logs)
+    append(tmp_path / "other" / "a-0", "c")
+    with pytest.raises(DataLossError, match=r"ends at offset 1, and offsets up to 2 were moved"):
+        moved_to(out, source=tmp_path / "other")
+
+
+def test_a_bound_restricts_a_run_and_the_next_goes_on(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    append(logs / "a-0", *"abcdef")
+    assert moved_to(out, source=logs, start_offsets={("a", 0): 1}, end_offsets={("a", 0): 3}).rows == 2
+    assert moved_to(out, source=logs).rows == 3
+    assert [row["value"] for row in rows(out)] == [b"b", b"c", b"d", b"e", b"f"]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"source": "/nowhere"}, PathNotFoundError, "/nowhere"),
+        ({"topics": "shop-ordres"}, PathNotFoundError, "shop-orders"),
+        ({"format": "parket"}, InvalidOptionError, "parquet"),
+        ({"columns": ["valeu"]}, InvalidOptionError, "value"),
+        ({"partition_by": ["day"]}, InvalidOptionError, "date"),
+        ({"columns": "topic"}, InvalidOptionError, "no column is left"),
+        ({"format": "csv"}, InvalidOptionError, "the column key is binary"),
+        ({"task_bytes": 0}, InvalidOptionError, "task_bytes is 0"),
+        ({"isolation_level": "commited"}, InvalidOptionError, "read_committed"),
+        ({"start_offsets": {("nosuch", 0): 1}}, InvalidOptionError, "nosuch-0"),
+        ({"start_offsets": {0: 1}}, InvalidOptionError, "('topic', 0)"),
+        ({"start_offsets": {("shop-orders", 0): 1}, "start_time": 5}, InvalidOptionError, "give one of them"),
+    ],
+)
+def test_a_wrong_argument_is_told_before_anything_is_made(
+    tmp_path: Path, given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        moved_to(tmp_path / "out", **given)
+    assert message in str(caught.value)
+    assert not (tmp_path / "out").exists()
