@@ -19,12 +19,12 @@ from typing import Any, Final
 
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
 from sparklog.jobs.exclusive import exclusive
-from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows, row_groups
 from sparklog.jobs.inputs import FORMATS, PARQUET, InputFile, find_files
 from sparklog.jobs.job import Amount, Report, Watch, run_job
 from sparklog.jobs.ledger import Ledger, Loaded, encode_commit, read_ledger
 from sparklog.jobs.local import LocalRunner
 from sparklog.jobs.mapping import Columns
+from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows, row_groups
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.properties import COMMIT

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
-from sparklog.jobs.row_files import LINE, Wanted
 from sparklog.jobs.inputs import InputFile
 from sparklog.jobs.json_rows import is_binary, is_text, json_rows
+from sparklog.jobs.row_files import LINE, Wanted
 from sparklog.record.intake import take_headers, take_text, take_times
 from sparklog.record.schema import HEADERS_TYPE
 

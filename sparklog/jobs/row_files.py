@@ -131,6 +131,9 @@ class InputBytes(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
+    def close(self) -> None:
+        """Leave the file open: what reads it closes what it was given, and may be followed by another reader."""
+
 
 @contextmanager
 def opened(file: InputFile) -> Iterator[InputBytes]:
@@ -161,11 +164,11 @@ def columns_of(file: InputFile, names: Sequence[str], csv: Csv) -> list[str]:
 
 
 def row_groups(file: InputFile) -> list[int]:
-    """Return how many bytes each row group of a Parquet file has in it."""
+    """Return about how many bytes of a Parquet file each of its row groups has."""
     with unreadable(file), opened(file) as source:
         metadata = _open_parquet(source).metadata
-        groups = (metadata.row_group(n) for n in range(metadata.num_row_groups))
-        return [sum(group.column(n).total_compressed_size for n in range(group.num_columns)) for group in groups]
+        sizes = [max(metadata.row_group(n).total_byte_size, 1) for n in range(metadata.num_row_groups)]
+        return [size * file.size_bytes // sum(sizes) for size in sizes]
 
 
 def read_rows(
@@ -204,7 +207,7 @@ def unreadable(file: InputFile) -> Iterator[None]:
     except SeglogError:
         raise
     except _UNREADABLE as error:
-        reason = str(error).strip() or repr(error)
+        reason = str(error).strip().rstrip(".") or repr(error)
         raise InputFileError(
             f"{file.name} cannot be read as {file.format}: {reason}. Nothing of it was loaded: repair or replace it, "
             f"or say its format if it is another"
@@ -241,7 +244,7 @@ def _read_parquet(source: InputBytes, groups: range | None, wanted: Wanted) -> I
     # Rows without any column would be none.
     chosen = None if wanted.has_all else [name for name in names if name in wanted.roles] or names[:1]
     for number in range(metadata.num_row_groups) if groups is None else groups:
-        rows_max = _rows_at_once(metadata.row_group(number), chosen)
+        rows_max = _rows_at_once(metadata.row_group(number))
         for rows in file.iter_batches(rows_max, row_groups=[number], columns=chosen, use_threads=False):
             for name, column in zip(rows.schema.names, rows.columns, strict=True):
                 # Text of a damaged file need not be text.
@@ -250,15 +253,13 @@ def _read_parquet(source: InputBytes, groups: range | None, wanted: Wanted) -> I
             yield rows
 
 
-def _rows_at_once(group: Any, names: list[str] | None) -> int:
-    """Return how many rows of a row group are about as many bytes as are read at a time."""
-    chunks = (group.column(n) for n in range(group.num_columns))
-    size_bytes = sum(
-        chunk.total_uncompressed_size
-        for chunk in chunks
-        if names is None or chunk.path_in_schema.partition(".")[0] in names
-    )
-    return int(max(min(group.num_rows * BATCH_BYTES // max(size_bytes, 1), _BATCH_ROWS_MAX), 1))
+def _rows_at_once(group: Any) -> int:
+    """Return how many rows of a row group are about as many bytes as are read at a time.
+
+    What the metadata say of single columns is not looked at: where they are damaged, pyarrow ends the process.
+    """
+    rows = int(group.num_rows) * BATCH_BYTES // max(int(group.total_byte_size), 1)
+    return max(min(rows, _BATCH_ROWS_MAX), 1)
 
 
 def _open_arrow(source: InputBytes, options: Any = None) -> Any:
@@ -355,8 +356,11 @@ def _read_json(stream: Any, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         choices.insert(0, parsed.schema)
         columns = {LINE: lines.texts} if wanted.has_all else {}
         for name in _named_in(block, names):
-            columns[name] = parsed.column(name).combine_chunks()
-            columns[name].validate(full=True)
+            column = parsed.column(name).combine_chunks()
+            column.validate(full=True)
+            # Values that are not there must not be taken for those of tombstones, though headers have a value as well.
+            if wanted.roles[name] != "value" or column.null_count < len(column) or _is_member(name, lines.texts):
+                columns[name] = column
         # Rows without any column would be none.
         yield from _pieces(pa.record_batch(columns or {LINE: pa.nulls(len(lines.texts))}))
 
@@ -364,6 +368,10 @@ def _read_json(stream: Any, wanted: Wanted) -> Iterator[pa.RecordBatch]:
 def _named_in(block: bytes, names: Iterable[str]) -> list[str]:
     """Return which names occur in some lines: others are no columns of theirs, rather than columns of nulls."""
     return [name for name in names if json.dumps(name, ensure_ascii=False).encode() in block]
+
+
+def _is_member(name: str, lines: pa.Array) -> bool:
+    return any(name in json.loads(line.as_py()) for line in lines)
 
 
 def _parsed(lines: Lines, choices: Sequence[pa.Schema]) -> pa.Table:
@@ -383,4 +391,4 @@ def _parsed(lines: Lines, choices: Sequence[pa.Schema]) -> pa.Table:
                 f"have one"
             )
         return found
-    raise ValueError(f"in the lines from line {lines.first} on, {first_error}") from first_error
+    raise ValueError(f"from line {lines.first} on, where row 0 is, {first_error}") from first_error

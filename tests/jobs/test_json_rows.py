@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.json_rows import json_rows
 
-UTC = dt.timezone.utc
+NOON = dt.datetime(2026, 1, 31, 12, 30, tzinfo=dt.UTC)
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
@@ -73,9 +73,9 @@ def test_rows_are_read_back(rows: pa.RecordBatch, start: int) -> None:
         (pa.array([b"ab"], pa.binary(2)), '"YWI="'),
         (pa.array([dt.date(2026, 1, 31)]), '"2026-01-31"'),
         (pa.array([dt.time(12, 30)], pa.time32("s")), '"12:30:00"'),
-        (pa.array([dt.datetime(2026, 1, 31, 12, 30, tzinfo=UTC)], pa.timestamp("ms", "UTC")), '"2026-01-31T12:30:00.000Z"'),
-        (pa.array([dt.datetime(2026, 1, 31, 12, 30, tzinfo=UTC)], pa.timestamp("s", "Asia/Tokyo")), '"2026-01-31T12:30:00Z"'),
-        (pa.array([dt.datetime(2026, 1, 31, 12, 30)], pa.timestamp("us")), '"2026-01-31T12:30:00.000000"'),
+        (pa.array([NOON], pa.timestamp("ms", "UTC")), '"2026-01-31T12:30:00.000Z"'),
+        (pa.array([NOON], pa.timestamp("s", "Asia/Tokyo")), '"2026-01-31T12:30:00Z"'),
+        (pa.array([NOON], pa.timestamp("us")), '"2026-01-31T12:30:00.000000"'),
         (pa.array([17], pa.duration("ms")), "17"),
         (pa.array([[("a", 1), ('"', None)]], pa.map_(pa.string(), pa.int32())), '{"a":1,"\\"":null}'),
         (pa.array([[(7, "x")]], pa.map_(pa.int32(), pa.string())), '{"7":"x"}'),
