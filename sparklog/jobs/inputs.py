@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
 from sparklog.log.places import join_path, split_path
 from sparklog.storage.base import Storage
-from sparklog.storage.registry import Location, PathText, expand, locate, spelled
+from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate, spelled
 
 PARQUET, ARROW, CSV, JSON = "parquet", "arrow", "csv", "json"
 FORMATS: Final = (PARQUET, ARROW, CSV, JSON)
@@ -84,12 +84,20 @@ def find_files(sources: Sequence[PathText], given_format: str | None = None) -> 
     """
     found: dict[str, InputFile] = {}
     for source in sources:
-        for place in expand(locate(source, "source")):
-            of_place = list(_files_at(place, given_format))
-            if not of_place:
-                raise PathNotFoundError(f"no file to load in {place.path}")
-            found.update((each.name, each) for each in of_place if each.name not in found)
+        located = locate(source, "source")
+        of_source = [file for place in _places(located) for file in _files_at(place, given_format)]
+        if not of_source:
+            raise PathNotFoundError(f"no file to load in {located.path}")
+        found.update((each.name, each) for each in of_source if each.name not in found)
     return list(found.values())
+
+
+def _places(located: Location) -> list[Location]:
+    """Return what a source stands for; a pattern stands for nothing that a folder would not give either."""
+    places = expand(located)
+    if not is_pattern(located):
+        return places
+    return [place for place in places if not split_path(place.path)[1].startswith(_PASSED_OVER)]
 
 
 def _files_at(place: Location, given_format: str | None) -> Iterator[InputFile]:

@@ -97,24 +97,37 @@ LINE: Final = "\0line"
 """The column of whole lines of JSON, which no column of a file is named."""
 
 
-class InputBytes(io.RawIOBase):
-    """The bytes of a file as pyarrow asks for them.
+@dataclass
+class InputSource:
+    """A file that is open to be loaded.
 
     Attributes
     ----------
     read_bytes : int
-        How many were read.
+        How many were read of it, by whichever reader.
     """
 
-    def __init__(self, file: ReadableFile) -> None:
-        self._file, self._position, self.read_bytes = file, 0, 0
+    file: ReadableFile
+    read_bytes: int = 0
+
+    def reader(self) -> Any:
+        """Return the bytes from the beginning, for a reader of pyarrow's; each has a position of its own.
+
+        Some read ahead in a thread, and may still do so when another one begins.
+        """
+        return pa.PythonFile(_Bytes(self), mode="r")
+
+
+class _Bytes(io.RawIOBase):
+    def __init__(self, source: InputSource) -> None:
+        self._source, self._file, self._position = source, source.file, 0
 
     def read(self, size: int | None = -1) -> Any:
         if size is None or size < 0:
             size = max(self._file.size_bytes() - self._position, 0)
         data = self._file.read(self._position, size)
         self._position += len(data)
-        self.read_bytes += len(data)
+        self._source.read_bytes += len(data)
         return data
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
@@ -131,16 +144,13 @@ class InputBytes(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def close(self) -> None:
-        """Leave the file open: what reads it closes what it was given, and may be followed by another reader."""
-
 
 @contextmanager
-def opened(file: InputFile) -> Iterator[InputBytes]:
+def opened(file: InputFile) -> Iterator[InputSource]:
     """Open a file that is to be loaded; `InputFileError` where it is not, or is no more, what it was when found."""
     with file.storage.open(file.path) as readable:
         _refuse_changed(file, readable)
-        yield InputBytes(readable)
+        yield InputSource(readable)
         _refuse_changed(file, readable)
 
 
@@ -172,13 +182,13 @@ def row_groups(file: InputFile) -> list[int]:
 
 
 def read_rows(
-    source: InputBytes, file: InputFile, groups: range | None, wanted: Wanted, csv: Csv
+    source: InputSource, file: InputFile, groups: range | None, wanted: Wanted, csv: Csv
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, in their order.
 
     Parameters
     ----------
-    source : InputBytes
+    source : InputSource
         From `opened`.
     groups : range, optional
         The row groups to read, of a Parquet file; by default all.
@@ -214,12 +224,11 @@ def unreadable(file: InputFile) -> Iterator[None]:
         ) from error
 
 
-def _opener(source: InputBytes, file: InputFile) -> Callable[[], Any]:
+def _opener(source: InputSource, file: InputFile) -> Callable[[], Any]:
     """Return what opens the bytes of a file from its beginning, decompressed."""
 
     def opener() -> Any:
-        source.seek(0)
-        plain = pa.PythonFile(source, mode="r")
+        plain = source.reader()
         return plain if file.codec is None else pa.CompressedInputStream(plain, file.codec)
 
     return opener
@@ -232,13 +241,11 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield rows.slice(start, rows_max)
 
 
-def _open_parquet(source: InputBytes) -> pa.parquet.ParquetFile:
-    return pa.parquet.ParquetFile(
-        pa.PythonFile(source, mode="r"), buffer_size=_BUFFERED_BYTES, page_checksum_verification=True
-    )
+def _open_parquet(source: InputSource) -> pa.parquet.ParquetFile:
+    return pa.parquet.ParquetFile(source.reader(), buffer_size=_BUFFERED_BYTES, page_checksum_verification=True)
 
 
-def _read_parquet(source: InputBytes, groups: range | None, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_parquet(source: InputSource, groups: range | None, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     file = _open_parquet(source)
     metadata, names = file.metadata, file.schema_arrow.names
     # Rows without any column would be none.
@@ -262,15 +269,12 @@ def _rows_at_once(group: Any) -> int:
     return max(min(rows, _BATCH_ROWS_MAX), 1)
 
 
-def _open_arrow(source: InputBytes, options: Any = None) -> Any:
-    source.seek(0)
-    head = bytes(source.read(len(_ARROW_FILE)))
-    source.seek(0)
-    opener = pa.ipc.open_file if head == _ARROW_FILE else pa.ipc.open_stream
-    return opener(pa.PythonFile(source, mode="r"), options=options)
+def _open_arrow(source: InputSource, options: Any = None) -> Any:
+    is_file = bytes(source.file.read(0, len(_ARROW_FILE))) == _ARROW_FILE
+    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source.reader(), options=options)
 
 
-def _read_arrow(source: InputBytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_arrow(source: InputSource, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     names = _open_arrow(source).schema.names
     chosen = [n for n, name in enumerate(names) if wanted.has_all or name in wanted.roles]
     reader = _open_arrow(source, pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False))

@@ -28,8 +28,8 @@ def test_files_come_sorted_and_hidden_names_are_passed_over(tmp_path: Path) -> N
 
 
 def test_sources_come_in_their_order_and_a_file_once(tmp_path: Path) -> None:
-    make(tmp_path, "b.csv", "a.csv", "sub/c.csv")
-    assert names(tmp_path, tmp_path / "sub", f"{tmp_path}/*.csv", tmp_path / "a.csv") == ["sub/c.csv", "a.csv", "b.csv"]
+    make(tmp_path, "b.csv", "a.csv", "sub/c.csv", "_SUCCESS")
+    assert names(tmp_path, tmp_path / "sub", f"{tmp_path}/*", tmp_path / "a.csv") == ["sub/c.csv", "a.csv", "b.csv"]
 
 
 @pytest.mark.parametrize(
