@@ -14,6 +14,7 @@ Bytes come through the storage; pyarrow asks for them. Where it cannot read them
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,8 +40,11 @@ _BATCH_ROWS_MAX: Final = 1 << 16
 _BUFFERED_BYTES: Final = 1 << 18
 _CSV_BLOCK_BYTES: Final = 1 << 22
 _CSV_BLOCK_BYTES_MAX: Final = 1 << 30
+_CSV_HEADER_BYTES_MAX: Final = 1 << 20
 _ARROW_FILE: Final = b"ARROW1"
-_UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError)
+_UNREADABLE: Final = (
+    pa.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError, csv.Error,
+)  # fmt: skip
 _JSON_TYPES: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
     "key": (pa.string(),),
     "value": (pa.string(),),
@@ -159,7 +163,7 @@ def _refuse_changed(file: InputFile, readable: ReadableFile) -> None:
         raise InputFileError(f"{file.name} was changed while it was loaded: repeat the load once it is finished")
 
 
-def columns_of(file: InputFile, names: Sequence[str], csv: Csv) -> list[str]:
+def columns_of(file: InputFile, names: Sequence[str], options: Csv) -> list[str]:
     """Return which of some names are columns of a file; of JSON lines, those of its first lines."""
     with unreadable(file), opened(file) as source:
         if file.format == PARQUET:
@@ -167,7 +171,7 @@ def columns_of(file: InputFile, names: Sequence[str], csv: Csv) -> list[str]:
         elif file.format == ARROW:
             found = _open_arrow(source).schema.names
         elif file.format == CSV:
-            found = _csv_names(_opener(source, file), csv)
+            found = _csv_names(_opener(source, file), options)
         else:
             found = _named_in(next(blocks_of_lines(_opener(source, file)()), b""), names)
         return [name for name in names if name in found]
@@ -182,7 +186,7 @@ def row_groups(file: InputFile) -> list[int]:
 
 
 def read_rows(
-    source: InputSource, file: InputFile, groups: range | None, wanted: Wanted, csv: Csv
+    source: InputSource, file: InputFile, groups: range | None, wanted: Wanted, options: Csv
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, in their order.
 
@@ -204,7 +208,7 @@ def read_rows(
         elif file.format == ARROW:
             yield from _read_arrow(source, wanted)
         elif file.format == CSV:
-            yield from _read_csv(_opener(source, file), wanted, csv)
+            yield from _read_csv(_opener(source, file), wanted, options)
         else:
             yield from _read_json(_opener(source, file)(), wanted)
 
@@ -285,23 +289,21 @@ def _read_arrow(source: InputSource, wanted: Wanted) -> Iterator[pa.RecordBatch]
         yield from _pieces(rows)
 
 
-def _csv_names(opener: Callable[[], Any], csv: Csv) -> list[str]:
-    if csv.columns or not opener().read(1):
-        return list(csv.columns)
-    block_bytes = _CSV_BLOCK_BYTES
-    while True:
-        try:
-            return list(pa.csv.open_csv(opener(), *_csv_settings(csv, block_bytes)).schema.names)
-        except pa.ArrowInvalid as error:
-            block_bytes = _larger_block(block_bytes, error)
+def _csv_names(opener: Callable[[], Any], options: Csv) -> list[str]:
+    """Return the names of the columns; none of a file without anything in it."""
+    head = bytes(opener().read(_CSV_HEADER_BYTES_MAX)).decode("utf-8-sig", "replace")
+    if options.columns or not head:
+        return list(options.columns) if head else []
+    lines = csv.reader(io.StringIO(head, newline=""), delimiter=options.delimiter)
+    return next((line for line in lines if line), [])
 
 
-def _read_csv(opener: Callable[[], Any], wanted: Wanted, csv: Csv) -> Iterator[pa.RecordBatch]:
-    names = _csv_names(opener, csv)
-    if not names or not opener().read(1):
+def _read_csv(opener: Callable[[], Any], wanted: Wanted, options: Csv) -> Iterator[pa.RecordBatch]:
+    names = _csv_names(opener, options)
+    if not names:
         return
     chosen = [name for name in names if wanted.has_all or name in wanted.roles]
-    kinds = {name: _csv_type(name, wanted, csv) for name in chosen}
+    kinds = {name: _csv_type(name, wanted, options) for name in chosen}
     convert = pa.csv.ConvertOptions(
         column_types=kinds,
         include_columns=chosen or names[:1],
@@ -313,7 +315,7 @@ def _read_csv(opener: Callable[[], Any], wanted: Wanted, csv: Csv) -> Iterator[p
     while True:
         seen = 0
         try:
-            for rows in pa.csv.open_csv(opener(), *_csv_settings(csv, block_bytes), convert):
+            for rows in pa.csv.open_csv(opener(), *_csv_settings(options, block_bytes), convert):
                 # A row that is longer than a block makes us begin anew, with larger blocks.
                 left = rows.slice(max(done - seen, 0))
                 seen += rows.num_rows
@@ -325,15 +327,15 @@ def _read_csv(opener: Callable[[], Any], wanted: Wanted, csv: Csv) -> Iterator[p
             return
 
 
-def _csv_type(name: str, wanted: Wanted, csv: Csv) -> pa.DataType:
+def _csv_type(name: str, wanted: Wanted, options: Csv) -> pa.DataType:
     is_bytes = wanted.roles.get(name) in ("key", "value")
-    return csv.types.get(name, pa.binary() if is_bytes else pa.string())
+    return options.types.get(name, pa.binary() if is_bytes else pa.string())
 
 
-def _csv_settings(csv: Csv, block_bytes: int) -> tuple[Any, Any]:
+def _csv_settings(options: Csv, block_bytes: int) -> tuple[Any, Any]:
     return (
-        pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, column_names=csv.columns or None),
-        pa.csv.ParseOptions(delimiter=csv.delimiter, newlines_in_values=True),
+        pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, column_names=options.columns or None),
+        pa.csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
     )
 
 
