@@ -246,7 +246,10 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _open_parquet(source: InputSource) -> pa.parquet.ParquetFile:
-    return pa.parquet.ParquetFile(source.reader(), buffer_size=_BUFFERED_BYTES, page_checksum_verification=True)
+    # Read beforehand, a row group would be in memory as a whole.
+    return pa.parquet.ParquetFile(
+        source.reader(), buffer_size=_BUFFERED_BYTES, pre_buffer=False, page_checksum_verification=True
+    )
 
 
 def _read_parquet(source: InputSource, groups: range | None, wanted: Wanted) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Loads that stop, are killed, or find no room: the next load of the same files leaves each of their rows there once."""
+"""Loads that stop, are killed, or find no room: the next load of the same files leaves each of their rows once."""
 
 from __future__ import annotations
 

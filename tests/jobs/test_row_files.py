@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from sparklog.jobs.mapping import Columns
 from sparklog.jobs.row_files import Csv, Wanted, opened, read_rows
 from tests.jobs.loads import HEADERS, strings, write_arrow, write_parquet, write_stream
 
+ROOT = Path(__file__).parents[2]
 RECORD = Columns().wanted
 ALL = Wanted({}, has_all=True)
 WRITERS = {"parquet": write_parquet, "arrow": write_arrow, "arrows": write_stream}
@@ -246,3 +249,31 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None
         grow()
     with pytest.raises(InputFileError, match="was changed while it was loaded"), opened(file):
         pass
+
+
+READ_ALL = """
+import resource, sys
+from sparklog.jobs.inputs import find_files
+from sparklog.jobs.row_files import Csv, Wanted, opened, read_rows
+(file,) = find_files([sys.argv[1]])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with opened(file) as source:
+    rows = sum(rows.num_rows for rows in read_rows(source, file, None, Wanted({"value": "value"}, False), Csv()))
+print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_memory_does_not_grow_with_a_row_group_or_a_file(tmp_path: Path, ending: str) -> None:
+    path, value = tmp_path / f"a.{ending}", "v" * 1000
+    if ending == "parquet":
+        table = pa.table({"value": pa.repeat(value, 1 << 18)})
+        write_parquet(path, table, row_group_size=1 << 20, use_dictionary=False, compression="none")
+    else:
+        line = value if ending == "csv" else f'{{"value":"{value}"}}'
+        path.write_text("\n".join(["value"] * (ending == "csv") + [line] * (1 << 18)))
+    command = [sys.executable, "-c", READ_ALL, str(path)]
+    rows, grown_mib = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert int(rows) == 1 << 18
+    assert path.stat().st_size > 250 << 20
+    assert int(grown_mib) < 120
