@@ -37,7 +37,8 @@ from sparklog.write.clock import wall_clock_ms
 from sparklog.write.staging import StagedRun, new_job
 
 _TASK_BYTES_MAX: Final = 1 << 28
-_TASK_BYTES_MIN: Final = 1 << 24
+_TASK_BYTES_MIN: Final = 1 << 27
+"""A process that has less to do takes longer to start than to do it."""
 _TASKS_A_PROCESS: Final = 4
 _ATTEMPTS: Final = 1 << 53
 

@@ -78,7 +78,10 @@ def test_what_was_loaded_is_read_in_the_order_of_files_and_rows(
     assert findings(folder / "_logs") == []
 
 
-def test_files_of_every_kind_go_to_the_partitions_that_they_say(tmp_path: Path) -> None:
+def test_files_of_every_kind_go_to_the_partitions_that_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
     folder = tmp_path / "in" / "topic=a" / "partition=1"
     folder.mkdir(parents=True)
     write_parquet(folder / "1.parquet", strings(["p"]))
@@ -213,7 +216,8 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         sparklog.load(tmp_path / "a.csv", tmp_path / "logs", topic="t", num_partitions=1)
 
 
-def test_a_damaged_file_leaves_nothing_of_the_others(tmp_path: Path) -> None:
+def test_a_damaged_file_leaves_nothing_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
     for number in range(4):
         write_parquet(tmp_path / f"{number}.parquet", strings([f"{number}"] * 1000))
     (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-20])

@@ -130,7 +130,8 @@ def test_what_a_task_of_a_dead_load_stages_late_is_never_there(tmp_path: Path) -
 
 
 SCRIPT = """
-import sys, sparklog
+import sys, sparklog, sparklog.jobs.load
+sparklog.jobs.load._TASK_BYTES_MIN = 1 << 19
 print("begun", flush=True)
 sparklog.load(sys.argv[1], sys.argv[2], topic="t", num_partitions=2, processes=2)
 """
