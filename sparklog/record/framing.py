@@ -16,7 +16,7 @@ import numpy as np
 from crc32c import crc32c
 
 from sparklog.record import legacy, v2
-from sparklog.record.headers import POSITION, TABLE, TABLE_FIELDS, BatchHeaders
+from sparklog.record.headers import TABLE, TABLE_FIELDS, BatchHeaders
 
 OVERHEAD_BYTES: Final = 12
 """Offset and size: what a batch has before the bytes that its size counts."""
@@ -58,13 +58,12 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     position, rows, capacity = 0, 1, 16 + len(octets) // max(first_bytes, _BATCH_BYTES_MIN[0])
     while rows:
         numbers = np.empty((capacity, TABLE_FIELDS), dtype=np.int64)
-        rows, position = scan(octets, position, numbers)
+        rows, position = scan(octets, position, origin, numbers)
         tables.append(numbers[:rows])
         if rows < capacity:
             break
         capacity *= 4
     numbers = tables[0] if len(tables) == 1 else np.concatenate(tables)
-    numbers[:, POSITION] += origin
     return _ended(numbers.reshape(-1).view(TABLE), view, origin, position)
 
 
