@@ -77,16 +77,16 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         is where it ends, which may be past the buffer.
     """
     view = memoryview(buffer)
-    table = np.zeros(1, dtype=TABLE)
     magic = view[16] if len(view) >= PREFIX_BYTES else 3
     layout = _LAYOUTS.get(magic)
     if layout is None or len(view) < layout.itemsize:
-        return _ended(table[:0], view, origin, 0)
+        return _ended(np.zeros(0, dtype=TABLE), view, origin, 0)
     fault, batch_bytes = _size_fault(view, 0) or _header_fault(view, 0), _batch_bytes(view, 0)
     if fault:
-        return BatchHeaders(table[:0], origin, 0, batch_bytes, fault)
+        return BatchHeaders(np.zeros(0, dtype=TABLE), origin, 0, batch_bytes, fault)
     # Sizes near the largest of 32 bits do not fit them any more with what comes before the size.
-    table[0] = (origin, batch_bytes, magic, *(_modern_fields(view) if magic == 2 else _legacy_fields(view, layout)), 0)
+    fields = _modern_fields(view) if magic == 2 else _legacy_fields(view, layout)
+    table = np.array((origin, batch_bytes, magic, *fields, 0), dtype=np.int64).view(TABLE)
     return _ended(table, view, origin, batch_bytes)
 
 

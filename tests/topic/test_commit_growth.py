@@ -56,6 +56,8 @@ def test_commit_over_many_partitions_asks_for_each_a_bounded_number_of_times(
     # Of each partition's folder: for the snapshots it has, when it is opened and when it is planned, and for the sweep.
     assert first[-1]["names"] - first[0]["names"] <= 3 * (SIZES[-1] - SIZES[0])
     assert max(later[-1]["make_folder"], later[-1]["sync_folder"]) < SIZES[0]
+    # Of each partition: its log and indexes to recover it, and before the commit is decided what it appends to.
+    assert later[-1]["open"] - later[0]["open"] <= 7 * (SIZES[-1] - SIZES[0])
 
 
 def test_commit_of_few_partitions_does_not_ask_for_the_others(tmp_path: Path) -> None:
