@@ -110,7 +110,7 @@ def _trim_transactions(actions: RecoveryActions, segment: Segment, end_offset: i
     name = offset_file_name(segment.base_offset, files.TRANSACTION_INDEX)
     if not any(other == name for _, other in actions.names()):
         return
-    with actions.storage.open(actions.folder.file(name)) as index:
+    with actions.opened(name) as index:
         data = index.read(0, index.size_bytes())
     entries = np.frombuffer(data, TRANSACTION_ENTRY, len(data) // TRANSACTION_ENTRY.itemsize)
     sound = int((np.maximum.accumulate(entries["last_offset"]) < end_offset).sum())

@@ -15,6 +15,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder, folder_of, split_path
 from sparklog.log.reader import LogReader
 from sparklog.storage.base import Entry, Name
+from sparklog.storage.local import LocalFile
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.storage.registry import Location
 from sparklog.topic.discovery import interpret, read_layouts
@@ -32,6 +33,11 @@ class CountingStorage(LocalWritableStorage):
     def read_small(self, path: str) -> bytes | None:
         self.counts[split_path(path)[1]] += 1
         return super().read_small(path)
+
+    def open(self, path: str) -> LocalFile:
+        if split_path(path)[1] == files.LAST_COMMIT:
+            self.counts[files.LAST_COMMIT] += 1
+        return super().open(path)
 
     def entries(self, path: str, wanted: Callable[[str], bool] | None = None) -> list[Entry]:
         self.counts[split_path(path)[1]] += 1

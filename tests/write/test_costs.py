@@ -92,10 +92,10 @@ def test_opening_to_write_makes_as_many_calls_whatever_the_number_of_segments() 
 
 
 def test_opening_to_write_opens_each_file_of_the_last_segment_once() -> None:
-    """Its log and its two indexes, however much is asked of them."""
+    """Its log and its two indexes, however much is asked of them; and the account of the directory's last commit."""
     storage, calls = written(segments=SIZES[0])
     opened(storage).close()
-    assert calls["open"] == 3
+    assert calls["open"] == 4
 
 
 @pytest.mark.parametrize("unseen", [0, 2])
