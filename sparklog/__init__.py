@@ -1,7 +1,7 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `register` gives a
-Spark session the format ``seglog``.
+`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `export` moves
+whole directories to files of tables; `register` gives a Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sparklog import errors
 if TYPE_CHECKING:
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
+    from sparklog.spark.jobs import export
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.topic.reader import TopicReader, open_topic
@@ -27,6 +28,7 @@ __all__ = [
     "PartitionLog",
     "TopicReader",
     "errors",
+    "export",
     "open_log",
     "open_topic",
     "register",
@@ -39,6 +41,7 @@ _HOMES = {
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
+    "export": "sparklog.spark.jobs",
     "open_log": "sparklog.log.reader",
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",

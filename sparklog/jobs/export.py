@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob
 from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
 from sparklog.jobs.ledger import Moved
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.local import runner_of
 from sparklog.jobs.source import LogSource, bound_of
 from sparklog.jobs.targets import TableFolder
 from sparklog.log.files import TopicPartition
@@ -20,7 +20,6 @@ from sparklog.log.properties import did_you_mean
 from sparklog.log.reader import IsolationLevel, chosen_columns
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.process import usable_cores
 from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA
 from sparklog.write.clock import wall_clock_ms
@@ -81,6 +80,7 @@ def export(
     isolation_level: IsolationLevel = "read_committed",
     stops_at_high_watermark: bool = False,
     fail_on_data_loss: bool = True,
+    spark: Any = None,
     processes: int | None = None,
     task_bytes: int = TASK_BYTES,
     row_group_rows: int = ROW_GROUP_ROWS,
@@ -118,6 +118,9 @@ def export(
         End where the replicas had confirmed all, by ``replication-offset-checkpoint``.
     fail_on_data_loss : bool
         Whether it is an error, or a warning, that offsets are gone which were never moved.
+    spark : SparkSession, optional
+        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
+        target must be where its workers reach them too.
     processes : int, optional
         How many processes work; by default one for each core.
     task_bytes : int
@@ -144,8 +147,8 @@ def export(
     CorruptLogError, DataLossError
         Of the first partition that could not be moved, with the others in ``others``; what could be moved was.
     """
-    workers = usable_cores() if processes is None else processes
-    for name, number in (("processes", workers), ("task_bytes", task_bytes), ("row_group_rows", row_group_rows)):
+    runner = runner_of(processes, spark)
+    for name, number in (("task_bytes", task_bytes), ("row_group_rows", row_group_rows)):
         if number < 1:
             raise InvalidOptionError(f"{name} is {number}, and must be at least 1")
     if isolation_level not in get_args(IsolationLevel):
@@ -170,12 +173,12 @@ def export(
         partition_by=_checked_folders(partition_by),
         run_id=secrets.token_hex(8),
         now_ms=wall_clock_ms(),
-        workers=workers,
+        workers=runner.workers,
         task_bytes=task_bytes,
         row_group_rows=row_group_rows,
     )
     job.check()
-    moved = [each for result in run_job(job, LocalRunner(workers), watch, commit_interval_ms) for each in result]
+    moved = [each for result in run_job(job, runner, watch, commit_interval_ms) for each in result]
     return ExportSummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))
 
 
