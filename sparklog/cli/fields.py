@@ -158,6 +158,68 @@ what    string  what was done, or what is wrong
 """
         )
     },
+    "export": {
+        "a range of offsets": _fields(
+            """
+topic         string    name of the topic
+partition     integer   number of the partition
+from          integer   first offset that was moved
+to            integer   the offset behind the last, from which the next export goes on
+rows          integer   number of records; without markers, and aborted ones by the isolation level
+log_bytes     integer   about how many bytes of log were read
+topic_id      string?   from partition.metadata
+leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
+files         array     path (in the target), bytes, rows and crc32c of each
+"""
+        ),
+        "a range of a task (--dry-run)": _fields(
+            """
+task       integer  number of the task
+topic      string   name of the topic
+partition  integer  number of the partition
+from       integer  first offset that would be moved
+to         integer  the offset behind the last
+log_bytes  integer  about how many bytes of log would be read
+"""
+        ),
+    },
+    "ledger show": {
+        "a partition": _fields(
+            """
+topic         string    name of the topic
+partition     integer   number of the partition
+from          integer   first offset that was moved
+to            integer   the offset behind the last, from which the next job goes on
+rows          integer   number of records in all
+log_bytes     integer   about how many bytes of log they were
+files         integer   number of files
+bytes         integer   length of all files
+topic_id      string?   from partition.metadata
+leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
+time_ms       integer   of the last commit, ms since 1970
+"""
+        ),
+        "a commit (--commits)": _fields(
+            """
+number   integer  counts from 0
+job      string   what was done, such as export
+run      string   tells a run of a job from others
+time_ms  integer  ms since 1970
+entries  integer  ranges of offsets and loaded files
+rows     integer  number of records
+files    integer  files that were made, or loaded
+"""
+        ),
+        "a file that was loaded": _fields(
+            """
+path         string   the file
+bytes        integer  its length when it was loaded
+modified_ns  integer  its time then, ns since 1970
+rows         integer  number of records
+time_ms      integer  of the commit, ms since 1970
+"""
+        ),
+    },
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from sparklog.errors import InvalidOptionError
-from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob
+from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob, ExportTask
 from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
 from sparklog.jobs.ledger import Moved
@@ -35,10 +35,13 @@ class ExportSummary:
     ----------
     moved : tuple of Moved
         A range of offsets each, with its files, by topic, partition and offset.
+    planned : tuple of ExportTask
+        The tasks that a dry run would have done.
     """
 
     run_id: str
     moved: tuple[Moved, ...]
+    planned: tuple[ExportTask, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -86,6 +89,7 @@ def export(
     row_group_rows: int = ROW_GROUP_ROWS,
     commit_interval_ms: int = COMMIT_INTERVAL_MS,
     lock_timeout_seconds: float = _LOCK_TIMEOUT_SECONDS,
+    dry_run: bool = False,
     watch: Watch | None = None,
 ) -> ExportSummary:
     """Move the records of partition logs to files of a table, those left out that were moved there before.
@@ -131,6 +135,8 @@ def export(
         How long finished files wait until they are visible.
     lock_timeout_seconds : float
         How long to wait for another job that moves to the same target.
+    dry_run : bool
+        Change nothing, and only plan; neither does this wait for another job.
     watch : Watch, optional
         Is told how the job goes on.
 
@@ -178,6 +184,8 @@ def export(
         row_group_rows=row_group_rows,
     )
     job.check()
+    if dry_run:
+        return ExportSummary(job.run_id, (), tuple(job.plan()))
     moved = [each for result in run_job(job, runner, watch, commit_interval_ms) for each in result]
     return ExportSummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))
 

@@ -1,0 +1,170 @@
+"""``export``: reads what its options say, runs it, and makes rows of what was moved, or would be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sparklog.cli import render, tables, views
+from sparklog.cli.progress import job_progress
+from sparklog.cli.text import bytes_text
+from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.jobs.export import ExportSummary
+from sparklog.jobs.export import export as run_export
+from sparklog.jobs.source import LogSource
+from sparklog.log.files import TopicPartition
+from sparklog.log.times import iso_milliseconds
+from sparklog.topic.discovery import named
+
+
+def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
+    """Export logs, print what was moved, and tell whether all was; damage is said on stderr.
+
+    Parameters
+    ----------
+    options : mapping
+        Of `sparklog.jobs.export.export`.
+    """
+    if dry_run:
+        return _print_plan(run_export(sources, target, dry_run=True, **options), as_json=as_json)
+    began = time.monotonic()
+    try:
+        with job_progress("exporting") as watch:
+            summary = run_export(sources, target, watch=watch, **options)
+    except (CorruptLogError, DataLossError) as error:
+        for each in (error, *error.others):
+            render.complain("error", str(each))
+        render.complain("note", f"'sparklog ledger show {target}' says how far each partition was moved")
+        return False
+    if as_json:
+        render.json_lines(_moved_rows(summary))
+        return True
+    rows = _topic_rows(summary)
+    if rows:
+        tables.table(views.MOVED_TOPICS, rows)
+    render.say(_sentence(summary, time.monotonic() - began))
+    return True
+
+
+def selection_of(
+    sources: Sequence[str],
+    topics: Sequence[str],
+    topic_pattern: str | None,
+    partitions: Sequence[str],
+    start: Sequence[str],
+    end: Sequence[str],
+) -> dict[str, Any]:
+    """Return the arguments of a job that say which records it moves.
+
+    Parameters
+    ----------
+    partitions : sequence of str
+        ``topic:partition`` each.
+    start, end : sequence of str
+        ``earliest`` or ``latest``, an offset, ``topic:partition:offset`` or a time each.
+    """
+    chosen = [_partition(text) for text in partitions]
+    source = LogSource(tuple(sources), tuple(topics), topic_pattern, tuple(chosen))
+    return {
+        "topics": list(topics),
+        "topic_pattern": topic_pattern,
+        "partitions": chosen,
+        **_bound(start, "start", "earliest", source),
+        **_bound(end, "end", "latest", source),
+    }
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition(":")
+    if not topic or not number.isdecimal():
+        raise InvalidOptionError(f"--partitions {text!r} is not topic:partition, such as events:0")
+    return TopicPartition(topic, int(number))
+
+
+def _bound(texts: Iterable[str], which: str, nowhere: str, source: LogSource) -> dict[str, Any]:
+    offsets: dict[tuple[str, int], int] = {}
+    times: list[int] = []
+    for text in texts:
+        topic_partition, _, offset = text.rpartition(":")
+        time_ms = None if text.isdecimal() else iso_milliseconds(text)
+        if text == nowhere:
+            continue
+        if time_ms is not None:
+            times.append(time_ms)
+        elif text.isdecimal():
+            offsets |= {named(folder): int(text) for folder in source.folders()}
+        elif topic_partition and offset.isdecimal():
+            offsets[_partition(topic_partition)] = int(offset)
+        else:
+            option = "--from" if which == "start" else "--to"
+            raise InvalidOptionError(
+                f"{option} {text!r} is none of {nowhere}, an offset, topic:partition:offset and a time of ISO 8601"
+            )
+    if len(times) > 1:
+        raise InvalidOptionError(f"{'--from' if which == 'start' else '--to'} is given two times: give one")
+    return {f"{which}_offsets": offsets or None, f"{which}_time": times[0] if times else None}
+
+
+def _print_plan(summary: ExportSummary, *, as_json: bool) -> bool:
+    rows = list(_plan_rows(summary))
+    if as_json:
+        render.json_lines(rows)
+    elif rows:
+        tables.table(views.PLANNED, rows)
+    damage = [task.damage for task in summary.planned if task.damage is not None]
+    for error in damage:
+        render.complain("error", str(error))
+    if not as_json:
+        tasks = len({row["task"] for row in rows})
+        size = bytes_text(sum(row["log_bytes"] for row in rows))
+        render.say(f"{_counted(tasks, 'task')} to do, about {size} of logs")
+    return not damage
+
+
+def _plan_rows(summary: ExportSummary) -> Iterator[dict[str, Any]]:
+    for task in summary.planned:
+        for piece in task.pieces:
+            topic, partition = piece.range.topic_partition
+            yield {
+                "task": task.number,
+                "topic": topic,
+                "partition": partition,
+                "from": piece.range.start_offset,
+                "to": piece.range.end_offset,
+                "log_bytes": piece.log_bytes,
+            }
+
+
+def _moved_rows(summary: ExportSummary) -> Iterator[dict[str, Any]]:
+    for each in summary.moved:
+        row = each.to_json()
+        files = [{name: value for name, value in file.items() if name != "staged"} for file in row["files"]]
+        yield {name: value for name, value in row.items() if name != "kind"} | {"files": files}
+
+
+def _topic_rows(summary: ExportSummary) -> list[dict[str, Any]]:
+    by_topic: dict[str, dict[str, Any]] = {}
+    seen: set[TopicPartition] = set()
+    for each in summary.moved:
+        row = by_topic.setdefault(
+            each.topic, {"topic": each.topic, "partitions": 0, "rows": 0, "log_bytes": 0, "files": 0, "bytes": 0}
+        )
+        row["partitions"] += each.topic_partition not in seen
+        seen.add(each.topic_partition)
+        row["rows"] += each.rows
+        row["log_bytes"] += each.log_bytes
+        row["files"] += len(each.files)
+        row["bytes"] += sum(file.size_bytes for file in each.files)
+    return list(by_topic.values())
+
+
+def _sentence(summary: ExportSummary, seconds: float) -> str:
+    if not summary.moved:
+        return "nothing new to move"
+    rate = f"{summary.rows / seconds:,.0f} records/s, {bytes_text(int(summary.log_bytes / seconds))}/s of logs"
+    return f"{_counted(summary.rows, 'record')} moved to {_counted(summary.files, 'file')} in {seconds:.1f} s: {rate}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
