@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob, ExportTask
 from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
@@ -16,7 +16,6 @@ from sparklog.jobs.local import runner_of
 from sparklog.jobs.source import LogSource, bound_of
 from sparklog.jobs.targets import TableFolder
 from sparklog.log.files import TopicPartition
-from sparklog.log.properties import did_you_mean
 from sparklog.log.reader import IsolationLevel, chosen_columns
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable

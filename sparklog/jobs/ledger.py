@@ -5,7 +5,7 @@ It is a file of JSON lines. In a folder of tables it is ``_seglog/ledger.jsonl``
 loaded, and then one that says that they count:
 
     {"kind": "moved", "topic": "events", "partition": 0, "from": 0, "to": 1000, "rows": 998, "log_bytes": 98304,
-     "topic_id": "...", "leader_epoch": 3,
+     "topic_id": "...", "leader_epoch": 3, "source": "/logs", "target_topic": "events",
      "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
     {"kind": "loaded", "path": "/in/a.parquet", "bytes": 40960, "modified_ns": 1700000000000000000, "rows": 998}
     {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
@@ -15,6 +15,7 @@ loaded, and then one that says that they count:
     rows                  how many records they had for a reader of the job's isolation level
     topic_id              of ``partition.metadata``, null where there is none
     leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
+    source, target_topic  of a copy, the log directory that it has read, and the topic that it has written to
     files.path            relative to the target
     files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
     number                counts the commits from 0
@@ -84,12 +85,15 @@ class Moved:
     topic_id: str | None = None
     leader_epoch: int | None = None
     files: tuple[MovedFile, ...] = ()
+    source: str | None = None
+    target_topic: str | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
     def to_json(self) -> dict[str, Any]:
+        of_copy = {} if self.source is None else {"source": self.source, "target_topic": self.target_topic}
         return {
             "kind": _MOVED,
             "topic": self.topic,
@@ -100,6 +104,7 @@ class Moved:
             "log_bytes": self.log_bytes,
             "topic_id": self.topic_id,
             "leader_epoch": self.leader_epoch,
+            **of_copy,
             "files": [each.to_json() for each in self.files],
         }
 
@@ -111,7 +116,8 @@ class Moved:
             )
             for each in found["files"]
         )
-        topic_id, epoch = found["topic_id"], found["leader_epoch"]
+        topic_id, epoch, source = found["topic_id"], found["leader_epoch"], found.get("source")
+        target_topic = found.get("target_topic")
         return cls(
             topic=str(found["topic"]),
             partition=int(found["partition"]),
@@ -122,6 +128,8 @@ class Moved:
             topic_id=None if topic_id is None else str(topic_id),
             leader_epoch=None if epoch is None else int(epoch),
             files=files,
+            source=None if source is None else str(source),
+            target_topic=None if target_topic is None else str(target_topic),
         )
 
 

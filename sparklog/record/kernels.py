@@ -257,6 +257,7 @@ def _crc_skip(tables: np.ndarray[Any, np.dtype[np.uint32]], lane_bytes: int) -> 
 _CRC_LANE_BYTES = 512
 _CRC32 = _crc_tables(0xEDB88320)
 _CRC32C = _crc_tables(0x82F63B78)
+_CRC32C_OF_BYTES = _CRC32C[0].copy()
 _CRC32C_SKIP = _crc_skip(_CRC32C, _CRC_LANE_BYTES)
 
 
@@ -296,11 +297,13 @@ def _crc_by_tables(tables, buffer, position, end):
 @inlined
 def _skip_lane(crc):
     byte = np.uint64(0xFF)
+    # Each mention of a table is a copy of it to compile.
+    skip = _CRC32C_SKIP
     return np.uint64(
-        _CRC32C_SKIP[0, crc & byte]
-        ^ _CRC32C_SKIP[1, (crc >> np.uint64(8)) & byte]
-        ^ _CRC32C_SKIP[2, (crc >> np.uint64(16)) & byte]
-        ^ _CRC32C_SKIP[3, (crc >> np.uint64(24)) & byte]
+        skip[0, crc & byte]
+        ^ skip[1, (crc >> np.uint64(8)) & byte]
+        ^ skip[2, (crc >> np.uint64(16)) & byte]
+        ^ skip[3, (crc >> np.uint64(24)) & byte]
     )
 
 
@@ -321,7 +324,7 @@ def crc32c_by_instruction(buffer, position, end):
         crc = _crc32c_instruction(crc, load_64(buffer, position))
         position += 8
     while position < end:
-        crc = (crc >> np.uint64(8)) ^ np.uint64(_CRC32C[0, (crc ^ np.uint64(buffer[position])) & np.uint64(0xFF)])
+        crc = (crc >> np.uint64(8)) ^ np.uint64(_CRC32C_OF_BYTES[(crc ^ np.uint64(buffer[position])) & np.uint64(0xFF)])
         position += 1
     return np.int64(crc ^ np.uint64(0xFFFFFFFF))
 

@@ -63,6 +63,8 @@ from sparklog.record.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, R
 
 # The numbers at the beginning of a record, in three bytes each, and its attributes.
 _NUMBERS_BYTES = 4 * 3 + 1
+# As integers of Python's, each would be a type of its own to numba, which steps are compiled for once more.
+_VARINT_BYTES_MAX, _VARLONG_BYTES_MAX = np.int64(5), np.int64(10)
 _CRC_LEAD = HEADER_BYTES - CRC_COVERS_FROM
 
 # The steps below return the position after what they read; a negative one is a status code, negated.
@@ -102,13 +104,13 @@ def _number(buffer, position, end, bytes_max, mask):
 @inlined
 def _varlong(buffer, position, end):
     """Read a number of 64 bits, in up to ten bytes."""
-    return _number(buffer, position, end, 10, np.uint64(0xFFFFFFFFFFFFFFFF))
+    return _number(buffer, position, end, _VARLONG_BYTES_MAX, np.uint64(0xFFFFFFFFFFFFFFFF))
 
 
 @inlined
 def _varint(buffer, position, end):
     """Read a number of 32 bits, in up to five bytes; bits above the 32nd are dropped, as Java drops them."""
-    return _number(buffer, position, end, 5, np.uint64(0xFFFFFFFF))
+    return _number(buffer, position, end, _VARINT_BYTES_MAX, np.uint64(0xFFFFFFFF))
 
 
 @inlined

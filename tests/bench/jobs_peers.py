@@ -3,16 +3,19 @@
 A real broker runs on this machine, and takes its share of it, for Spark's own Kafka connector, from which Spark writes
 Parquet. The same is written from the broker's directory, while it runs, through Spark from ``format("seglog")``, and by
 `sparklog.export`, in processes of this machine and on Spark. The same columns, zstd, warm, in turn, two cores; ratios
-are medians over rounds, and more than 1 is faster than the peer. Needs Maven Central.
+are medians over rounds, and more than 1 is faster than the peer. Beside them are the ratios of processor seconds, the
+broker's among them, which other work on the machine blurs less. Needs Maven Central.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import resource
 import shutil
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,8 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sparklog
-from tests.bench.connector import timed
-from tests.bench.spark_read import session
+from tests.bench.spark_read import processor_seconds, session
 from tests.bench.spark_write import generated
 from tests.kafka.broker import Broker
 from tests.kafka.jars import connector_jars
@@ -55,15 +57,21 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     frame = generated(spark, rows, tasks=2).drop("timestamp")
     for _ in range(2):
         frame.write.format("kafka").options(topic=TOPIC, **kafka, **{"kafka.compression.type": "lz4"}).save()
-    seconds = timed(exports(spark, broker, folder / "out", kafka), rounds)
+    seconds, spent = timed(exports(spark, broker, folder / "out", kafka), rounds)
     table = Table(title="Export to Parquet, two cores")
-    for title in ("", "Mrows/s", "times kafka", "wanted", "range", "times seglog through Spark", "wanted", "range"):
+    peers = [title for peer in WANTED for title in (f"times {peer}", "wanted", "range", "processor")]
+    for title in ("", "Mrows/s", *peers):
         table.add_column(title, justify="right")
     for name in OURS:
         speed = 2 * rows / statistics.median(seconds[name]) / 1e6
-        told = [text for peer in WANTED for text in ratios(seconds[name], seconds[peer], WANTED[peer])]
-        table.add_row(name, f"{speed:.3g}", *told)
-    Console(width=120).print(table)
+        told = [f"{speed:.3g}"]
+        for peer, wanted in WANTED.items():
+            each = ratios(seconds[name], seconds[peer])
+            of_processors = statistics.median(ratios(spent[name], spent[peer]))
+            told += [f"{statistics.median(each):.1f}", str(wanted), f"{each[0]:.1f} - {each[-1]:.1f}"]
+            told.append(f"{of_processors:.1f}")
+        table.add_row(name, *told)
+    Console(width=140).print(table)
     spark.stop()
 
 
@@ -98,9 +106,28 @@ def exports(spark: SparkSession, broker: Broker, out: Path, kafka: dict[str, str
     }
 
 
-def ratios(ours: list[float], theirs: list[float], wanted: float) -> list[str]:
-    each = sorted(their / our for our, their in zip(ours, theirs, strict=True))
-    return [f"{statistics.median(each):.1f}", str(wanted), f"{each[0]:.1f} - {each[-1]:.1f}"]
+def timed(queries: dict[str, Callable[[], object]], rounds: int) -> tuple[dict[str, list[float]], ...]:
+    """Run queries in turn, once to warm up and then to be timed: the seconds that passed, and those of processors."""
+    seconds: dict[str, list[float]] = {name: [] for name in queries}
+    spent: dict[str, list[float]] = {name: [] for name in queries}
+    for turn in range(rounds + 1):
+        for name, query in queries.items():
+            started, before = time.perf_counter(), spent_seconds()
+            query()
+            if turn:
+                seconds[name].append(time.perf_counter() - started)
+                spent[name].append(spent_seconds() - before)
+    return seconds, spent
+
+
+def spent_seconds() -> float:
+    """Return the processor seconds of this process and of all that it has started, also of what has ended."""
+    used = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return processor_seconds() + sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def ratios(ours: list[float], theirs: list[float]) -> list[float]:
+    return sorted(their / our for our, their in zip(ours, theirs, strict=True))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def test_no_ledger_is_an_empty_one(tmp_path: Path) -> None:
 
 SOME = [
     [Moved("a", 0, 0, 10, 10, 100, "id", 3, (MovedFile("a/x", 5, 10, 7, "s"),)), Moved("b", 1, 0, 3, 3, 30)],
-    [Moved("a", 0, 10, 20, 9, 100)],
+    [Moved("a", 0, 10, 20, 9, 100), Moved("c", 0, 0, 5, 5, 10, source="/other", target_topic="d")],
 ]
 
 
