@@ -1,7 +1,7 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
 `open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `export` moves
-whole directories to files of tables; `register` gives a Spark session the format ``seglog``.
+whole directories to files of tables, and `copy` to other logs; `register` gives a Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sparklog import errors
 if TYPE_CHECKING:
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
-    from sparklog.spark.jobs import export
+    from sparklog.spark.jobs import copy, export
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.topic.reader import TopicReader, open_topic
@@ -27,6 +27,7 @@ __all__ = [
     "LogReader",
     "PartitionLog",
     "TopicReader",
+    "copy",
     "errors",
     "export",
     "open_log",
@@ -41,6 +42,7 @@ _HOMES = {
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
+    "copy": "sparklog.spark.jobs",
     "export": "sparklog.spark.jobs",
     "open_log": "sparklog.log.reader",
     "open_topic": "sparklog.topic.reader",

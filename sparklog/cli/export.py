@@ -1,21 +1,27 @@
-"""``export``: reads what its options say, runs it, and makes rows of what was moved, or would be."""
+"""``export`` and ``copy``: reads what their options say, runs them, and makes rows of what was moved, or would be."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sparklog.cli import render, tables, views
 from sparklog.cli.progress import job_progress
 from sparklog.cli.text import bytes_text
-from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError, SeglogError
+from sparklog.jobs.copy_logs import CopySummary
+from sparklog.jobs.copy_logs import copy as run_copy
 from sparklog.jobs.export import ExportSummary
 from sparklog.jobs.export import export as run_export
 from sparklog.jobs.source import LogSource
 from sparklog.log.files import TopicPartition
 from sparklog.log.times import iso_milliseconds
 from sparklog.topic.discovery import named
+from sparklog.topic.ranges import ReadRange
+
+Summary = ExportSummary | CopySummary
 
 
 def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
@@ -26,12 +32,34 @@ def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, d
     options : mapping
         Of `sparklog.jobs.export.export`.
     """
+    run = partial(run_export, sources, target, **options)
     if dry_run:
-        return _print_plan(run_export(sources, target, dry_run=True, **options), as_json=as_json)
+        planned = run(dry_run=True).planned
+        pieces = [(task.number, piece.range, piece.log_bytes) for task in planned for piece in task.pieces]
+        return _print_plan(pieces, [task.damage for task in planned if task.damage is not None], as_json=as_json)
+    return _run(run, "exporting", target, views.EXPORTED_TOPICS, as_json=as_json)
+
+
+def copy(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
+    """Copy logs, and the same; options are of `sparklog.jobs.copy_logs.copy`."""
+    run = partial(run_copy, sources, target, **options)
+    if dry_run:
+        pieces = [
+            (task.number, each.range, each.moved.log_bytes)
+            for task in run(dry_run=True).planned
+            for each in task.pieces
+        ]
+        return _print_plan(pieces, [], as_json=as_json)
+    return _run(run, "copying", target, views.COPIED_TOPICS, as_json=as_json)
+
+
+def _run(
+    run: Callable[..., Summary], verb: str, target: str, columns: Sequence[tables.Column], *, as_json: bool
+) -> bool:
     began = time.monotonic()
     try:
-        with job_progress("exporting") as watch:
-            summary = run_export(sources, target, watch=watch, **options)
+        with job_progress(verb) as watch:
+            summary = run(watch=watch)
     except (CorruptLogError, DataLossError) as error:
         for each in (error, *error.others):
             render.complain("error", str(each))
@@ -42,7 +70,7 @@ def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, d
         return True
     rows = _topic_rows(summary)
     if rows:
-        tables.table(views.MOVED_TOPICS, rows)
+        tables.table(columns, rows)
     render.say(_sentence(summary, time.monotonic() - began))
     return True
 
@@ -73,6 +101,17 @@ def selection_of(
         **_bound(start, "start", "earliest", source),
         **_bound(end, "end", "latest", source),
     }
+
+
+def renames_of(texts: Iterable[str]) -> dict[str, str]:
+    """Read topics and what they are copied to, ``old:new`` each."""
+    renames: dict[str, str] = {}
+    for text in texts:
+        old, _, new = text.partition(":")
+        if not old or not new or ":" in new:
+            raise InvalidOptionError(f"--renames {text!r} is not old:new, such as events:events-2024")
+        renames[old] = new
+    return renames
 
 
 def _partition(text: str) -> TopicPartition:
@@ -106,44 +145,40 @@ def _bound(texts: Iterable[str], which: str, nowhere: str, source: LogSource) ->
     return {f"{which}_offsets": offsets or None, f"{which}_time": times[0] if times else None}
 
 
-def _print_plan(summary: ExportSummary, *, as_json: bool) -> bool:
-    rows = list(_plan_rows(summary))
+def _print_plan(pieces: Sequence[tuple[int, ReadRange, int]], damage: Sequence[SeglogError], *, as_json: bool) -> bool:
+    """Print pieces of tasks: the number of the task, the range, and about how many bytes of log it has."""
+    rows = [
+        {
+            "task": task,
+            "topic": of_log.topic_partition.topic,
+            "partition": of_log.topic_partition.partition,
+            "from": of_log.start_offset,
+            "to": of_log.end_offset,
+            "log_bytes": log_bytes,
+        }
+        for task, of_log, log_bytes in pieces
+    ]
     if as_json:
         render.json_lines(rows)
     elif rows:
         tables.table(views.PLANNED, rows)
-    damage = [task.damage for task in summary.planned if task.damage is not None]
     for error in damage:
         render.complain("error", str(error))
     if not as_json:
         tasks = len({row["task"] for row in rows})
-        size = bytes_text(sum(row["log_bytes"] for row in rows))
+        size = bytes_text(sum(log_bytes for _, _, log_bytes in pieces))
         render.say(f"{_counted(tasks, 'task')} to do, about {size} of logs")
     return not damage
 
 
-def _plan_rows(summary: ExportSummary) -> Iterator[dict[str, Any]]:
-    for task in summary.planned:
-        for piece in task.pieces:
-            topic, partition = piece.range.topic_partition
-            yield {
-                "task": task.number,
-                "topic": topic,
-                "partition": partition,
-                "from": piece.range.start_offset,
-                "to": piece.range.end_offset,
-                "log_bytes": piece.log_bytes,
-            }
-
-
-def _moved_rows(summary: ExportSummary) -> Iterator[dict[str, Any]]:
+def _moved_rows(summary: Summary) -> Iterator[dict[str, Any]]:
     for each in summary.moved:
         row = each.to_json()
         files = [{name: value for name, value in file.items() if name != "staged"} for file in row["files"]]
         yield {name: value for name, value in row.items() if name != "kind"} | {"files": files}
 
 
-def _topic_rows(summary: ExportSummary) -> list[dict[str, Any]]:
+def _topic_rows(summary: Summary) -> list[dict[str, Any]]:
     by_topic: dict[str, dict[str, Any]] = {}
     seen: set[TopicPartition] = set()
     for each in summary.moved:
@@ -159,11 +194,12 @@ def _topic_rows(summary: ExportSummary) -> list[dict[str, Any]]:
     return list(by_topic.values())
 
 
-def _sentence(summary: ExportSummary, seconds: float) -> str:
+def _sentence(summary: Summary, seconds: float) -> str:
     if not summary.moved:
         return "nothing new to move"
+    files = f" to {_counted(summary.files, 'file')}" if isinstance(summary, ExportSummary) else ""
     rate = f"{summary.rows / seconds:,.0f} records/s, {bytes_text(int(summary.log_bytes / seconds))}/s of logs"
-    return f"{_counted(summary.rows, 'record')} moved to {_counted(summary.files, 'file')} in {seconds:.1f} s: {rate}"
+    return f"{_counted(summary.rows, 'record')} moved{files} in {seconds:.1f} s: {rate}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -183,6 +183,33 @@ log_bytes  integer  about how many bytes of log would be read
 """
         ),
     },
+    "copy": {
+        "a range of offsets": _fields(
+            """
+topic         string    name of the topic
+partition     integer   number of the partition
+from          integer   first offset that was moved
+to            integer   the offset behind the last, from which the next copy goes on
+rows          integer   number of records in the batches
+log_bytes     integer   bytes of the batches
+topic_id      string?   from partition.metadata
+leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
+source        string    path of the log directory
+target_topic  string    the topic that it was copied to
+files         array     none
+"""
+        ),
+        "a range of a task (--dry-run)": _fields(
+            """
+task       integer  number of the task
+topic      string   name of the topic
+partition  integer  number of the partition
+from       integer  first offset that would be moved
+to         integer  the offset behind the last
+log_bytes  integer  about how many bytes of log would be read
+"""
+        ),
+    },
     "ledger show": {
         "a partition": _fields(
             """
@@ -196,6 +223,8 @@ files         integer   number of files
 bytes         integer   length of all files
 topic_id      string?   from partition.metadata
 leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
+source        string?   of a copy, path of the log directory
+target_topic  string?   of a copy, the topic that it was copied to
 time_ms       integer   of the last commit, ms since 1970
 """
         ),

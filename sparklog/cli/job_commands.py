@@ -1,4 +1,4 @@
-"""The commands of jobs, ``export`` and ``ledger``: their arguments and options, named as those of Python."""
+"""The commands of jobs, ``export``, ``copy`` and ``ledger``: their arguments and options, named as those of Python."""
 
 from __future__ import annotations
 
@@ -103,6 +103,57 @@ def export(
     selection = selection_of(sources, topics or (), topic_pattern, partitions or (), start or (), end or ())
     options = selection | {name: value for name, value in given.items() if value is not None}
     if not export_logs(sources, target, options, dry_run=dry_run, as_json=as_json):
+        raise typer.Exit(_FAILED)
+
+
+def copy(
+    sources: Sources,
+    target: Annotated[str, typer.Argument(metavar="DST", help="A log directory, made where it is not there.")],
+    topics: Topics = None,
+    topic_pattern: TopicPattern = None,
+    partitions: Partitions = None,
+    renames: Annotated[
+        list[str] | None, typer.Option("--renames", help="Copy a topic to another, as old:new; may be repeated.")
+    ] = None,
+    start: From = None,
+    end: To = None,
+    isolation_level: Annotated[
+        IsolationLevels, typer.Option(help="Whether to stop at the last stable offset, before open transactions.")
+    ] = IsolationLevels.READ_COMMITTED,
+    high_watermark: HighWatermark = False,
+    fail_on_data_loss: FailOnDataLoss = True,
+    keep_offsets: Annotated[bool, typer.Option("--keep-offsets", help="Let batches keep their offsets.")] = False,
+    recompress: Annotated[str | None, typer.Option("--recompress", help="Give all batches this codec.")] = None,
+    since_last: Annotated[bool, typer.Option(help="Whether what was copied before is left out.")] = True,
+    processes: JobProcesses = None,
+    task_bytes: TaskBytes = None,
+    lock_timeout_seconds: LockTimeoutSeconds = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Copy partition logs to a log directory, batch by batch and untouched, those left out that were copied before.
+
+    All of it becomes visible at once, or nothing. Exit status 1 where a partition is damaged; nothing is copied then.
+    """
+    from sparklog.cli.export import copy as copy_logs
+    from sparklog.cli.export import renames_of, selection_of
+
+    given = {
+        "renames": renames_of(renames or ()),
+        "isolation_level": isolation_level.value,
+        "stops_at_high_watermark": high_watermark,
+        "fail_on_data_loss": fail_on_data_loss,
+        "keep_offsets": keep_offsets,
+        "recompress": recompress,
+        "since_last": since_last,
+        "processes": processes,
+        "task_bytes": task_bytes,
+        "lock_timeout_seconds": lock_timeout_seconds,
+    }
+    selection = selection_of(sources, topics or (), topic_pattern, partitions or (), start or (), end or ())
+    options = selection | {name: value for name, value in given.items() if value is not None}
+    if not copy_logs(sources, target, options, dry_run=dry_run, as_json=as_json):
         raise typer.Exit(_FAILED)
 
 

@@ -23,7 +23,9 @@ def show(path: str, *, of_commits: bool, as_json: bool) -> None:
         shown = [(views.LEDGER_COMMITS, [_commit_row(commit) for commit in found])]
     else:
         partitions, files = _entry_rows(found)
-        shown = [(views.LEDGER_PARTITIONS, partitions), (views.LEDGER_FILES, files)]
+        is_copied = any(row["target_topic"] is not None for row in partitions)
+        of_partitions: Sequence[tables.Column] = views.LEDGER_COPIES if is_copied else views.LEDGER_PARTITIONS
+        shown = [(of_partitions, partitions), (views.LEDGER_FILES, files)]
     for columns, rows in shown:
         if as_json:
             render.json_lines(rows)
@@ -56,8 +58,8 @@ def _commit_row(commit: LedgerCommit) -> dict[str, Any]:
 
 
 def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Make a row of each partition, by what was moved of it in all, and of each file that was loaded."""
-    partitions: dict[tuple[str, int], dict[str, Any]] = {}
+    """Make a row of each partition of each source, by what was moved of it in all, and of each file that was loaded."""
+    partitions: dict[tuple[str, ...], dict[str, Any]] = {}
     files: dict[str, dict[str, Any]] = {}
     for commit in found:
         for each in commit.entries:
@@ -66,8 +68,9 @@ def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], li
                 files[each.path] = row | {"time_ms": commit.time_ms}
                 continue
             new = {"topic": each.topic, "partition": each.partition, "from": each.start_offset}
-            old = partitions.get(each.topic_partition, new | {"rows": 0, "log_bytes": 0, "files": 0, "bytes": 0})
-            partitions[each.topic_partition] = {
+            at = (each.topic, f"{each.partition:010}", each.source or "", each.target_topic or "")
+            old = partitions.get(at, new | {"rows": 0, "log_bytes": 0, "files": 0, "bytes": 0})
+            partitions[at] = {
                 **{name: old[name] for name in new},
                 "to": each.end_offset,
                 "rows": old["rows"] + each.rows,
@@ -76,6 +79,8 @@ def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], li
                 "bytes": old["bytes"] + sum(file.size_bytes for file in each.files),
                 "topic_id": each.topic_id,
                 "leader_epoch": each.leader_epoch,
+                "source": each.source,
+                "target_topic": each.target_topic,
                 "time_ms": commit.time_ms,
             }
     return [partitions[at] for at in sorted(partitions)], [files[path] for path in sorted(files)]

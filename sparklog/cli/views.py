@@ -153,14 +153,8 @@ PLANNED: Final = (
     _plain("to"),
     _LOG_SIZE,
 )
-MOVED_TOPICS: Final = (
-    _TOPIC,
-    _plain("partitions", "PARTS"),
-    _plain("rows", "RECORDS"),
-    _LOG_SIZE,
-    _plain("files"),
-    _size("bytes"),
-)
+COPIED_TOPICS: Final = (_TOPIC, _plain("partitions", "PARTS"), _plain("rows", "RECORDS"), _LOG_SIZE)
+EXPORTED_TOPICS: Final = (*COPIED_TOPICS, _plain("files"), _size("bytes"))
 LEDGER_PARTITIONS: Final = (
     Column("PARTITION", _partition, folded_width=30),
     _plain("from"),
@@ -169,6 +163,12 @@ LEDGER_PARTITIONS: Final = (
     _plain("files", rank=2),
     _size("bytes"),
     _seconds("LAST (UTC)", "time_ms", 1),
+)
+LEDGER_COPIES: Final = (
+    *LEDGER_PARTITIONS[:4],
+    _LOG_SIZE,
+    Column("TO TOPIC", lambda row: _text(row["target_topic"]), folded_width=24),
+    LEDGER_PARTITIONS[-1],
 )
 LEDGER_FILES: Final = (
     Column("FILE", lambda row: printable(row["path"]), folded_width=30),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob, ExportTask
@@ -13,9 +13,8 @@ from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.local import runner_of
-from sparklog.jobs.source import LogSource, bound_of
+from sparklog.jobs.source import source_of
 from sparklog.jobs.targets import TableFolder
-from sparklog.log.files import TopicPartition
 from sparklog.log.reader import IsolationLevel, chosen_columns
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
@@ -156,18 +155,16 @@ def export(
     for name, number in (("task_bytes", task_bytes), ("row_group_rows", row_group_rows)):
         if number < 1:
             raise InvalidOptionError(f"{name} is {number}, and must be at least 1")
-    if isolation_level not in get_args(IsolationLevel):
-        known = " or ".join(get_args(IsolationLevel))
-        raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
-    paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
     job = ExportJob(
-        source=LogSource(
-            paths=tuple(str(path) for path in paths),
-            topics=(topics,) if isinstance(topics, str) else tuple(topics),
+        source=source_of(
+            source,
+            topics=topics,
             topic_pattern=topic_pattern,
-            partitions=tuple(TopicPartition(*each) for each in partitions),
-            start=bound_of(start_offsets, start_time, "start"),
-            end=bound_of(end_offsets, end_time, "end"),
+            partitions=partitions,
+            start_offsets=start_offsets,
+            end_offsets=end_offsets,
+            start_time=start_time,
+            end_time=end_time,
             isolation_level=isolation_level,
             stops_at_high_watermark=stops_at_high_watermark,
             fail_on_data_loss=fail_on_data_loss,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
+from sparklog.jobs import copy_logs
 from sparklog.jobs import export as exporting
 from sparklog.spark.runner import SparkRunner
 
@@ -27,3 +28,4 @@ def _on_spark(job: Callable[P, R]) -> Callable[P, R]:
 
 
 export: Final = _on_spark(exporting.export)
+copy: Final = _on_spark(copy_logs.copy)

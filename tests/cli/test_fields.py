@@ -24,6 +24,7 @@ OPTIONS: dict[str, dict[str, list[str]]] = {
     "dump": {"a record": [], "a batch (--batches)": ["--batches"]},
     "verify": {"a finding": []},
     "export": {"a range of a task (--dry-run)": ["/nowhere", "--dry-run"]},
+    "copy": {"a range of a task (--dry-run)": ["/nowhere", "--dry-run"]},
 }
 
 
@@ -64,6 +65,7 @@ def test_actions_have_the_fields_that_are_said(tmp_path: Path) -> None:
 def test_what_was_moved_and_its_ledger_have_the_fields_that_are_said(tmp_path: Path) -> None:
     commands: dict[tuple[str, str], list[str | Path]] = {
         ("export", "a range of offsets"): ["export", EXAMPLES, tmp_path / "out", "--processes", "1"],
+        ("copy", "a range of offsets"): ["copy", EXAMPLES, tmp_path / "logs", "--processes", "1"],
         ("ledger show", "a partition"): ["ledger", "show", tmp_path / "out"],
         ("ledger show", "a commit (--commits)"): ["ledger", "show", "--commits", tmp_path / "out"],
     }

@@ -97,6 +97,8 @@ def test_damage_ends_with_1_and_the_others_are_moved(tmp_path: Path) -> None:
         (["export", str(EXAMPLES), "{out}", "--from", "5", "--from", "2024-01-01"], "give one of them"),
         (["export", str(EXAMPLES), "{out}", "--topics", "nothing"], "nothing"),
         (["ledger", "show", "{out}"], "no ledger"),
+        (["copy", str(EXAMPLES), "{out}", "--recompress", "brotli"], "brotli"),
+        (["copy", str(EXAMPLES), "{out}", "--renames", "shop-orders"], "old:new"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_on_stderr(tmp_path: Path, arguments: list[str], said: str) -> None:
@@ -155,3 +157,42 @@ def test_json_of_an_export_names_its_files(tmp_path: Path) -> None:
     out = tmp_path / "out"
     told = [json.loads(line) for line in run("export", EXAMPLES, out, "--json", *SOME).stdout.splitlines()]
     assert sorted(file["path"] for row in told for file in row["files"]) == files(out)
+
+
+def test_copy_moves_what_is_new_under_another_name_and_the_ledger_shows_it(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    arguments = ("copy", EXAMPLES, logs, *SOME, "--renames", "shop-orders:orders")
+    planned = run(*arguments, "--dry-run")
+    assert planned.stdout.splitlines()[-1].startswith("1 task to do")
+    assert not logs.exists()
+    first = run(*arguments)
+    assert first.exit_code == 0
+    assert first.stdout.splitlines()[0].split() == ["TOPIC", "PARTS", "RECORDS", "LOG"]
+    assert run(*arguments).stdout == "nothing new to move\n"
+    shown = lines("ledger", "show", logs, "--json")
+    assert [(row["topic"], row["partition"], row["to"], row["target_topic"]) for row in shown] == [
+        ("shop-orders", 0, 94, "orders"),
+        ("shop-orders", 1, 94, "orders"),
+    ]
+    assert "TO TOPIC" in run("ledger", "show", logs).stdout
+    wanted = [row["value"] for row in read(EXAMPLES) if row["topic"] == "shop-orders"]
+    assert [row["value"] for row in read(logs)] == wanted
+
+
+def test_ledger_tells_copies_of_a_partition_to_two_topics_apart(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        run("copy", EXAMPLES, tmp_path / "logs", "--partitions", "shop-orders:0", "--renames", f"shop-orders:{name}")
+    shown = lines("ledger", "show", tmp_path / "logs", "--json")
+    assert [(row["target_topic"], row["from"], row["to"]) for row in shown] == [("one", 0, 94), ("two", 0, 94)]
+
+
+def test_copy_of_damage_ends_with_1_and_nothing_is_copied(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "logs")
+    log = tmp_path / "logs" / "shop-orders-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    result = run("copy", tmp_path / "logs", tmp_path / "out", *SOME)
+    assert result.exit_code == 1
+    assert str(log) in result.stderr
+    assert run("ledger", "show", tmp_path / "out").exit_code == 2
