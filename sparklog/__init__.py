@@ -1,7 +1,8 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `export` moves
-whole directories to files of tables, and `copy` to other logs; `register` gives a Spark session the format ``seglog``.
+`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one. `export` moves
+whole directories to files of tables, `load` files of rows to logs, and `copy` logs to other logs. `register` gives a
+Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sparklog import errors
 if TYPE_CHECKING:
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
-    from sparklog.spark.jobs import copy, export
+    from sparklog.spark.jobs import copy, export, load
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.topic.reader import TopicReader, open_topic
@@ -30,6 +31,7 @@ __all__ = [
     "copy",
     "errors",
     "export",
+    "load",
     "open_log",
     "open_topic",
     "register",
@@ -44,6 +46,7 @@ _HOMES = {
     "TopicReader": "sparklog.topic.reader",
     "copy": "sparklog.spark.jobs",
     "export": "sparklog.spark.jobs",
+    "load": "sparklog.spark.jobs",
     "open_log": "sparklog.log.reader",
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparklog.cli import render, tables, views
 from sparklog.cli.progress import job_progress
-from sparklog.cli.text import bytes_text
+from sparklog.cli.text import bytes_text, counted
 from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError, SeglogError
 from sparklog.jobs.copy_logs import CopySummary
 from sparklog.jobs.copy_logs import copy as run_copy
@@ -167,7 +167,7 @@ def _print_plan(pieces: Sequence[tuple[int, ReadRange, int]], damage: Sequence[S
     if not as_json:
         tasks = len({row["task"] for row in rows})
         size = bytes_text(sum(log_bytes for _, _, log_bytes in pieces))
-        render.say(f"{_counted(tasks, 'task')} to do, about {size} of logs")
+        render.say(f"{counted(tasks, 'task')} to do, about {size} of logs")
     return not damage
 
 
@@ -197,10 +197,6 @@ def _topic_rows(summary: Summary) -> list[dict[str, Any]]:
 def _sentence(summary: Summary, seconds: float) -> str:
     if not summary.moved:
         return "nothing new to move"
-    files = f" to {_counted(summary.files, 'file')}" if isinstance(summary, ExportSummary) else ""
+    files = f" to {counted(summary.files, 'file')}" if isinstance(summary, ExportSummary) else ""
     rate = f"{summary.rows / seconds:,.0f} records/s, {bytes_text(int(summary.log_bytes / seconds))}/s of logs"
-    return f"{_counted(summary.rows, 'record')} moved{files} in {seconds:.1f} s: {rate}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{counted(summary.rows, 'record')} moved{files} in {seconds:.1f} s: {rate}"

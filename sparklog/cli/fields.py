@@ -210,6 +210,18 @@ log_bytes  integer  about how many bytes of log would be read
 """
         ),
     },
+    "load": {
+        "a partition": _fields(
+            """
+topic         string   name of the topic
+partition     integer  number of the partition
+first_offset  integer  of the first record that was written
+last_offset   integer  of the last
+records       integer  number of records
+size_bytes    integer  length of their batches
+"""
+        )
+    },
     "ledger show": {
         "a partition": _fields(
             """
@@ -242,6 +254,7 @@ files    integer  files that were made, or loaded
         "a file that was loaded": _fields(
             """
 path         string   the file
+into         string?  the topic that it was loaded into, where that was said
 bytes        integer  its length when it was loaded
 modified_ns  integer  its time then, ns since 1970
 rows         integer  number of records

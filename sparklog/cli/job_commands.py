@@ -1,4 +1,4 @@
-"""The commands of jobs, ``export``, ``copy`` and ``ledger``: their arguments and options, named as those of Python."""
+"""The commands of jobs: their arguments and options, which are named as those of Python."""
 
 from __future__ import annotations
 
@@ -51,6 +51,17 @@ LockTimeoutSeconds = Annotated[
 ]
 JobProcesses = Annotated[int | None, typer.Option(min=1, help="How many processes work; one for each core by default.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing, and say what would be moved.")]
+
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", help="A property of topics, such as compression.type=zstd; may be repeated."),
+]
+InputFormat = Annotated[
+    str | None, typer.Option("--format", help="parquet, arrow, csv or json, where names of files do not say it.")
+]
+CsvColumns = Annotated[
+    str | None, typer.Option(help="Columns of CSV with commas between, where the first line does not say them.")
+]
 
 
 def export(
@@ -155,6 +166,59 @@ def copy(
     options = selection | {name: value for name, value in given.items() if value is not None}
     if not copy_logs(sources, target, options, dry_run=dry_run, as_json=as_json):
         raise typer.Exit(_FAILED)
+
+
+def load(
+    sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="Files, patterns, or folders of files.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="A log directory, made if need be; or a topic's path.")],
+    topic: Annotated[str | None, typer.Option(help="The topic of all rows; else a column says it.")] = None,
+    num_partitions: Annotated[int | None, typer.Option(min=1, help="How many partitions a new topic gets.")] = None,
+    config: Configs = None,
+    partitioner: Annotated[str, typer.Option(help="How rows that name no partition get one.")] = "default",
+    key: Annotated[str, typer.Option(help="The column of keys; none if empty.")] = "key",
+    value: Annotated[str, typer.Option(help="The column of values.")] = "value",
+    headers: Annotated[str, typer.Option(help="The column of headers; none if empty.")] = "headers",
+    timestamp: Annotated[str, typer.Option(help="The column of times; none if empty.")] = "timestamp",
+    partition: Annotated[str, typer.Option(help="The column of partitions; none if empty.")] = "partition",
+    topic_column: Annotated[str, typer.Option(help="The column of topics.")] = "topic",
+    value_json: Annotated[bool, typer.Option("--value-json", help="Make values of all other columns.")] = False,
+    form: InputFormat = None,
+    csv_delimiter: Annotated[str, typer.Option(help="The character between fields of CSV.")] = ",",
+    csv_columns: CsvColumns = None,
+    again: Annotated[bool, typer.Option("--again", help="Load also what was loaded before.")] = False,
+    processes: JobProcesses = None,
+    lock_timeout_seconds: LockTimeoutSeconds = None,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Load files of rows into partition logs, but for files that were loaded before and have not changed.
+
+    All of it becomes visible at once, or nothing.
+    """
+    from sparklog.cli.load import load as load_files
+    from sparklog.cli.load import properties_of
+
+    options: dict[str, object] = {
+        "topic": topic,
+        "num_partitions": num_partitions,
+        "config": properties_of(config or ()),
+        "partitioner": partitioner,
+        "key": key or None,
+        "value": value,
+        "headers": headers or None,
+        "timestamp": timestamp or None,
+        "partition": partition or None,
+        "topic_column": topic_column,
+        "value_json": value_json,
+        "format": form,
+        "csv_delimiter": csv_delimiter,
+        "csv_columns": csv_columns.split(",") if csv_columns else (),
+        "again": again,
+        "processes": processes,
+    }
+    if lock_timeout_seconds is not None:
+        options["lock_timeout_seconds"] = lock_timeout_seconds
+    load_files(sources, target, options, as_json=as_json)
 
 
 ledger = typer.Typer(no_args_is_help=True, help="Look into the ledger of a target, which says what jobs moved there.")

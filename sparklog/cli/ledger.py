@@ -60,12 +60,12 @@ def _commit_row(commit: LedgerCommit) -> dict[str, Any]:
 def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Make a row of each partition of each source, by what was moved of it in all, and of each file that was loaded."""
     partitions: dict[tuple[str, ...], dict[str, Any]] = {}
-    files: dict[str, dict[str, Any]] = {}
+    files: dict[tuple[str, str], dict[str, Any]] = {}
     for commit in found:
         for each in commit.entries:
             if isinstance(each, Loaded):
                 row = {name: value for name, value in each.to_json().items() if name != "kind"}
-                files[each.path] = row | {"time_ms": commit.time_ms}
+                files[each.path, each.into or ""] = row | {"time_ms": commit.time_ms}
                 continue
             new = {"topic": each.topic, "partition": each.partition, "from": each.start_offset}
             at = (each.topic, f"{each.partition:010}", each.source or "", each.target_topic or "")
@@ -83,4 +83,4 @@ def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], li
                 "target_topic": each.target_topic,
                 "time_ms": commit.time_ms,
             }
-    return [partitions[at] for at in sorted(partitions)], [files[path] for path in sorted(files)]
+    return [partitions[at] for at in sorted(partitions)], [files[at] for at in sorted(files)]

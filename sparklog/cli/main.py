@@ -1,5 +1,5 @@
-"""The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``ledger``
-and ``warm-up``.
+"""The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
+``ledger`` and ``warm-up``.
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
 were moved);
@@ -289,6 +289,7 @@ def recover(
 
 app.command("export")(job_commands.export)
 app.command("copy")(job_commands.copy)
+app.command("load")(job_commands.load)
 app.add_typer(job_commands.ledger, name="ledger")
 
 

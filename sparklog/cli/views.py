@@ -155,6 +155,13 @@ PLANNED: Final = (
 )
 COPIED_TOPICS: Final = (_TOPIC, _plain("partitions", "PARTS"), _plain("rows", "RECORDS"), _LOG_SIZE)
 EXPORTED_TOPICS: Final = (*COPIED_TOPICS, _plain("files"), _size("bytes"))
+LOADED_PARTITIONS: Final = (
+    Column("PARTITION", _partition, folded_width=30),
+    _plain("first_offset", "FIRST"),
+    _plain("last_offset", "LAST"),
+    _plain("records"),
+    _size("size_bytes"),
+)
 LEDGER_PARTITIONS: Final = (
     Column("PARTITION", _partition, folded_width=30),
     _plain("from"),

@@ -26,6 +26,7 @@ from typing import Final
 
 from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, SeglogError, outcome
 from sparklog.jobs.copy_plan import CopyPiece, CopyPlan, CopySource
+from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import Amount, Report
 from sparklog.jobs.ledger import Moved, encode_commit, read_ledger
 from sparklog.log import files
@@ -36,7 +37,7 @@ from sparklog.log.scan import scan
 from sparklog.record.compression import CODEC_IDS
 from sparklog.storage.registry import Location
 from sparklog.topic.commit import Job as CommitJob
-from sparklog.topic.commit import commit, holding
+from sparklog.topic.commit import commit
 from sparklog.topic.packing import pack
 from sparklog.topic.write_target import find_target
 from sparklog.write.commit_plan import OffsetBounds
@@ -137,7 +138,7 @@ class CopyJob:
         # An empty folder may have the name of a partition.
         if found.topic is not None and not (storage.is_folder(path) and not storage.names(path)):
             raise InvalidOptionError(f"{self.target.path} is not a log directory: logs are copied to a whole one")
-        return holding(self.directory, self.run_id, self.lock_timeout_seconds, self.now_ms)
+        return exclusive(self.directory, self.run_id, self.lock_timeout_seconds, keeps_writers_out=True)
 
     def plan(self) -> list[CopyTask]:
         """Cut what is to be copied into tasks of about equal bytes, and give small partitions to one together.

@@ -7,7 +7,8 @@ loaded, and then one that says that they count:
     {"kind": "moved", "topic": "events", "partition": 0, "from": 0, "to": 1000, "rows": 998, "log_bytes": 98304,
      "topic_id": "...", "leader_epoch": 3, "source": "/logs", "target_topic": "events",
      "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
-    {"kind": "loaded", "path": "/in/a.parquet", "bytes": 40960, "modified_ns": 1700000000000000000, "rows": 998}
+    {"kind": "loaded", "path": "/in/a.parquet", "into": "events", "bytes": 40960,
+     "modified_ns": 1700000000000000000, "rows": 998}
     {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
      "lines": 2, "crc32c": 305419896}
 
@@ -16,6 +17,7 @@ loaded, and then one that says that they count:
     topic_id              of ``partition.metadata``, null where there is none
     leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
     source, target_topic  of a copy, the log directory that it has read, and the topic that it has written to
+    into                  the topic, or topic:partition, that a load was told; null where rows name their topics
     files.path            relative to the target
     files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
     number                counts the commits from 0
@@ -138,6 +140,7 @@ class Loaded:
     """A file of rows that was loaded into logs, and what it was when it was; see the module for the fields."""
 
     path: str
+    into: str | None
     size_bytes: int
     modified_ns: int
     rows: int
@@ -146,6 +149,7 @@ class Loaded:
         return {
             "kind": _LOADED,
             "path": self.path,
+            "into": self.into,
             "bytes": self.size_bytes,
             "modified_ns": self.modified_ns,
             "rows": self.rows,
@@ -153,7 +157,8 @@ class Loaded:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Loaded:
-        return cls(str(found["path"]), int(found["bytes"]), int(found["modified_ns"]), int(found["rows"]))
+        into = None if found["into"] is None else str(found["into"])
+        return cls(str(found["path"]), into, int(found["bytes"]), int(found["modified_ns"]), int(found["rows"]))
 
 
 Entry = Moved | Loaded
@@ -184,14 +189,14 @@ class Ledger:
         The last commit.
     moved : mapping of TopicPartition to Moved
         What was moved last of each partition.
-    loaded : mapping of str to Loaded
-        What was loaded last of each path.
+    loaded : mapping of (str, str or None) to Loaded
+        What was loaded last of each path into each topic.
     """
 
     size_bytes: int = 0
     last: LedgerCommit | None = None
     moved: Mapping[TopicPartition, Moved] = field(default_factory=dict)
-    loaded: Mapping[str, Loaded] = field(default_factory=dict)
+    loaded: Mapping[tuple[str, str | None], Loaded] = field(default_factory=dict)
 
     @property
     def next_number(self) -> int:
@@ -207,14 +212,14 @@ def read_ledger(storage: Storage, path: str) -> Ledger:
         It is damaged. Nothing may be moved then, since it might be moved twice.
     """
     moved: dict[TopicPartition, Moved] = {}
-    loaded: dict[str, Loaded] = {}
+    loaded: dict[tuple[str, str | None], Loaded] = {}
     last = None
     for last in commits(storage, path):
         for entry in last.entries:
             if isinstance(entry, Moved):
                 moved[entry.topic_partition] = entry
             else:
-                loaded[entry.path] = entry
+                loaded[entry.path, entry.into] = entry
     return Ledger(0 if last is None else last.end_position, last, moved, loaded)
 
 

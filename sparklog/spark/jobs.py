@@ -8,6 +8,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from sparklog.jobs import copy_logs
 from sparklog.jobs import export as exporting
+from sparklog.jobs import load as loading
 from sparklog.spark.runner import SparkRunner
 
 P = ParamSpec("P")
@@ -29,3 +30,4 @@ def _on_spark(job: Callable[P, R]) -> Callable[P, R]:
 
 export: Final = _on_spark(exporting.export)
 copy: Final = _on_spark(copy_logs.copy)
+load: Final = _on_spark(loading.load)

@@ -21,13 +21,12 @@ from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import LogDirectory, split_path
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
-from sparklog.write.atomic import write_atomically
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover
 from sparklog.write.staged_runs import StagedRuns
-from sparklog.write.staging import StagedRun, begin, end, made_ms
+from sparklog.write.staging import StagedRun, end, made_ms
 
 _log = logging.getLogger("sparklog")
 
@@ -84,48 +83,6 @@ class Job:
     bounds: Mapping[str, OffsetBounds] = field(default_factory=dict)
 
 
-@contextmanager
-def holding(directory: LogDirectory, job_id: str, lock_timeout_seconds: float, now_ms: int) -> Iterator[None]:
-    """Keep brokers and other writers out for all of a job, and leave nothing of it but what it has committed.
-
-    What an earlier job has decided is finished, and what such a job that died has staged is removed.
-
-    Raises
-    ------
-    LockedError
-        A broker runs on the directory, or other writers took too long.
-    """
-    with ExitStack() as held:
-        with outcome(NOTHING_VISIBLE):
-            directory.writable.make_folder(directory.path)
-            held.enter_context(hold(directory, lock_timeout_seconds))
-            apply_journal(directory)
-            _clear_dead(directory, now_ms)
-            write_atomically(directory, files.HOLDER, job_id.encode())
-            begin(directory, job_id)
-        try:
-            yield
-        finally:
-            # What is left is removed by the next one. That is not what went wrong, or all went well.
-            with suppress(SeglogError):
-                journal = pending(directory)
-                if journal is None or journal.commit_id != job_id:
-                    _clear_dead(directory, now_ms)
-
-
-def _clear_dead(directory: LogDirectory, now_ms: int) -> None:
-    """Remove what a job has left that held the directory and does not any more; the lock is held."""
-    path = directory.file(files.HOLDER)
-    data = directory.storage.read_small(path)
-    if data is None:
-        return
-    job_id = data.decode("ascii", "replace")
-    if files.is_job(job_id):
-        end(directory, job_id)
-        sweep(directory, now_ms, job_id, folders=())
-    directory.writable.remove(path)
-
-
 def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:
     """Commit staged runs: make all of their records visible at once.
 
@@ -138,7 +95,7 @@ def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool 
     now_ms : int
         The time.
     is_held : bool
-        Whether the directory is held for the job, by `holding`.
+        Whether the caller keeps brokers and other writers out, and has finished what was decided.
 
     Returns
     -------
@@ -162,9 +119,7 @@ def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool 
         with outcome(NOTHING_VISIBLE):
             if not is_held:
                 held.enter_context(hold(directory, job.lock_timeout_seconds))
-            apply_journal(directory)
-            if not is_held:
-                _clear_dead(directory, now_ms)
+                apply_journal(directory)
             applications = read_ledger(directory)
             is_skipped = _is_done(job.transaction, applications)
             journal = None

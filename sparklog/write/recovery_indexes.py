@@ -71,7 +71,7 @@ def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries
     name = offset_file_name(segment.base_offset, suffix)
     if not any(other == name for _, other in actions.names()):
         return None
-    with actions.storage.open(actions.folder.file(name)) as index:
+    with actions.opened(name) as index:
         return read_entries(index, OFFSET_ENTRY if suffix == files.OFFSET_INDEX else TIME_ENTRY)
 
 
@@ -99,7 +99,7 @@ def _are_right(segment: Segment, end_offset: int, offsets: Entries, times: Entri
 
 def _trim(actions: RecoveryActions, segment: Segment, suffix: str, entries: Entries) -> None:
     name = offset_file_name(segment.base_offset, suffix)
-    with actions.storage.open(actions.folder.file(name)) as index:
+    with actions.opened(name) as index:
         size_bytes = index.size_bytes()
     if size_bytes != entries.nbytes:
         actions.cut(name, entries.nbytes, "behind its last entry")

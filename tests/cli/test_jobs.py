@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from sparklog.cli.export import selection_of
+from sparklog.cli.fields import ROWS
 from sparklog.cli.progress import job_progress
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.job import Amount
 from sparklog.jobs.ledger import Loaded, encode_commit
+from tests.cli.test_fields import disagreements
 from tests.cli.test_main import lines, on_a_terminal, run
 from tests.golden import EXAMPLES
 from tests.jobs.test_export import files, read, rows
@@ -56,13 +58,20 @@ def test_ledger_sums_what_was_moved_of_a_partition_by_several_runs(tmp_path: Pat
 
 
 def test_ledger_of_loaded_files_in_a_log_directory_is_shown(tmp_path: Path) -> None:
-    loaded = Loaded("/in/a.parquet", 2048, 7, 3)
+    loaded = Loaded("/in/a.parquet", "events", 2048, 7, 3)
     (tmp_path / "seglog.ledger.jsonl").write_bytes(encode_commit(0, "load", "run", 1_700_000_000_000, [loaded]))
     assert (
         run("ledger", "show", tmp_path).stdout.splitlines()[1] == "/in/a.parquet  2.0 KiB        3  2023-11-14 22:13:20"
     )
     (row,) = lines("ledger", "show", tmp_path / "seglog.ledger.jsonl", "--json")
-    assert row == {"path": "/in/a.parquet", "bytes": 2048, "modified_ns": 7, "rows": 3, "time_ms": 1_700_000_000_000}
+    assert row == {
+        "path": "/in/a.parquet",
+        "into": "events",
+        "bytes": 2048,
+        "modified_ns": 7,
+        "rows": 3,
+        "time_ms": 1_700_000_000_000,
+    }
 
 
 def test_dry_run_says_what_would_be_moved_and_makes_nothing(tmp_path: Path) -> None:
@@ -97,6 +106,7 @@ def test_damage_ends_with_1_and_the_others_are_moved(tmp_path: Path) -> None:
         (["export", str(EXAMPLES), "{out}", "--from", "5", "--from", "2024-01-01"], "give one of them"),
         (["export", str(EXAMPLES), "{out}", "--topics", "nothing"], "nothing"),
         (["ledger", "show", "{out}"], "no ledger"),
+        (["load", "{out}/nothing.csv", "{out}", "--config", "compression.type"], "name=value"),
         (["copy", str(EXAMPLES), "{out}", "--recompress", "brotli"], "brotli"),
         (["copy", str(EXAMPLES), "{out}", "--renames", "shop-orders"], "old:new"),
     ],
@@ -196,3 +206,21 @@ def test_copy_of_damage_ends_with_1_and_nothing_is_copied(tmp_path: Path) -> Non
     assert result.exit_code == 1
     assert str(log) in result.stderr
     assert run("ledger", "show", tmp_path / "out").exit_code == 2
+
+
+def test_load_writes_what_is_new_and_the_ledger_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("user,amount\na,1\nb,2\n")
+    arguments = ("load", tmp_path / "in.csv", tmp_path / "logs", "--topic", "orders", "--num-partitions", "1")
+    options = ("--key", "user", "--value", "amount", "--config", "compression.type=zstd", "--processes", "1")
+    first = run(*arguments, *options)
+    assert first.exit_code == 0
+    assert first.stdout.splitlines()[1].split()[:4] == ["orders-0", "0", "1", "2"]
+    assert "2 records of 1 file loaded in " in first.stdout
+    assert run(*arguments, *options).stdout == "nothing new to load, 1 file passed over\n"
+    assert [(row["key"], row["value"]) for row in read(tmp_path / "logs")] == [(b"a", b"1"), (b"b", b"2")]
+    for command, of, found in (
+        ("ledger show", "a file that was loaded", lines("ledger", "show", tmp_path / "logs")),
+        ("load", "a partition", lines(*arguments, *options, "--again")),
+    ):
+        assert [wrong for row in found for wrong in disagreements(row, ROWS[command][of])] == []
+        assert found

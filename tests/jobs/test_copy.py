@@ -341,7 +341,11 @@ def test_damage_is_named_and_nothing_is_visible(tmp_path: Path) -> None:
     log.write_bytes(content)
     with pytest.raises(CorruptBatchError, match=r"a/events-0/0+\.log, position \d+, offset 20"):
         copy(tmp_path / "b", source(tmp_path / "a"))
-    assert [path.name for path in (tmp_path / "b").rglob("*") if path.name not in (".lock", "seglog.lock")] == []
+    assert [
+        path.name
+        for path in (tmp_path / "b").rglob("*")
+        if path.name not in (".lock", "seglog.lock", "seglog.jobs.lock")
+    ] == []
 
 
 def test_torn_tail_is_the_end_and_the_rest_is_copied_once_it_is_whole(tmp_path: Path) -> None:

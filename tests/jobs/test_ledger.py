@@ -30,7 +30,7 @@ moved = st.builds(
     st.none() | st.integers(0),
     st.lists(files, max_size=2).map(tuple),
 )
-loaded = st.builds(Loaded, st.text(min_size=1), st.integers(0), st.integers(), st.integers(0))
+loaded = st.builds(Loaded, st.text(min_size=1), st.none() | st.text(), st.integers(0), st.integers(), st.integers(0))
 entries = st.lists(moved | loaded, max_size=4)
 
 
@@ -47,6 +47,9 @@ def test_what_was_committed_is_read(tmp_path_factory: pytest.TempPathFactory, wr
     found = read_ledger(STORAGE, str(path))
     last = {each.topic_partition: each for commit in written for each in commit if isinstance(each, Moved)}
     assert found.moved == last
+    assert found.loaded == {
+        (each.path, each.into): each for commit in written for each in commit if isinstance(each, Loaded)
+    }
     assert found.size_bytes == path.stat().st_size
     assert found.next_number == len(written)
 

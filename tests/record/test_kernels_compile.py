@@ -112,7 +112,7 @@ def test_first_read_of_two_processes_compiles_each_kernel_once_and_only_those_it
         "import sparklog.record.kernels_cache as cache; saved = []; save = cache.KernelCache.save_overload\n"
         "cache.KernelCache.save_overload = lambda self, sig, data: (saved.append(self._name), save(self, sig, data))\n"
         "from sparklog.record.kernels import capacity; import numpy as np\n"
-        "capacity(np.zeros((1, 32), np.int64), 0, 1, 1); print(*saved)"
+        "capacity(np.zeros((1, 32), np.int64), 0, 0, 1, 1); print(*saved)"
     )
     environment = {"SPARKLOG_CACHE_DIR": str(tmp_path / "kept"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     command = [sys.executable, "-c", code]

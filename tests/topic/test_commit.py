@@ -241,17 +241,6 @@ def test_files_of_dead_attempts_and_dead_jobs_are_swept(tmp_path: Path) -> None:
     assert values(tmp_path) == BOTH
 
 
-def test_commit_sweeps_what_a_job_has_left_that_held_the_directory_when_it_died(tmp_path: Path) -> None:
-    write(tmp_path, OLD)
-    dead, _ = stage(tmp_path, NEW)
-    (tmp_path / files.HOLDER).write_text(dead.job_id)
-    assert len(staged_files(tmp_path)) > 1
-    write(tmp_path, NEW)
-    assert staged_files(tmp_path) == []
-    assert not (tmp_path / files.HOLDER).exists()
-    assert values(tmp_path) == BOTH
-
-
 def test_abort_leaves_nothing_of_the_job(tmp_path: Path) -> None:
     job, _ = stage(tmp_path, NEW)
     abort(job, NOW_MS)
