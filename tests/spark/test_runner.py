@@ -102,6 +102,16 @@ def test_an_export_on_spark_is_that_of_this_machine_and_goes_on_from_it(spark: S
     assert sorted(each.name for each in (out / "_seglog").iterdir()) == ["ledger.jsonl", "lock"]
 
 
+def test_a_copy_and_a_load_on_spark_write_every_record_once(spark: SparkSession, tmp_path: Path) -> None:
+    sparklog.export(EXAMPLES, tmp_path / "table", topics="shop-events", processes=1)
+    for _ in range(2):
+        sparklog.copy(EXAMPLES, tmp_path / "copied", topics="shop-events", spark=spark)
+        sparklog.load(tmp_path / "table", tmp_path / "loaded", num_partitions=3, spark=spark)
+    wanted = [row["value"] for row in read(EXAMPLES) if row["topic"] == "shop-events"]
+    assert [row["value"] for row in read(tmp_path / "copied")] == wanted
+    assert [row["value"] for row in read(tmp_path / "loaded")] == wanted
+
+
 def test_two_attempts_of_a_task_write_files_of_their_own(tmp_path: Path) -> None:
     """As where Spark speculates: one attempt counts, and the file of the other one is gone in the end."""
     out = tmp_path / "out"
