@@ -1,7 +1,8 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `load` fills many
-from files of rows. `register` gives a Spark session the format ``seglog``.
+`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one. `export` moves
+whole directories to files of tables, `load` files of rows to logs, and `copy` logs to other logs. `register` gives a
+Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sparklog import errors
 
 if TYPE_CHECKING:
-    from sparklog.jobs.load import load
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
+    from sparklog.spark.jobs import copy, export, load
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.topic.reader import TopicReader, open_topic
@@ -27,7 +28,9 @@ __all__ = [
     "LogReader",
     "PartitionLog",
     "TopicReader",
+    "copy",
     "errors",
+    "export",
     "load",
     "open_log",
     "open_topic",
@@ -41,7 +44,9 @@ _HOMES = {
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
-    "load": "sparklog.jobs.load",
+    "copy": "sparklog.spark.jobs",
+    "export": "sparklog.spark.jobs",
+    "load": "sparklog.spark.jobs",
     "open_log": "sparklog.log.reader",
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",

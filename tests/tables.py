@@ -6,10 +6,13 @@ made here.
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from sparklog.jobs.export import export
 from sparklog.log.properties import described
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.write_options import WriteOptions
@@ -18,14 +21,51 @@ README: Final = Path(__file__).parent.parent / "README.md"
 TABLES: Final[dict[str, tuple[str, Any]]] = {
     "read": ("option of a read", SeglogOptions),
     "write": ("option of a write", WriteOptions),
+    "export": ("argument of an export", export),
 }
 _TABLE: Final = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 
+class Argument(NamedTuple):
+    """Arguments of a function that its docstring explains together."""
+
+    name: str
+    default: str
+    doc: str
+
+
+def options(declaring: Any) -> Sequence[Any]:
+    """Return the options that a dataclass declares, or the arguments of a function, each with name, default and doc."""
+    return described(declaring) if isinstance(declaring, type) else arguments(declaring)
+
+
+def arguments(function: Callable[..., object]) -> list[Argument]:
+    """Read the arguments of a function from its signature and the section "Parameters" of its docstring."""
+    parameters = inspect.signature(function).parameters
+    section = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    found = []
+    for entry in re.split(r"\n(?=\S)", section):
+        heading, *lines = entry.splitlines()
+        names = heading.partition(" : ")[0].split(", ")
+        defaults = dict.fromkeys(_default(parameters[name]) for name in names)
+        doc = " ".join(line.strip() for line in lines).replace("``", "`")
+        found.append(Argument("`, `".join(names), " ".join(filter(None, defaults)), doc))
+    return found
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return "required"
+    if default is None or default == ():
+        return ""
+    return ", ".join(default) if isinstance(default, tuple) else str(default)
+
+
 def table(heading: str, declaring: Any) -> str:
-    """Return the table of the options that a dataclass declares."""
+    """Return the table of the options that a dataclass declares, or of the arguments of a function."""
     lines = [f"| {heading} | default | |", "|---|---|---|"]
-    lines += [f"| `{each.name}` | {each.default} | {_escaped(each.doc)} |" for each in described(declaring)]
+    lines += [f"| `{each.name}` | {each.default} | {_escaped(each.doc)} |" for each in options(declaring)]
     return "\n".join(lines) + "\n"
 
 

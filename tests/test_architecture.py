@@ -71,6 +71,9 @@ DEFERRED = {
     ("cli/main.py", "sparklog.cli.verify"),
     ("cli/main.py", "sparklog.cli.recover"),
     ("cli/main.py", "sparklog.record.warm_up"),
+    ("cli/job_commands.py", "sparklog.cli.export"),
+    ("cli/job_commands.py", "sparklog.cli.load"),
+    ("cli/job_commands.py", "sparklog.cli.ledger"),
 }
 
 

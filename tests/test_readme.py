@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.log.properties import described
 from tests import tables
 
 ROOT = Path(__file__).parent.parent
@@ -68,8 +68,10 @@ def test_tables_of_options_are_those_that_the_declarations_make() -> None:
 def test_table_of_options_has_every_option_with_its_default_and_meaning() -> None:
     for _, declaring in tables.TABLES.values():
         rows = tables.table("", declaring).splitlines()[2:]
-        assert len(rows) == len(described(declaring))
-        assert all(row.startswith(f"| `{each.name}` | ") for row, each in zip(rows, described(declaring), strict=True))
+        assert len(rows) == len(tables.options(declaring))
+        assert all(
+            row.startswith(f"| `{each.name}` | ") for row, each in zip(rows, tables.options(declaring), strict=True)
+        )
 
 
 def test_quickstart_prints_records_an_aggregation_and_where_time_went() -> None:
@@ -77,6 +79,23 @@ def test_quickstart_prints_records_an_aggregation_and_where_time_went() -> None:
     assert done.returncode == 0, done.stderr
     for expected in ("user-", "page_view", "committed", "orders-by-customer", "where time went"):
         assert expected in done.stdout
+
+
+def test_every_argument_of_a_function_with_a_table_is_in_it() -> None:
+    functions = [declaring for _, declaring in tables.TABLES.values() if not isinstance(declaring, type)]
+    for function in functions:
+        told = [name for each in tables.options(function) for name in each.name.split("`, `")]
+        assert told == list(inspect.signature(function).parameters)
+
+
+def test_the_nightly_load_moves_only_what_is_new(tmp_path: Path) -> None:
+    command = (sys.executable, "examples/bulk_load.py", "examples/data", str(tmp_path / "table"))
+    first, second = run(*command), run(*command)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    told = [int(number) for each in (first, second) for number in re.findall(r": (\d+) records", each.stdout)]
+    moved = sum(told[:1])
+    assert moved > 2000
+    assert told == [moved, moved, 0, moved]
 
 
 def test_every_guarantee_and_limit_names_a_test_that_is_there() -> None:

@@ -158,6 +158,110 @@ what    string  what was done, or what is wrong
 """
         )
     },
+    "export": {
+        "a range of offsets": _fields(
+            """
+topic         string    name of the topic
+partition     integer   number of the partition
+from          integer   first offset that was moved
+to            integer   the offset behind the last, from which the next export goes on
+rows          integer   number of records; without markers, and aborted ones by the isolation level
+log_bytes     integer   about how many bytes of log were read
+topic_id      string?   from partition.metadata
+leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
+files         array     path (in the target), bytes, rows and crc32c of each
+"""
+        ),
+        "a range of a task (--dry-run)": _fields(
+            """
+task       integer  number of the task
+topic      string   name of the topic
+partition  integer  number of the partition
+from       integer  first offset that would be moved
+to         integer  the offset behind the last
+log_bytes  integer  about how many bytes of log would be read
+"""
+        ),
+    },
+    "copy": {
+        "a range of offsets": _fields(
+            """
+topic         string    name of the topic
+partition     integer   number of the partition
+from          integer   first offset that was moved
+to            integer   the offset behind the last, from which the next copy goes on
+rows          integer   number of records in the batches
+log_bytes     integer   bytes of the batches
+topic_id      string?   from partition.metadata
+leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
+source        string    path of the log directory
+target_topic  string    the topic that it was copied to
+files         array     none
+"""
+        ),
+        "a range of a task (--dry-run)": _fields(
+            """
+task       integer  number of the task
+topic      string   name of the topic
+partition  integer  number of the partition
+from       integer  first offset that would be moved
+to         integer  the offset behind the last
+log_bytes  integer  about how many bytes of log would be read
+"""
+        ),
+    },
+    "load": {
+        "a partition": _fields(
+            """
+topic         string   name of the topic
+partition     integer  number of the partition
+first_offset  integer  of the first record that was written
+last_offset   integer  of the last
+records       integer  number of records
+size_bytes    integer  length of their batches
+"""
+        )
+    },
+    "ledger show": {
+        "a partition": _fields(
+            """
+topic         string    name of the topic
+partition     integer   number of the partition
+from          integer   first offset that was moved
+to            integer   the offset behind the last, from which the next job goes on
+rows          integer   number of records in all
+log_bytes     integer   about how many bytes of log they were
+files         integer   number of files
+bytes         integer   length of all files
+topic_id      string?   from partition.metadata
+leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
+source        string?   of a copy, path of the log directory
+target_topic  string?   of a copy, the topic that it was copied to
+time_ms       integer   of the last commit, ms since 1970
+"""
+        ),
+        "a commit (--commits)": _fields(
+            """
+number   integer  counts from 0
+job      string   what was done, such as export
+run      string   tells a run of a job from others
+time_ms  integer  ms since 1970
+entries  integer  ranges of offsets and loaded files
+rows     integer  number of records
+files    integer  files that were made, or loaded
+"""
+        ),
+        "a file that was loaded": _fields(
+            """
+path         string   the file
+into         string?  the topic that it was loaded into, where that was said
+bytes        integer  its length when it was loaded
+modified_ns  integer  its time then, ns since 1970
+rows         integer  number of records
+time_ms      integer  of the commit, ms since 1970
+"""
+        ),
+    },
 }
 
 

@@ -1,6 +1,8 @@
-"""The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover`` and ``warm-up``.
+"""The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
+``ledger`` and ``warm-up``.
 
-Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``);
+Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
+were moved);
 2 the command cannot be carried out, and stderr says why in one line: also where ``dump`` is to begin behind the end of
 every log; 130 if it is interrupted, but for ``dump --follow``, which ends well so; 141, as of any command that SIGPIPE
 ends, if the reader of the output closes it (``sparklog dump | head``).
@@ -19,7 +21,8 @@ from typer.core import TyperGroup
 
 import sparklog
 from sparklog.cli import describe as describing
-from sparklog.cli import fields, render, tables, views
+from sparklog.cli import job_commands, render, tables, views
+from sparklog.cli.arguments import Fields, Json, Paths, Processes
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.paths import find_target, log_bytes, processes_for
 from sparklog.cli.progress import progress
@@ -54,30 +57,8 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Look into Apache Kafka's partition logs on disk, with no broker. Only recover changes anything.",
+    help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. Only recover changes a log.",
 )
-
-Paths = Annotated[
-    list[str],
-    typer.Argument(metavar="PATH...", help="A log directory, a topic's path (/logs/events), or a partition's folder."),
-]
-Processes = Annotated[
-    int | None,
-    typer.Option(min=1, help="Work on so many partitions side by side; all cores, if there is much to do."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON lines, whose fields --fields says.")]
-
-
-def _show_fields(context: typer.Context, wanted: bool) -> None:
-    if wanted:
-        tables.table(views.FIELDS, fields.rows_of(str(context.info_name)), heading=lambda row: str(row["of"]))
-        raise typer.Exit
-
-
-Fields = Annotated[
-    bool,
-    typer.Option("--fields", help="Say what the fields of --json are, and stop.", is_eager=True, callback=_show_fields),
-]
 
 
 def run() -> None:
@@ -304,6 +285,12 @@ def recover(
         raise typer.Exit(_CANNOT)
     if outcome.damaged:
         raise typer.Exit(_FAILED)
+
+
+app.command("export")(job_commands.export)
+app.command("copy")(job_commands.copy)
+app.command("load")(job_commands.load)
+app.add_typer(job_commands.ledger, name="ledger")
 
 
 @app.command("warm-up")

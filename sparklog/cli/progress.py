@@ -13,6 +13,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -20,6 +21,7 @@ from rich.progress import (
 )
 
 from sparklog.cli import render
+from sparklog.jobs.job import Amount, Watch
 
 _SHOWN_AFTER_SECONDS: Final = 1.0
 
@@ -44,21 +46,61 @@ def progress(
     callable
         Advances the bar by a number of units, under the name of what is done now.
     """
+    bar = _bar(*_amounts(total, unit), is_hidden=is_hidden)
+    task = bar.add_task("", total=total)
+    with _shown(bar):
+        yield lambda name, more: bar.update(task, advance=more, description=name)
+
+
+@contextmanager
+def job_progress(verb: str) -> Iterator[Watch]:
+    """Show on stderr how far a job has come: bytes, records, their rate, and the time that is left.
+
+    Parameters
+    ----------
+    verb : str
+        What is done, such as "exporting".
+    """
+    records = TextColumn("{task.fields[records]:,} records")
+    bar = _bar(*_amounts(0, "bytes"), records)
+    task = bar.add_task(verb, total=None, records=0)
+    with _shown(bar):
+        yield _JobBar(bar, task)
+
+
+class _JobBar:
+    """Moves a bar as a job goes on."""
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar, self._task, self._records = bar, task, 0
+
+    def planned(self, tasks: int, size_bytes: int) -> None:  # noqa: ARG002
+        self._bar.update(self._task, total=size_bytes)
+
+    def advanced(self, name: str, more: Amount) -> None:  # noqa: ARG002
+        self._records += more.records
+        self._bar.update(self._task, advance=more.size_bytes, records=self._records)
+
+
+def _bar(*amounts: ProgressColumn, is_hidden: bool = False) -> Progress:
     console = render.stderr()
-    bar = Progress(
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        *_amounts(total, unit),
+        *amounts,
         console=console,
         transient=True,
         disable=is_hidden or not console.is_terminal,
     )
-    task = bar.add_task("", total=total)
+
+
+@contextmanager
+def _shown(bar: Progress) -> Iterator[None]:
     timer = Timer(_SHOWN_AFTER_SECONDS, bar.start)
     if not bar.disable:
         timer.start()
     try:
-        yield lambda name, more: bar.update(task, advance=more, description=name)
+        yield
     finally:
         timer.cancel()
         if not bar.disable:

@@ -144,6 +144,54 @@ ACTIONS: Final = (
     Column("WHAT", lambda row: printable(row["what"]), folded_width=30),
 )
 
+_TOPIC: Final = Column("TOPIC", lambda row: printable(row["topic"]), folded_width=30)
+_LOG_SIZE: Final = Column("LOG", lambda row: bytes_text(row["log_bytes"]), "right")
+PLANNED: Final = (
+    _plain("task"),
+    Column("PARTITION", _partition, folded_width=30),
+    _plain("from"),
+    _plain("to"),
+    _LOG_SIZE,
+)
+COPIED_TOPICS: Final = (_TOPIC, _plain("partitions", "PARTS"), _plain("rows", "RECORDS"), _LOG_SIZE)
+EXPORTED_TOPICS: Final = (*COPIED_TOPICS, _plain("files"), _size("bytes"))
+LOADED_PARTITIONS: Final = (
+    Column("PARTITION", _partition, folded_width=30),
+    _plain("first_offset", "FIRST"),
+    _plain("last_offset", "LAST"),
+    _plain("records"),
+    _size("size_bytes"),
+)
+LEDGER_PARTITIONS: Final = (
+    Column("PARTITION", _partition, folded_width=30),
+    _plain("from"),
+    _plain("to"),
+    _plain("rows", "RECORDS"),
+    _plain("files", rank=2),
+    _size("bytes"),
+    _seconds("LAST (UTC)", "time_ms", 1),
+)
+LEDGER_COPIES: Final = (
+    *LEDGER_PARTITIONS[:4],
+    _LOG_SIZE,
+    Column("TO TOPIC", lambda row: _text(row["target_topic"]), folded_width=24),
+    LEDGER_PARTITIONS[-1],
+)
+LEDGER_FILES: Final = (
+    Column("FILE", lambda row: printable(row["path"]), folded_width=30),
+    _size("bytes"),
+    _plain("rows", "RECORDS"),
+    _seconds("LOADED (UTC)", "time_ms", 1),
+)
+LEDGER_COMMITS: Final = (
+    _plain("number"),
+    Column("JOB", lambda row: printable(row["job"])),
+    _seconds("TIME (UTC)", "time_ms", 0),
+    _plain("rows", "RECORDS"),
+    _plain("files"),
+    Column("RUN", lambda row: printable(row["run"]), rank=1),
+)
+
 
 FIELDS: Final = (
     Column("FIELD", lambda row: row["field"]),

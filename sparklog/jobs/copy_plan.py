@@ -130,7 +130,10 @@ class CopyPlan:
         self._targets: set[str] = set()
         self._directory, self._keeps_offsets = directory, keeps_offsets
         self._task_bytes, self._workers = task_bytes, workers
-        self._there = {entry.name for entry in self._directory.storage.names(self._directory.path) if entry.is_folder}
+        # A dry run does not make it.
+        storage, path = directory.storage, directory.path
+        there = storage.names(path) if storage.is_folder(path) else ()
+        self._there = {entry.name for entry in there if entry.is_folder}
         self._landings: dict[str, _Landing] = {}
         self._seen: dict[_Identity, str] = {}
         self._moved = self._ledger() if since_last else {}

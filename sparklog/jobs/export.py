@@ -5,21 +5,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError, did_you_mean
-from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob
+from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob, ExportTask
 from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
 from sparklog.jobs.ledger import Moved
-from sparklog.jobs.local import LocalRunner
-from sparklog.jobs.source import LogSource, bound_of
+from sparklog.jobs.local import runner_of
+from sparklog.jobs.source import source_of
 from sparklog.jobs.targets import TableFolder
-from sparklog.log.files import TopicPartition
 from sparklog.log.reader import IsolationLevel, chosen_columns
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.process import usable_cores
 from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA
 from sparklog.write.clock import wall_clock_ms
@@ -35,10 +33,13 @@ class ExportSummary:
     ----------
     moved : tuple of Moved
         A range of offsets each, with its files, by topic, partition and offset.
+    planned : tuple of ExportTask
+        The tasks that a dry run would have done.
     """
 
     run_id: str
     moved: tuple[Moved, ...]
+    planned: tuple[ExportTask, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -80,11 +81,13 @@ def export(
     isolation_level: IsolationLevel = "read_committed",
     stops_at_high_watermark: bool = False,
     fail_on_data_loss: bool = True,
+    spark: Any = None,
     processes: int | None = None,
     task_bytes: int = TASK_BYTES,
     row_group_rows: int = ROW_GROUP_ROWS,
     commit_interval_ms: int = COMMIT_INTERVAL_MS,
     lock_timeout_seconds: float = _LOCK_TIMEOUT_SECONDS,
+    dry_run: bool = False,
     watch: Watch | None = None,
 ) -> ExportSummary:
     """Move the records of partition logs to files of a table, those left out that were moved there before.
@@ -117,6 +120,9 @@ def export(
         End where the replicas had confirmed all, by ``replication-offset-checkpoint``.
     fail_on_data_loss : bool
         Whether it is an error, or a warning, that offsets are gone which were never moved.
+    spark : SparkSession, optional
+        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
+        target must be where its workers reach them too.
     processes : int, optional
         How many processes work; by default one for each core.
     task_bytes : int
@@ -127,6 +133,8 @@ def export(
         How long finished files wait until they are visible.
     lock_timeout_seconds : float
         How long to wait for another job that moves to the same target.
+    dry_run : bool
+        Change nothing, and only plan; neither does this wait for another job.
     watch : Watch, optional
         Is told how the job goes on.
 
@@ -143,22 +151,20 @@ def export(
     CorruptLogError, DataLossError
         Of the first partition that could not be moved, with the others in ``others``; what could be moved was.
     """
-    workers = usable_cores() if processes is None else processes
-    for name, number in (("processes", workers), ("task_bytes", task_bytes), ("row_group_rows", row_group_rows)):
+    runner = runner_of(processes, spark)
+    for name, number in (("task_bytes", task_bytes), ("row_group_rows", row_group_rows)):
         if number < 1:
             raise InvalidOptionError(f"{name} is {number}, and must be at least 1")
-    if isolation_level not in get_args(IsolationLevel):
-        known = " or ".join(get_args(IsolationLevel))
-        raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
-    paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
     job = ExportJob(
-        source=LogSource(
-            paths=tuple(str(path) for path in paths),
-            topics=(topics,) if isinstance(topics, str) else tuple(topics),
+        source=source_of(
+            source,
+            topics=topics,
             topic_pattern=topic_pattern,
-            partitions=tuple(TopicPartition(*each) for each in partitions),
-            start=bound_of(start_offsets, start_time, "start"),
-            end=bound_of(end_offsets, end_time, "end"),
+            partitions=partitions,
+            start_offsets=start_offsets,
+            end_offsets=end_offsets,
+            start_time=start_time,
+            end_time=end_time,
             isolation_level=isolation_level,
             stops_at_high_watermark=stops_at_high_watermark,
             fail_on_data_loss=fail_on_data_loss,
@@ -169,12 +175,14 @@ def export(
         partition_by=_checked_folders(partition_by),
         run_id=secrets.token_hex(8),
         now_ms=wall_clock_ms(),
-        workers=workers,
+        workers=runner.workers,
         task_bytes=task_bytes,
         row_group_rows=row_group_rows,
     )
     job.check()
-    moved = [each for result in run_job(job, LocalRunner(workers), watch, commit_interval_ms) for each in result]
+    if dry_run:
+        return ExportSummary(job.run_id, (), tuple(job.plan()))
+    moved = [each for result in run_job(job, runner, watch, commit_interval_ms) for each in result]
     return ExportSummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))
 
 

@@ -6,6 +6,7 @@ records do. They lie in folders by topic and partition, or by the date or hour o
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -181,9 +182,9 @@ class ExportJob:
 
     def _moved(self, task: ExportTask, number: int, piece: Piece, report: Report) -> Moved:
         whole, at = piece.range, piece.range.topic_partition
-        with _Outputs(
-            self, at, _file_name(whole, self.format.suffix), f"{self.run_id}-{task.number}-{number}"
-        ) as outputs:
+        # Spark may make two attempts of a task, also at the same time: each has names of its own.
+        staged_name = f"{self.run_id}-{task.number}-{number}-{secrets.token_hex(4)}"
+        with _Outputs(self, at, _file_name(whole, self.format.suffix), staged_name) as outputs:
             for batch in self._batches(whole, piece.log_bytes, report):
                 outputs.append(batch)
             files = outputs.finish()

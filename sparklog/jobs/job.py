@@ -126,7 +126,16 @@ class Tasks(Generic[TaskT]):
 
 
 class Runner(Protocol):
-    """Runs tasks somewhere."""
+    """Runs tasks somewhere.
+
+    Attributes
+    ----------
+    workers : int
+        How many tasks run at a time, about.
+    """
+
+    @property
+    def workers(self) -> int: ...
 
     def __call__(
         self, job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]

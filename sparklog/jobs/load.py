@@ -22,13 +22,12 @@ from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.inputs import FORMATS, PARQUET, InputFile, find_files
 from sparklog.jobs.job import Amount, Report, Watch, run_job
 from sparklog.jobs.ledger import Ledger, Loaded, encode_commit, read_ledger
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.local import runner_of
 from sparklog.jobs.mapping import Columns
 from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows, row_groups
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.properties import COMMIT
-from sparklog.storage.process import usable_cores
 from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
@@ -369,7 +368,8 @@ def load(
     csv_columns: Sequence[str] = (),
     csv_types: Mapping[str, Any] | None = None,
     again: bool = False,
-    processes: int = 0,
+    spark: Any = None,
+    processes: int | None = None,
     watch: Watch | None = None,
     lock_timeout_seconds: float = 600.0,
 ) -> LoadSummary:
@@ -408,8 +408,11 @@ def load(
         of pyarrow of those columns that are not text.
     again : bool
         Load also what was loaded before.
-    processes : int
-        How many work at a time; by default one for each core.
+    spark : SparkSession, optional
+        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Files and
+        logs must be where its workers reach them too.
+    processes : int, optional
+        How many processes work; by default one for each core.
     watch : Watch, optional
         Is told how the load goes on.
     lock_timeout_seconds : float
@@ -435,6 +438,7 @@ def load(
     """
     if format not in (None, *FORMATS):
         raise InvalidOptionError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    runner = runner_of(processes, spark)
     given = (sources,) if isinstance(sources, str) or hasattr(sources, "__fspath__") else tuple(sources)
     log_config = LogConfig.from_properties(config or {})
     log_config.warn_idle(COMMIT)
@@ -454,9 +458,9 @@ def load(
         csv=Csv(csv_delimiter, tuple(csv_columns), dict(csv_types or {})),
         job_id=new_job(now_ms),
         now_ms=now_ms,
-        tasks=(processes or usable_cores()) * _TASKS_A_PROCESS,
+        tasks=runner.workers * _TASKS_A_PROCESS,
         again=again,
         lock_timeout_seconds=lock_timeout_seconds,
     )
-    run_job(job, LocalRunner(processes), watch)
+    run_job(job, runner, watch)
     return job.outcome.summary

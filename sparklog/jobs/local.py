@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,8 +22,9 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
-from sparklog.errors import SeglogError
-from sparklog.jobs.job import Amount, Failed, Finished, Job, Tasks
+from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.jobs.job import Amount, Failed, Finished, Job, Runner, Tasks
+from sparklog.jobs.worker import pickled, run_task, unpickled_job
 from sparklog.storage.process import end_process, usable_cores
 
 _REPORTED_EVERY_SECONDS: Final = 0.1
@@ -43,26 +43,30 @@ class LocalRunner:
 
     processes: int = 0
 
+    @property
+    def workers(self) -> int:
+        return self.processes or usable_cores()
+
     def __call__(
         self, job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
-        processes = min(self.processes or usable_cores(), tasks.count)
+        processes = min(self.workers, tasks.count)
         if processes > 1:
             yield from _side_by_side(job, tasks, report, processes)
             return
         for row, task in tasks:
-            yield _done(job, row, task, partial(report, row))
+            yield run_task(job, row, task, partial(report, row))
 
 
-def _done(job: Job[Any, Any], row: int, task: Any, report: Callable[[Amount], None]) -> Finished | Failed:
-    try:
-        return Finished(row, job.run(task, report))
-    except SeglogError as error:
-        return Failed(row, error)
-    except Exception as error:
-        # Of a decoder of the user's own, perhaps: where it was raised is not seen from another process.
-        error.add_note(traceback.format_exc())
-        return Failed(row, error)
+def runner_of(processes: int | None, cluster: Runner | None) -> Runner:
+    """Return what runs the tasks of a job: a cluster that is given, or so many processes of this machine."""
+    if processes is None:
+        return cluster or LocalRunner()
+    if cluster is not None:
+        raise InvalidOptionError("processes is for this machine, and spark for a cluster: give one of them")
+    if processes < 1:
+        raise InvalidOptionError(f"processes is {processes}, and must be at least 1")
+    return LocalRunner(processes)
 
 
 class _Worker:
@@ -145,28 +149,16 @@ def work(descriptor: int) -> None:
     connection = Connection(descriptor)
     tasks: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     try:
-        job = pickle.loads(connection.recv_bytes())
+        job = unpickled_job(connection.recv_bytes())
     except EOFError:
         return
-    except Exception as error:
-        job = _Unreadable(error)
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
     while True:
         row, task = tasks.get()
         reporter = _Reporter(connection)
-        done = _done(job, row, task, reporter)
+        done = run_task(job, row, task, reporter)
         reporter.flush()
-        _send(connection, done)
-
-
-@dataclass(frozen=True)
-class _Unreadable:
-    """Stands for a job that this process cannot read: a class of the caller's own is not there, for one."""
-
-    error: Exception
-
-    def run(self, task: Any, report: Callable[[Amount], None]) -> Any:  # noqa: ARG002
-        raise SeglogError(f"a worker cannot read the job: {self.error!r}")
+        connection.send_bytes(pickled(done))
 
 
 def _receive(connection: Connection, tasks: queue.SimpleQueue[tuple[int, Any]]) -> None:
@@ -176,16 +168,6 @@ def _receive(connection: Connection, tasks: queue.SimpleQueue[tuple[int, Any]]) 
             tasks.put(connection.recv())
     except (EOFError, OSError):
         end_process(0)
-
-
-def _send(connection: Connection, said: Finished | Failed) -> None:
-    try:
-        data = pickle.dumps(said)
-        pickle.loads(data)
-    except Exception:
-        error = said.error if isinstance(said, Failed) else SeglogError(f"the result does not pickle: {said!r}")
-        data = pickle.dumps(Failed(said.task, SeglogError("\n".join([repr(error), *getattr(error, "__notes__", ())]))))
-    connection.send_bytes(data)
 
 
 class _Reporter:

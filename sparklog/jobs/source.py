@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, get_args
 
 from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
 from sparklog.jobs.ledger import Moved
@@ -18,6 +18,7 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.reader import IsolationLevel, LogReader
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import last_stable_offset
+from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, named, read_layouts
 from sparklog.topic.ranges import ReadRange
 
@@ -128,10 +129,7 @@ class LogSource:
 
     def check(self) -> None:
         """Raise `InvalidOptionError` or `PathNotFoundError` where there is nothing of what is asked for."""
-        there = {named(folder) for folder in self.folders()}
-        for each, _ in (*self.start.offsets, *self.end.offsets):
-            if each not in there:
-                raise InvalidOptionError(f"an offset of {each} is given, which is not read")
+        check_sources([self])
 
     def select(self, moved: Mapping[TopicPartition, Moved]) -> list[Selected]:
         """Say which offsets are to be moved, those left out that were.
@@ -250,6 +248,47 @@ def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> N
             f"offset {end - 1} of {path} is of leader epoch {epoch}, and was of {moved.leader_epoch} when it was "
             f"moved: records were replaced by those of another leader. {_ANEW}"
         )
+
+
+def check_sources(sources: Sequence[LogSource]) -> None:
+    """Raise `InvalidOptionError` or `PathNotFoundError` where there is nothing of what sources are asked for."""
+    there = {named(folder) for source in sources for folder in source.folders()}
+    for source in sources:
+        for each, _ in (*source.start.offsets, *source.end.offsets):
+            if each not in there:
+                raise InvalidOptionError(f"an offset of {each} is given, which is not read")
+
+
+def source_of(
+    source: PathText | Sequence[PathText],
+    *,
+    topics: str | Sequence[str],
+    topic_pattern: str | None,
+    partitions: Sequence[tuple[str, int]],
+    start_offsets: Mapping[tuple[str, int], int] | None,
+    end_offsets: Mapping[tuple[str, int], int] | None,
+    start_time: Time | None,
+    end_time: Time | None,
+    isolation_level: IsolationLevel,
+    stops_at_high_watermark: bool,
+    fail_on_data_loss: bool,
+) -> LogSource:
+    """Make a source of what a user gives."""
+    if isolation_level not in get_args(IsolationLevel):
+        known = " or ".join(get_args(IsolationLevel))
+        raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
+    paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
+    return LogSource(
+        paths=tuple(str(path) for path in paths),
+        topics=(topics,) if isinstance(topics, str) else tuple(topics),
+        topic_pattern=topic_pattern,
+        partitions=tuple(TopicPartition(*each) for each in partitions),
+        start=bound_of(start_offsets, start_time, "start"),
+        end=bound_of(end_offsets, end_time, "end"),
+        isolation_level=isolation_level,
+        stops_at_high_watermark=stops_at_high_watermark,
+        fail_on_data_loss=fail_on_data_loss,
+    )
 
 
 def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, which: str) -> Bound:

@@ -23,8 +23,6 @@ class StagedFile:
 
     def __init__(self, storage: WritableStorage, path: str) -> None:
         self._storage, self.path = storage, path
-        # What an attempt of the same task has left under this name is in the way.
-        storage.remove(path)
         self._file = storage.open_for_append(path)
         self.size_bytes = self.crc32c = 0
         self.closed = False

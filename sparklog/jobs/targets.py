@@ -19,7 +19,8 @@ from sparklog.storage.capabilities import to_writable
 
 FOLDER_OF_JOBS: Final = "_seglog"
 """In a folder of tables: readers of tables pass over names that begin with ``_``."""
-_LEDGER, _LOCK = "ledger.jsonl", "lock"
+LEDGER: Final = "ledger.jsonl"
+_LOCK: Final = "lock"
 
 
 class Target(Protocol):
@@ -59,7 +60,7 @@ class TableFolder:
 
     @property
     def ledger_path(self) -> str:
-        return self._own(_LEDGER)
+        return self._own(LEDGER)
 
     @property
     def _writable(self) -> WritableStorage:

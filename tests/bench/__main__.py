@@ -25,6 +25,7 @@ MEASUREMENTS = (
     "commit",
     "scale",
     "connector",
+    "jobs_peers",
 )
 
 

@@ -23,6 +23,8 @@ OPTIONS: dict[str, dict[str, list[str]]] = {
     },
     "dump": {"a record": [], "a batch (--batches)": ["--batches"]},
     "verify": {"a finding": []},
+    "export": {"a range of a task (--dry-run)": ["/nowhere", "--dry-run"]},
+    "copy": {"a range of a task (--dry-run)": ["/nowhere", "--dry-run"]},
 }
 
 
@@ -60,6 +62,19 @@ def test_actions_have_the_fields_that_are_said(tmp_path: Path) -> None:
     assert [wrong for row in found for wrong in disagreements(row, ROWS["recover"]["an action"])] == []
 
 
+def test_what_was_moved_and_its_ledger_have_the_fields_that_are_said(tmp_path: Path) -> None:
+    commands: dict[tuple[str, str], list[str | Path]] = {
+        ("export", "a range of offsets"): ["export", EXAMPLES, tmp_path / "out", "--processes", "1"],
+        ("copy", "a range of offsets"): ["copy", EXAMPLES, tmp_path / "logs", "--processes", "1"],
+        ("ledger show", "a partition"): ["ledger", "show", tmp_path / "out"],
+        ("ledger show", "a commit (--commits)"): ["ledger", "show", "--commits", tmp_path / "out"],
+    }
+    for (command, of), arguments in commands.items():
+        found = [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+        assert found
+        assert [wrong for row in found for wrong in disagreements(row, ROWS[command][of])] == []
+
+
 @pytest.mark.parametrize("options", [[], ["--partitions"], ["--segments"]])
 def test_fields_that_cost_a_scan_are_not_there_without_it(options: list[str]) -> None:
     with_all = run("describe", EXAMPLES, *options, "--ratio", "--histogram", "--json").stdout.splitlines()[0]
@@ -71,7 +86,7 @@ def test_fields_that_cost_a_scan_are_not_there_without_it(options: list[str]) ->
 
 @pytest.mark.parametrize("command", list(ROWS))
 def test_fields_are_shown_without_a_path(command: str) -> None:
-    result = run(command, "--fields")
+    result = run(*command.split(), "--fields")
     assert result.exit_code == 0
     for of, fields in ROWS[command].items():
         assert of in result.stdout

@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sparklog
-from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError
+from sparklog.errors import DataLossError, InvalidOptionError, LockedError, PathNotFoundError
 from sparklog.jobs.export import ExportSummary, export
+from sparklog.jobs.targets import TableFolder
+from sparklog.storage.registry import locate
 from tests.conftest import HERE
 
 EXAMPLES = HERE.parent / "examples" / "data"
@@ -135,3 +137,10 @@ def test_a_wrong_argument_is_told_before_anything_is_made(
         moved_to(tmp_path / "out", **given)
     assert message in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_second_job_waits_and_is_refused(tmp_path: Path) -> None:
+    target = TableFolder(*locate(tmp_path / "out"))
+    with target.held(), pytest.raises(LockedError, match="another job moves to"):
+        moved_to(tmp_path / "out", lock_timeout_seconds=0)
+    assert moved_to(tmp_path / "out").rows > 0

@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import JAVA_OPTIONS
 from tests.golden import IsolationLevel, golden_set
+from tests.jobs.test_export import read, rows
 from tests.spark.conftest import ROOT
 from tests.spark.rows import consumed
 
@@ -53,6 +54,30 @@ print("EXECUTORS", len(executors) - 1)
 spark.stop()
 """
 
+# The same over Spark Connect, whose server is on this machine.
+EXPORT = """
+import sys
+import sparklog
+from pyspark.sql import SparkSession
+
+master, source, target, java_options = sys.argv[1:]
+spark = SparkSession.builder.remote(master) if master.startswith("local") else SparkSession.builder.master(master)
+for name, value in {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": java_options,
+}.items():
+    spark = spark.config(name, value)
+spark = spark.getOrCreate()
+for _ in range(2):
+    print("MOVED", sparklog.export(source, target, task_bytes=4096, spark=spark).rows, flush=True)
+print("DONE")
+spark.stop()
+"""
+
 
 @contextmanager
 def running(log: Path, *command: str) -> Iterator[None]:
@@ -65,7 +90,7 @@ def running(log: Path, *command: str) -> Iterator[None]:
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
@@ -117,14 +142,34 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
 
 def test_golden_directory_reads_through_a_cluster_of_two_workers(cluster: str, tmp_path: Path) -> None:
-    log = tmp_path / "driver.log"
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    with running(log, sys.executable, str(program), cluster, str(GOLDEN.log_dir), LEVEL, JAVA_OPTIONS):
-        deadline = time.monotonic() + DONE_WITHIN_SECONDS
-        while "EXECUTORS" not in log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.2)
-    said = log.read_text()
+    said = output_of(PROGRAM, "EXECUTORS", tmp_path, cluster, str(GOLDEN.log_dir), LEVEL, JAVA_OPTIONS)
     assert re.search(r"^EXECUTORS 2$", said, re.MULTILINE), said[-3000:]
-    rows = next(line.removeprefix("ROWS ") for line in said.splitlines() if line.startswith("ROWS "))
-    assert rows == repr(sorted(consumed(GOLDEN, LEVEL)))
+    found = next(line.removeprefix("ROWS ") for line in said.splitlines() if line.startswith("ROWS "))
+    assert found == repr(sorted(consumed(GOLDEN, LEVEL)))
+
+
+def output_of(text: str, last: str, tmp_path: Path, *arguments: str) -> str:
+    """Run a program until it says its last word, and return all that it said."""
+    log, program = tmp_path / "driver.log", tmp_path / "program.py"
+    program.write_text(text)
+    with running(log, sys.executable, str(program), *arguments):
+        deadline = time.monotonic() + DONE_WITHIN_SECONDS
+        while last not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.2)
+    return log.read_text()
+
+
+def test_export_on_a_cluster_of_two_workers_moves_every_record_once(cluster: str, tmp_path: Path) -> None:
+    exported(cluster, tmp_path)
+
+
+def test_export_over_spark_connect_moves_every_record_once(tmp_path: Path) -> None:
+    pytest.importorskip("grpc_status")
+    exported("local[2]", tmp_path)
+
+
+def exported(master: str, tmp_path: Path) -> None:
+    wanted = read(GOLDEN.log_dir)
+    said = output_of(EXPORT, "DONE", tmp_path, master, str(GOLDEN.log_dir), str(tmp_path / "out"), JAVA_OPTIONS)
+    assert re.findall(r"^MOVED (\d+)$", said, re.MULTILINE) == [str(len(wanted)), "0"], said[-3000:]
+    assert sorted(row["value"] for row in rows(tmp_path / "out")) == sorted(row["value"] for row in wanted)

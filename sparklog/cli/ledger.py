@@ -1,0 +1,86 @@
+"""``ledger show``: makes rows of what a ledger says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sparklog.cli import render, tables, views
+from sparklog.errors import PathNotFoundError
+from sparklog.jobs.ledger import LedgerCommit, Loaded, commits
+from sparklog.jobs.targets import FOLDER_OF_JOBS, LEDGER
+from sparklog.log.files import JOBS_LEDGER
+from sparklog.log.places import join_path
+from sparklog.storage.base import Storage
+from sparklog.storage.registry import expand_one, locate
+
+
+def show(path: str, *, of_commits: bool, as_json: bool) -> None:
+    """Print what the ledger of a target says; errors as of `sparklog.jobs.ledger.read_ledger`."""
+    found = commits(*_find(path))
+    shown: list[tuple[Sequence[tables.Column], list[dict[str, Any]]]]
+    if of_commits:
+        shown = [(views.LEDGER_COMMITS, [_commit_row(commit) for commit in found])]
+    else:
+        partitions, files = _entry_rows(found)
+        is_copied = any(row["target_topic"] is not None for row in partitions)
+        of_partitions: Sequence[tables.Column] = views.LEDGER_COPIES if is_copied else views.LEDGER_PARTITIONS
+        shown = [(of_partitions, partitions), (views.LEDGER_FILES, files)]
+    for columns, rows in shown:
+        if as_json:
+            render.json_lines(rows)
+        elif rows:
+            tables.table(columns, rows)
+
+
+def _find(path: str) -> tuple[Storage, str]:
+    """Return where the ledger of a target is: of a folder of files, or of a log directory, or the file itself."""
+    storage, plain = expand_one(locate(path), "path")
+    if storage.identity(plain) is not None and not storage.is_folder(plain):
+        return storage, plain
+    for place in (join_path(join_path(plain, FOLDER_OF_JOBS), LEDGER), join_path(plain, JOBS_LEDGER)):
+        if storage.identity(place) is not None:
+            return storage, place
+    raise PathNotFoundError(f"there is no ledger in {path}: no job has moved anything to it")
+
+
+def _commit_row(commit: LedgerCommit) -> dict[str, Any]:
+    moved = [each for each in commit.entries if not isinstance(each, Loaded)]
+    return {
+        "number": commit.number,
+        "job": commit.job,
+        "run": commit.run,
+        "time_ms": commit.time_ms,
+        "entries": len(commit.entries),
+        "rows": sum(each.rows for each in commit.entries),
+        "files": sum(len(each.files) for each in moved) + len(commit.entries) - len(moved),
+    }
+
+
+def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Make a row of each partition of each source, by what was moved of it in all, and of each file that was loaded."""
+    partitions: dict[tuple[str, ...], dict[str, Any]] = {}
+    files: dict[tuple[str, str], dict[str, Any]] = {}
+    for commit in found:
+        for each in commit.entries:
+            if isinstance(each, Loaded):
+                row = {name: value for name, value in each.to_json().items() if name != "kind"}
+                files[each.path, each.into or ""] = row | {"time_ms": commit.time_ms}
+                continue
+            new = {"topic": each.topic, "partition": each.partition, "from": each.start_offset}
+            at = (each.topic, f"{each.partition:010}", each.source or "", each.target_topic or "")
+            old = partitions.get(at, new | {"rows": 0, "log_bytes": 0, "files": 0, "bytes": 0})
+            partitions[at] = {
+                **{name: old[name] for name in new},
+                "to": each.end_offset,
+                "rows": old["rows"] + each.rows,
+                "log_bytes": old["log_bytes"] + each.log_bytes,
+                "files": old["files"] + len(each.files),
+                "bytes": old["bytes"] + sum(file.size_bytes for file in each.files),
+                "topic_id": each.topic_id,
+                "leader_epoch": each.leader_epoch,
+                "source": each.source,
+                "target_topic": each.target_topic,
+                "time_ms": commit.time_ms,
+            }
+    return [partitions[at] for at in sorted(partitions)], [files[at] for at in sorted(files)]

@@ -1,0 +1,183 @@
+"""`copy`: what a user says, checked, and made a job that is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparklog.errors import InvalidOptionError
+from sparklog.jobs.copy import TASK_BYTES, CopyJob, CopyTask
+from sparklog.jobs.copy_plan import CopySource
+from sparklog.jobs.job import Watch, run_job
+from sparklog.jobs.ledger import Moved
+from sparklog.jobs.local import runner_of
+from sparklog.jobs.source import check_sources, source_of
+from sparklog.log.config import LogConfig
+from sparklog.log.reader import IsolationLevel
+from sparklog.log.times import Time
+from sparklog.storage.capabilities import to_writable
+from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.write.clock import wall_clock_ms
+from sparklog.write.staging import new_job
+
+
+@dataclass(frozen=True)
+class CopySummary:
+    """What a copy has moved.
+
+    Attributes
+    ----------
+    moved : tuple of Moved
+        A range of offsets of the source each, by topic, partition and offset.
+    planned : tuple of CopyTask
+        The tasks that a dry run would have done.
+    """
+
+    run_id: str
+    moved: tuple[Moved, ...]
+    planned: tuple[CopyTask, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.moved)
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of the batches."""
+        return sum(each.log_bytes for each in self.moved)
+
+    def __repr__(self) -> str:
+        partitions = len({each.topic_partition for each in self.moved})
+        return f"CopySummary({self.rows} rows of {partitions} partitions, {self.log_bytes} bytes)"
+
+
+def copy(
+    source: PathText | Sequence[PathText],
+    target: PathText,
+    *,
+    topics: str | Sequence[str] = (),
+    topic_pattern: str | None = None,
+    partitions: Sequence[tuple[str, int]] = (),
+    renames: Mapping[str, str] | None = None,
+    start_offsets: Mapping[tuple[str, int], int] | None = None,
+    end_offsets: Mapping[tuple[str, int], int] | None = None,
+    start_time: Time | None = None,
+    end_time: Time | None = None,
+    isolation_level: IsolationLevel = "read_committed",
+    stops_at_high_watermark: bool = False,
+    fail_on_data_loss: bool = True,
+    keep_offsets: bool = False,
+    recompress: str | None = None,
+    since_last: bool = True,
+    config: Mapping[str, str] | None = None,
+    spark: Any = None,
+    processes: int | None = None,
+    task_bytes: int = TASK_BYTES,
+    lock_timeout_seconds: float = 600.0,
+    dry_run: bool = False,
+    watch: Watch | None = None,
+) -> CopySummary:
+    """Copy partition logs to a log directory, batch by batch and untouched, those left out that were copied before.
+
+    Nothing is decompressed; checksums are checked. All of it becomes visible at once, or nothing.
+
+    Parameters
+    ----------
+    source : str, os.PathLike or a sequence of them
+        Log directories (all topics but those whose name begins with ``__``), topic paths, partition folders, patterns.
+        Logs of the same partition are merged, one behind the other.
+    target : str or os.PathLike
+        A log directory of no running broker, made where it is not there.
+    topics, topic_pattern, partitions
+        Only these topics, those whose whole name a regular expression matches, or these partitions.
+    renames : mapping of str to str, optional
+        Topics, each with the one that it is copied to; the others keep their names.
+    start_offsets, end_offsets : mapping of (topic, partition) to int, optional
+        Offsets before the one are not copied, nor those from the other on, but for those in the same batch.
+    start_time, end_time : int or datetime, optional
+        The same by the first record at or after a time, ms since the epoch or a datetime with a time zone.
+    isolation_level : {"read_committed", "read_uncommitted"}
+        By default a partition ends at its last stable offset, so that no open transaction is copied.
+    stops_at_high_watermark : bool
+        End where the replicas had confirmed all, by ``replication-offset-checkpoint``.
+    fail_on_data_loss : bool
+        Whether it is an error, or a warning, that offsets are gone which were never copied.
+    keep_offsets : bool
+        Whether batches keep their offsets; by default these are counted on from the end of the target.
+    recompress : str, optional
+        Give all batches this codec, as Kafka calls it.
+    since_last : bool
+        Whether what was copied before is left out.
+    config : mapping of str to str, optional
+        Of the topics, such as ``segment.bytes``.
+    spark : SparkSession, optional
+        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
+        target must be where its workers reach them too.
+    processes : int, optional
+        How many processes work; by default one for each core.
+    task_bytes : int
+        How many bytes of log a task copies at most, about.
+    lock_timeout_seconds : float
+        How long to wait for another writer to the same target.
+    dry_run : bool
+        Change nothing, and only plan; neither does this wait for another writer.
+    watch : Watch, optional
+        Is told how the job goes on.
+
+    Returns
+    -------
+    CopySummary
+
+    Raises
+    ------
+    PathNotFoundError, InvalidOptionError
+        Arguments are wrong; nothing was made.
+    LockedError
+        A broker runs on the target, or another writer is at work there.
+    CorruptLogError, DataLossError
+        Of the first partition that cannot be copied, with the others in ``others``; nothing is.
+    """
+    runner = runner_of(processes, spark)
+    if task_bytes < 1:
+        raise InvalidOptionError(f"task_bytes is {task_bytes}, and must be at least 1")
+    paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
+    # Each for itself: the same partition may be in several.
+    sources = [
+        source_of(
+            path,
+            topics=topics,
+            topic_pattern=topic_pattern,
+            partitions=partitions,
+            start_offsets=start_offsets,
+            end_offsets=end_offsets,
+            start_time=start_time,
+            end_time=end_time,
+            isolation_level=isolation_level,
+            stops_at_high_watermark=stops_at_high_watermark,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        for path in paths
+    ]
+    check_sources(sources)
+    location = expand_one(locate(target, "target"), "target")
+    to_writable(*location)
+    now_ms = wall_clock_ms()
+    job = CopyJob(
+        target=location,
+        sources=tuple(CopySource(each, tuple((renames or {}).items())) for each in sources),
+        config=LogConfig.from_properties(config or {}),
+        run_id=new_job(now_ms),
+        now_ms=now_ms,
+        keeps_offsets=keep_offsets,
+        codec=recompress,
+        since_last=since_last,
+        workers=runner.workers,
+        task_bytes=task_bytes,
+        lock_timeout_seconds=lock_timeout_seconds,
+    )
+    if dry_run:
+        return CopySummary(job.run_id, (), tuple(job.plan()))
+    copied = (each for result in run_job(job, runner, watch) for each in result.moved)
+    moved = [each for each in copied if each.end_offset > each.start_offset]
+    return CopySummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))

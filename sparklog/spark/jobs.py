@@ -1,0 +1,33 @@
+"""The jobs as users of Python call them: on this machine, or with ``spark=`` on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
+
+from sparklog.jobs import copy_logs
+from sparklog.jobs import export as exporting
+from sparklog.jobs import load as loading
+from sparklog.spark.runner import SparkRunner
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _on_spark(job: Callable[P, R]) -> Callable[P, R]:
+    """Let a job take a session of Spark where it takes what runs tasks."""
+
+    @wraps(job)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        session = kwargs.get("spark")
+        if session is not None:
+            kwargs["spark"] = SparkRunner(session)  # type: ignore[arg-type]
+        return job(*args, **kwargs)
+
+    return run
+
+
+export: Final = _on_spark(exporting.export)
+copy: Final = _on_spark(copy_logs.copy)
+load: Final = _on_spark(loading.load)

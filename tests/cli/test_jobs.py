@@ -1,0 +1,226 @@
+"""The commands of jobs: what they move, what they print, and how they end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparklog.cli.export import selection_of
+from sparklog.cli.fields import ROWS
+from sparklog.cli.progress import job_progress
+from sparklog.errors import InvalidOptionError
+from sparklog.jobs.job import Amount
+from sparklog.jobs.ledger import Loaded, encode_commit
+from tests.cli.test_fields import disagreements
+from tests.cli.test_main import lines, on_a_terminal, run
+from tests.golden import EXAMPLES
+from tests.jobs.test_export import files, read, rows
+
+SOME = ("--topics", "shop-orders", "--processes", "1")
+
+
+def test_export_moves_what_is_new_and_the_ledger_shows_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = run("export", EXAMPLES, out, *SOME)
+    assert first.exit_code == 0
+    assert first.stdout.splitlines()[0].split() == ["TOPIC", "PARTS", "RECORDS", "LOG", "FILES", "SIZE"]
+    assert first.stdout.splitlines()[1].startswith("shop-orders      2      145 ")
+    assert "145 records moved to 2 files in " in first.stdout
+    assert run("export", EXAMPLES, out, *SOME).stdout == "nothing new to move\n"
+    shown = run("ledger", "show", out).stdout.splitlines()
+    assert [line.split()[:4] for line in shown] == [
+        ["PARTITION", "FROM", "TO", "RECORDS"],
+        ["shop-orders-0", "0", "94", "72"],
+        ["shop-orders-1", "0", "94", "73"],
+    ]
+    (commit,) = lines("ledger", "show", out, "--commits", "--json")
+    assert {name: commit[name] for name in ("number", "job", "entries", "rows", "files")} == {
+        "number": 0,
+        "job": "export",
+        "entries": 2,
+        "rows": 145,
+        "files": 2,
+    }
+
+
+def test_ledger_sums_what_was_moved_of_a_partition_by_several_runs(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for end in ("40", "60", "latest"):
+        run("export", EXAMPLES, out, "--partitions", "shop-orders:0", "--processes", "1", "--to", end)
+    (row,) = lines("ledger", "show", out, "--json")
+    wanted = [each for each in read(EXAMPLES) if (each["topic"], each["partition"]) == ("shop-orders", 0)]
+    assert (row["from"], row["to"], row["rows"], row["files"]) == (0, 94, len(wanted), 3)
+    assert row["bytes"] == sum((out / name).stat().st_size for name in files(out))
+
+
+def test_ledger_of_loaded_files_in_a_log_directory_is_shown(tmp_path: Path) -> None:
+    loaded = Loaded("/in/a.parquet", "events", 2048, 7, 3)
+    (tmp_path / "seglog.ledger.jsonl").write_bytes(encode_commit(0, "load", "run", 1_700_000_000_000, [loaded]))
+    assert (
+        run("ledger", "show", tmp_path).stdout.splitlines()[1] == "/in/a.parquet  2.0 KiB        3  2023-11-14 22:13:20"
+    )
+    (row,) = lines("ledger", "show", tmp_path / "seglog.ledger.jsonl", "--json")
+    assert row == {
+        "path": "/in/a.parquet",
+        "into": "events",
+        "bytes": 2048,
+        "modified_ns": 7,
+        "rows": 3,
+        "time_ms": 1_700_000_000_000,
+    }
+
+
+def test_dry_run_says_what_would_be_moved_and_makes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    planned = lines("export", EXAMPLES, out, "--dry-run", "--json", *SOME)
+    assert not out.exists()
+    moved = lines("export", EXAMPLES, out, "--json", *SOME)
+    named = [[(row["topic"], row["partition"], row["from"], row["to"]) for row in each] for each in (planned, moved)]
+    assert named[0] == named[1] == [("shop-orders", 0, 0, 94), ("shop-orders", 1, 0, 94)]
+    assert run("export", EXAMPLES, out, "--dry-run", *SOME).stdout == "0 tasks to do, about 0 B of logs\n"
+
+
+def test_damage_ends_with_1_and_the_others_are_moved(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "logs")
+    log = tmp_path / "logs" / "shop-orders-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    result = run("export", tmp_path / "logs", tmp_path / "out", *SOME, "--task-bytes", "4096")
+    assert result.exit_code == 1
+    assert str(log) in result.stderr
+    assert "Traceback" not in result.output
+    assert {row["partition"] for row in lines("ledger", "show", tmp_path / "out", "--json")} == {1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["export", str(EXAMPLES), "{out}", "--format", "parket"], "parquet"),
+        (["export", str(EXAMPLES), "{out}", "--partitions", "shop-orders"], "topic:partition"),
+        (["export", str(EXAMPLES), "{out}", "--from", "yesterday"], "ISO 8601"),
+        (["export", str(EXAMPLES), "{out}", "--from", "5", "--from", "2024-01-01"], "give one of them"),
+        (["export", str(EXAMPLES), "{out}", "--topics", "nothing"], "nothing"),
+        (["ledger", "show", "{out}"], "no ledger"),
+        (["load", "{out}/nothing.csv", "{out}", "--config", "compression.type"], "name=value"),
+        (["copy", str(EXAMPLES), "{out}", "--recompress", "brotli"], "brotli"),
+        (["copy", str(EXAMPLES), "{out}", "--renames", "shop-orders"], "old:new"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_on_stderr(tmp_path: Path, arguments: list[str], said: str) -> None:
+    result = run(*(each.replace("{out}", str(tmp_path)) for each in arguments))
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("texts", "wanted"),
+    [
+        ([], (None, None)),
+        (["earliest"], (None, None)),
+        (["7"], ({("shop-orders", 0): 7, ("shop-orders", 1): 7}, None)),
+        (["7", "shop-orders:1:9"], ({("shop-orders", 0): 7, ("shop-orders", 1): 9}, None)),
+        (["2023-11-14T22:13:20"], (None, 1_700_000_000_000)),
+    ],
+)
+def test_where_to_begin_is_an_offset_or_a_time(texts: list[str], wanted: tuple[Any, ...]) -> None:
+    found = selection_of([str(EXAMPLES)], ["shop-orders"], None, [], texts, [])
+    assert (found["start_offsets"], found["start_time"]) == wanted
+
+
+def test_two_times_to_end_at_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="--to is given two times"):
+        selection_of([str(EXAMPLES)], [], None, [], [], ["2023-11-14", "2023-11-15"])
+
+
+def test_tables_of_jobs_fit_a_terminal(tmp_path: Path) -> None:
+    run("export", EXAMPLES, tmp_path / "out", *SOME)
+    for arguments in (["ledger", "show"], ["ledger", "show", "--commits"]):
+        printed = on_a_terminal(80, *arguments, str(tmp_path / "out"))
+        assert printed
+        assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_offsets_restrict_what_is_moved(tmp_path: Path) -> None:
+    run("export", EXAMPLES, tmp_path / "out", *SOME, "--from", "shop-orders:0:20", "--to", "30")
+    offsets = [row["offset"] for row in rows(tmp_path / "out")]
+    wanted = [row for row in read(EXAMPLES) if row["topic"] == "shop-orders" and row["offset"] < 30]
+    assert sorted(offsets) == sorted(row["offset"] for row in wanted if row["partition"] or row["offset"] >= 20)
+
+
+def test_progress_of_a_job_is_told_in_bytes_and_records() -> None:
+    with job_progress("exporting") as watch:
+        watch.planned(2, 100)
+        watch.advanced("a", Amount(60, 3))
+        watch.advanced("b", Amount(40, 4))
+        (task,) = watch._bar.tasks  # type: ignore[attr-defined]
+        assert (task.total, task.completed, task.fields["records"]) == (100, 100, 7)
+
+
+def test_json_of_an_export_names_its_files(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    told = [json.loads(line) for line in run("export", EXAMPLES, out, "--json", *SOME).stdout.splitlines()]
+    assert sorted(file["path"] for row in told for file in row["files"]) == files(out)
+
+
+def test_copy_moves_what_is_new_under_another_name_and_the_ledger_shows_it(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    arguments = ("copy", EXAMPLES, logs, *SOME, "--renames", "shop-orders:orders")
+    planned = run(*arguments, "--dry-run")
+    assert planned.stdout.splitlines()[-1].startswith("1 task to do")
+    assert not logs.exists()
+    first = run(*arguments)
+    assert first.exit_code == 0
+    assert first.stdout.splitlines()[0].split() == ["TOPIC", "PARTS", "RECORDS", "LOG"]
+    assert run(*arguments).stdout == "nothing new to move\n"
+    shown = lines("ledger", "show", logs, "--json")
+    assert [(row["topic"], row["partition"], row["to"], row["target_topic"]) for row in shown] == [
+        ("shop-orders", 0, 94, "orders"),
+        ("shop-orders", 1, 94, "orders"),
+    ]
+    assert "TO TOPIC" in run("ledger", "show", logs).stdout
+    wanted = [row["value"] for row in read(EXAMPLES) if row["topic"] == "shop-orders"]
+    assert [row["value"] for row in read(logs)] == wanted
+
+
+def test_ledger_tells_copies_of_a_partition_to_two_topics_apart(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        run("copy", EXAMPLES, tmp_path / "logs", "--partitions", "shop-orders:0", "--renames", f"shop-orders:{name}")
+    shown = lines("ledger", "show", tmp_path / "logs", "--json")
+    assert [(row["target_topic"], row["from"], row["to"]) for row in shown] == [("one", 0, 94), ("two", 0, 94)]
+
+
+def test_copy_of_damage_ends_with_1_and_nothing_is_copied(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "logs")
+    log = tmp_path / "logs" / "shop-orders-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    result = run("copy", tmp_path / "logs", tmp_path / "out", *SOME)
+    assert result.exit_code == 1
+    assert str(log) in result.stderr
+    assert run("ledger", "show", tmp_path / "out").exit_code == 2
+
+
+def test_load_writes_what_is_new_and_the_ledger_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("user,amount\na,1\nb,2\n")
+    arguments = ("load", tmp_path / "in.csv", tmp_path / "logs", "--topic", "orders", "--num-partitions", "1")
+    options = ("--key", "user", "--value", "amount", "--config", "compression.type=zstd", "--processes", "1")
+    first = run(*arguments, *options)
+    assert first.exit_code == 0
+    assert first.stdout.splitlines()[1].split()[:4] == ["orders-0", "0", "1", "2"]
+    assert "2 records of 1 file loaded in " in first.stdout
+    assert run(*arguments, *options).stdout == "nothing new to load, 1 file passed over\n"
+    assert [(row["key"], row["value"]) for row in read(tmp_path / "logs")] == [(b"a", b"1"), (b"b", b"2")]
+    for command, of, found in (
+        ("ledger show", "a file that was loaded", lines("ledger", "show", tmp_path / "logs")),
+        ("load", "a partition", lines(*arguments, *options, "--again")),
+    ):
+        assert [wrong for row in found for wrong in disagreements(row, ROWS[command][of])] == []
+        assert found
