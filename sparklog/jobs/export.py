@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from sparklog.errors import InvalidOptionError
-from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob
+from sparklog.jobs.export_job import TASK_BYTES, ExportJob
 from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.outputs import FOLDERS, PARTITION_BY
 from sparklog.jobs.source import LogSource, bound_of
 from sparklog.jobs.targets import TableFolder
 from sparklog.log.files import TopicPartition

@@ -21,6 +21,8 @@ from sparklog.log.properties import did_you_mean
 ROW_GROUP_BYTES: Final = 1 << 26
 """How many bytes of rows are gathered, in memory, before they are written, by default."""
 ROW_GROUP_ROWS: Final = 1 << 20
+_BATCH_BYTES: Final = 1 << 12
+"""About what a batch takes beside its rows."""
 _SAMPLED_ROWS: Final = 1 << 12
 _REPEATED_SHARE_MAX: Final = 0.5
 """Values are worth a dictionary of which no more than this share is distinct."""
@@ -38,6 +40,10 @@ class TableWriter(Protocol):
 
 class FileFormat(Protocol):
     """Makes writers; a frozen value that pickles small."""
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
 
     @property
     def suffix(self) -> str:
@@ -60,6 +66,7 @@ class ParquetFormat:
 
     compression: str = "zstd"
     compression_level: int | None = None
+    name: str = "parquet"
     suffix: str = ".parquet"
 
     def check(self, schema: pa.Schema) -> None:
@@ -115,6 +122,7 @@ class ArrowFormat:
     """Arrow IPC files, which are mapped into memory as they are."""
 
     compression: str | None = "zstd"
+    name: str = "arrow"
     suffix: str = ".arrow"
 
     def check(self, schema: pa.Schema) -> None:
@@ -135,6 +143,7 @@ class CsvFormat:
     see `check`.
     """
 
+    name: str = "csv"
     suffix: str = ".csv"
 
     def check(self, schema: pa.Schema) -> None:
@@ -194,7 +203,7 @@ class RowGroups:
     def append(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
         self._rows += batch.num_rows
-        self.buffered_bytes += batch.nbytes
+        self.buffered_bytes += batch.nbytes + _BATCH_BYTES
         if self._rows >= self._rows_max or self.buffered_bytes >= self._bytes_max:
             self.flush()
 

@@ -12,6 +12,7 @@ cluster. Killed anywhere, a rerun goes on from what was committed and repeats no
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -88,10 +89,51 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task was not done."""
+    """A task was not done, or a part of it was not.
+
+    Attributes
+    ----------
+    others : tuple of Exception
+        Further errors of the same task.
+    result : object or None
+        What was done of it all the same, which is committed as the result of a whole one is.
+    """
 
     task: int
     error: Exception
+    others: tuple[Exception, ...] = ()
+    result: Any = None
+
+
+class PartlyDoneError(Exception):
+    """Raised by a task of several partitions some of which are damaged.
+
+    Parameters
+    ----------
+    result : object
+        What was done.
+    errors : sequence of Exception
+        Why the rest was not, with a note each that says of what it is; at least one.
+    """
+
+    def __init__(self, result: Any, errors: Sequence[Exception]) -> None:
+        super().__init__(result, errors)
+        self.result, self.errors = result, tuple(errors)
+
+
+def attempt(job: Job[Any, Any], row: int, task: Any, report: Report) -> Finished | Failed:
+    """Do a task, for a runner, and return how it ended."""
+    try:
+        return Finished(row, job.run(task, report))
+    except PartlyDoneError as partly:
+        first, *others = partly.errors
+        return Failed(row, first, tuple(others), partly.result)
+    except SeglogError as error:
+        return Failed(row, error)
+    except Exception as error:
+        # Of a decoder of the user's own, perhaps: where it was raised is not seen from another process.
+        error.add_note(traceback.format_exc())
+        return Failed(row, error)
 
 
 class Tasks(Generic[TaskT]):
@@ -198,7 +240,7 @@ def run_job(
                 if isinstance(event, Failed):
                     progress.fail(event)
                     left.fail(event.task)
-                    if not (job.commits_as_it_goes and _is_of_one_partition(event.error)):
+                    if not (job.commits_as_it_goes and _is_of_some_partitions(event)):
                         break
                 else:
                     progress.finish(event)
@@ -211,8 +253,8 @@ def run_job(
         return progress.results()
 
 
-def _is_of_one_partition(error: Exception) -> bool:
-    return isinstance(error, CorruptLogError | DataLossError)
+def _is_of_some_partitions(failed: Failed) -> bool:
+    return all(isinstance(error, CorruptLogError | DataLossError) for error in (failed.error, *failed.others))
 
 
 class _Progress(Generic[TaskT, ResultT]):
@@ -222,21 +264,24 @@ class _Progress(Generic[TaskT, ResultT]):
         self._job, self._tasks = job, tasks
         self._waiting: dict[int, ResultT] = {}
         self._committed: dict[int, ResultT] = {}
-        self.errors: dict[int, Exception] = {}
+        self.errors: dict[int, tuple[Exception, ...]] = {}
 
     def finish(self, event: Finished) -> None:
         self._waiting[event.task] = event.result
 
     def fail(self, event: Failed) -> None:
-        event.error.add_note(f"in {self._tasks[event.task].name}")
-        self.errors[event.task] = event.error
+        if event.result is None:
+            event.error.add_note(f"in {self._tasks[event.task].name}")
+        else:
+            self._waiting[event.task] = event.result
+        self.errors[event.task] = (event.error, *event.others)
 
     def commit(self, *, is_last: bool = False) -> None:
         """Commit what waits, but what follows a task that is not committed; a last time also where that is nothing."""
         ready: dict[int, ResultT] = {}
         for row in sorted(self._waiting):
             before = self._tasks[row].follows
-            if before is None or before in self._committed or before in ready:
+            if before is None or (before not in self.errors and (before in self._committed or before in ready)):
                 ready[row] = self._waiting[row]
         if ready or (is_last and not self._job.commits_as_it_goes):
             self._job.commit(list(ready.values()))
@@ -248,7 +293,7 @@ class _Progress(Generic[TaskT, ResultT]):
         """Raise the error of the first task in the plan that has one, with those of the others."""
         if not self.errors:
             return
-        first, *others = (self.errors[row] for row in sorted(self.errors))
+        first, *others = (error for row in sorted(self.errors) for error in self.errors[row])
         for other in others:
             first.add_note(f"and {other}, {other.__notes__[-1]}")
         if isinstance(first, SeglogError):

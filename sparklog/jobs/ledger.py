@@ -8,6 +8,7 @@ loaded, and then one that says that they count:
      "topic_id": "...", "leader_epoch": 3,
      "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
     {"kind": "loaded", "path": "/in/a.parquet", "bytes": 40960, "modified_ns": 1700000000000000000, "rows": 998}
+    {"kind": "settings", "settings": {"format": "parquet", "columns": "key, value", "partition_by": "topic"}}
     {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
      "lines": 2, "crc32c": 305419896}
 
@@ -17,6 +18,7 @@ loaded, and then one that says that they count:
     leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
     files.path            relative to the target
     files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
+    settings              how all of a folder of tables is written; the first commit says it
     number                counts the commits from 0
     crc32c                of a file's bytes; in a commit, of the bytes of the lines before it that are its own
 
@@ -39,7 +41,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.storage.base import Storage
 
 _VERSION: Final = 1
-_MOVED, _LOADED, _COMMIT = "moved", "loaded", "commit"
+_MOVED, _LOADED, _SETTINGS, _COMMIT = "moved", "loaded", "settings", "commit"
 _COMMIT_MARK: Final = b'"kind":"commit"'
 _WINDOW_BYTES: Final = 1 << 22
 _LINE_BYTES_MAX: Final = 1 << 26
@@ -105,12 +107,7 @@ class Moved:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Moved:
-        files = tuple(
-            MovedFile(
-                str(each["path"]), int(each["bytes"]), int(each["rows"]), int(each["crc32c"]), str(each["staged"])
-            )
-            for each in found["files"]
-        )
+        files = tuple(MovedFile.from_json(each) for each in found["files"])
         topic_id, epoch = found["topic_id"], found["leader_epoch"]
         return cls(
             topic=str(found["topic"]),
@@ -148,8 +145,26 @@ class Loaded:
         return cls(str(found["path"]), int(found["bytes"]), int(found["modified_ns"]), int(found["rows"]))
 
 
-Entry = Moved | Loaded
-_KINDS: Final[Mapping[str, type[Moved] | type[Loaded]]] = {_MOVED: Moved, _LOADED: Loaded}
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How all that is moved to a target is written, by name; see the module."""
+
+    values: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": _SETTINGS, "settings": dict(self.values)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Settings:
+        return cls(tuple((str(name), str(value)) for name, value in dict(found["settings"]).items()))
+
+
+Entry = Moved | Loaded | Settings
+_KINDS: Final[Mapping[str, type[Moved] | type[Loaded] | type[Settings]]] = {
+    _MOVED: Moved,
+    _LOADED: Loaded,
+    _SETTINGS: Settings,
+}
 
 
 @dataclass(frozen=True)
@@ -178,12 +193,15 @@ class Ledger:
         What was moved last of each partition.
     loaded : mapping of str to Loaded
         What was loaded last of each path.
+    settings : Settings or None
+        How all is written that was moved.
     """
 
     size_bytes: int = 0
     last: LedgerCommit | None = None
     moved: Mapping[TopicPartition, Moved] = field(default_factory=dict)
     loaded: Mapping[str, Loaded] = field(default_factory=dict)
+    settings: Settings | None = None
 
     @property
     def next_number(self) -> int:
@@ -200,14 +218,17 @@ def read_ledger(storage: Storage, path: str) -> Ledger:
     """
     moved: dict[TopicPartition, Moved] = {}
     loaded: dict[str, Loaded] = {}
+    settings: Settings | None = None
     last = None
     for last in commits(storage, path):
         for entry in last.entries:
             if isinstance(entry, Moved):
                 moved[entry.topic_partition] = entry
-            else:
+            elif isinstance(entry, Loaded):
                 loaded[entry.path] = entry
-    return Ledger(0 if last is None else last.end_position, last, moved, loaded)
+            else:
+                settings = entry
+    return Ledger(0 if last is None else last.end_position, last, moved, loaded, settings)
 
 
 def commits(storage: Storage, path: str) -> Iterator[LedgerCommit]:
@@ -297,7 +318,7 @@ def _parsed(line: bytes, path: str, position: int, where: str) -> dict[str, Any]
     except (ValueError, RecursionError) as error:
         raise _corrupt(path, position, f"{where} is no JSON: {error!r}") from error
     if not isinstance(found, dict) or found.get("kind") not in (*_KINDS, _COMMIT):
-        raise _corrupt(path, position, f"{where} is none of a ledger")
+        raise _corrupt(path, position, f"{where} is none of a ledger, or of one that a later sparklog wrote")
     return found
 
 

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from sparklog.errors import SeglogError
-from sparklog.jobs.job import Amount, Failed, Finished, Job, Tasks
+from sparklog.jobs.job import Amount, Failed, Finished, Job, Tasks, attempt
 from sparklog.storage.process import end_process, usable_cores
 
 _REPORTED_EVERY_SECONDS: Final = 0.1
@@ -51,18 +50,7 @@ class LocalRunner:
             yield from _side_by_side(job, tasks, report, processes)
             return
         for row, task in tasks:
-            yield _done(job, row, task, partial(report, row))
-
-
-def _done(job: Job[Any, Any], row: int, task: Any, report: Callable[[Amount], None]) -> Finished | Failed:
-    try:
-        return Finished(row, job.run(task, report))
-    except SeglogError as error:
-        return Failed(row, error)
-    except Exception as error:
-        # Of a decoder of the user's own, perhaps: where it was raised is not seen from another process.
-        error.add_note(traceback.format_exc())
-        return Failed(row, error)
+            yield attempt(job, row, task, partial(report, row))
 
 
 class _Worker:
@@ -154,7 +142,7 @@ def work(descriptor: int) -> None:
     while True:
         row, task = tasks.get()
         reporter = _Reporter(connection)
-        done = _done(job, row, task, reporter)
+        done = attempt(job, row, task, reporter)
         reporter.flush()
         _send(connection, done)
 

@@ -126,12 +126,14 @@ class LogSource:
                 raise InvalidOptionError(f"no regular expression: {self.topic_pattern!r}, {error}") from error
         return found.all_topics()
 
-    def check(self) -> None:
-        """Raise `InvalidOptionError` or `PathNotFoundError` where there is nothing of what is asked for."""
-        there = {named(folder) for folder in self.folders()}
+    def check(self) -> list[PartitionFolder]:
+        """Find the partitions; raise `InvalidOptionError` or `PathNotFoundError` where one that is asked for is not."""
+        folders = self.folders()
+        there = {named(folder) for folder in folders}
         for each, _ in (*self.start.offsets, *self.end.offsets):
             if each not in there:
                 raise InvalidOptionError(f"an offset of {each} is given, which is not read")
+        return folders
 
     def select(self, moved: Mapping[TopicPartition, Moved]) -> list[Selected]:
         """Say which offsets are to be moved, those left out that were.

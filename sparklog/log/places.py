@@ -131,3 +131,8 @@ def split_path(path: str) -> tuple[str, str]:
 def join_path(folder: str, name: str) -> str:
     """Return the path of a file in the folder at a path."""
     return f"/{name}" if folder == "/" else f"{folder}/{name}"
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Tell whether a path is that of a folder, or of something in it; both are absolute and have no links."""
+    return path == folder or path.startswith(join_path(folder, ""))
