@@ -173,7 +173,7 @@ class ExportJob:
                 error.add_note(f"in {piece.range}")
                 errors[piece.range.topic_partition] = error
         storage = to_writable(self.target.storage, self.target.path)
-        storage.sync_files([self.target.staged_path(file.staged) for each in found for file in each.files])
+        storage.sync_files([self.target.staged_path(file.staged) for each in found for file in each.all_files])
         if errors:
             raise PartlyDoneError(tuple(found), list(errors.values()))
         return tuple(found)

@@ -55,6 +55,9 @@ class FileFormat(Protocol):
     def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
         """Begin a file."""
 
+    def count_rows(self, source: Any) -> int:
+        """Count the rows of a file; `pyarrow.ArrowInvalid` or OSError where it is none of the format."""
+
 
 @dataclass(frozen=True)
 class ParquetFormat:
@@ -74,6 +77,9 @@ class ParquetFormat:
 
     def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
         return _ParquetWriter(self, sink, schema)
+
+    def count_rows(self, source: Any) -> int:
+        return int(pyarrow.parquet.read_metadata(source).num_rows)
 
 
 class _ParquetWriter:
@@ -134,6 +140,13 @@ class ArrowFormat:
         )
         return writer
 
+    def count_rows(self, source: Any) -> int:
+        with pa.ipc.open_file(source) as reader:
+            return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+
+
+_ANY_VALUES: Final = pyarrow.csv.ParseOptions(newlines_in_values=True)
+
 
 @dataclass(frozen=True)
 class CsvFormat:
@@ -164,6 +177,14 @@ class CsvFormat:
         writer: TableWriter = pyarrow.csv.CSVWriter(sink, schema, write_options=options)
         return writer
 
+    def count_rows(self, source: Any) -> int:
+        # All as text: what values look like is not asked.
+        names = pyarrow.csv.open_csv(source, parse_options=_ANY_VALUES).schema.names
+        source.seek(0)
+        as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()))
+        with pyarrow.csv.open_csv(source, parse_options=_ANY_VALUES, convert_options=as_text) as reader:
+            return sum(batch.num_rows for batch in reader)
+
 
 FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
     "parquet": ParquetFormat,
@@ -179,6 +200,11 @@ def format_named(name: str) -> FileFormat:
             f"no format {name!r}: {did_you_mean(name, list(FORMATS), 'formats are ' + ', '.join(FORMATS))}"
         )
     return FORMATS[name]()
+
+
+def format_of_file(name: str) -> FileFormat | None:
+    """Return the format of a file by its name; None where it is of none of ours."""
+    return next((each for make in FORMATS.values() if name.endswith((each := make()).suffix)), None)
 
 
 class RowGroups:

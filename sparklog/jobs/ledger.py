@@ -17,6 +17,7 @@ loaded, and then one that says that they count:
     topic_id              of ``partition.metadata``, null where there is none
     leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
     files.path            relative to the target
+    dead_letters          files of records that were not decoded, in the same words; left out where there is none
     files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
     settings              how all of a folder of tables is written; the first commit says it
     number                counts the commits from 0
@@ -86,13 +87,19 @@ class Moved:
     topic_id: str | None = None
     leader_epoch: int | None = None
     files: tuple[MovedFile, ...] = ()
+    dead_letters: tuple[MovedFile, ...] = ()
+
+    @property
+    def all_files(self) -> tuple[MovedFile, ...]:
+        """Both kinds of files."""
+        return self.files + self.dead_letters
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        written = {
             "kind": _MOVED,
             "topic": self.topic,
             "partition": self.partition,
@@ -104,6 +111,9 @@ class Moved:
             "leader_epoch": self.leader_epoch,
             "files": [each.to_json() for each in self.files],
         }
+        if self.dead_letters:
+            written["dead_letters"] = [each.to_json() for each in self.dead_letters]
+        return written
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Moved:
@@ -119,6 +129,7 @@ class Moved:
             topic_id=None if topic_id is None else str(topic_id),
             leader_epoch=None if epoch is None else int(epoch),
             files=files,
+            dead_letters=tuple(MovedFile.from_json(each) for each in found.get("dead_letters", ())),
         )
 
 

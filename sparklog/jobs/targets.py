@@ -144,7 +144,7 @@ class TableFolder:
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
         storage, staged = self._writable, staged_names(self.storage, self.path)
-        files = [file for each in moved for file in each.files]
+        files = [file for each in moved for file in each.all_files]
         for file in files:
             if file.staged not in staged:
                 raise CommitError(f"{self.staged_path(file.staged)} is gone, which a task has staged; nothing is moved")
@@ -180,7 +180,7 @@ class TableFolder:
                 file.truncate(ledger.size_bytes)
                 file.sync()
             entries = () if ledger.last is None else ledger.last.entries
-            self._put_in_place([file for each in entries if isinstance(each, Moved) for file in each.files])
+            self._put_in_place([file for each in entries if isinstance(each, Moved) for file in each.all_files])
         sweep_staged(storage, self.path)
 
     def _put_in_place(self, files: Sequence[MovedFile]) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError
+from sparklog.errors import CorruptBatchError, DataLossError, InvalidOptionError, PathNotFoundError
+from tests.build import Record, v2_batch, write_partition
 from tests.jobs.tables import EXAMPLES, append, files, moved_to, read, rows
 
 
@@ -103,3 +104,27 @@ def test_a_wrong_argument_is_told_before_anything_is_made(
         moved_to(tmp_path / "out", **given)
     assert message in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_damage_in_the_middle_is_told_what_was_moved_stays_and_a_rerun_after_repair_goes_on(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    batches = [v2_batch([Record(value=b"%05d" % at * 200)], base_offset=at) for at in range(300)]
+    write_partition(logs / "a-0", batches, segment_bytes=50_000)
+    segments = sorted((logs / "a-0").glob("*.log"))
+    sound = segments[3].read_bytes()
+    position = sound.index(b"%05d" % (int(segments[3].stem) + 10))
+    segments[3].write_bytes(sound[:position] + b"x" + sound[position + 1 :])
+    for processes in (1, 2):
+        with pytest.raises(CorruptBatchError) as caught:
+            moved_to(out, source=logs, task_bytes=60_000, processes=processes)
+        assert caught.value.path == str(segments[3])
+        assert caught.value.offset == int(segments[3].stem) + 10
+        assert caught.value.position is not None
+        assert 0 < position - caught.value.position < 100
+        assert "in partition a-0" in caught.value.__notes__
+        there = [row["offset"] for row in rows(out)]
+        assert 0 < len(there) <= caught.value.offset
+        assert there == list(range(len(there)))
+    segments[3].write_bytes(sound)
+    moved_to(out, source=logs, task_bytes=60_000)
+    assert [row["offset"] for row in rows(out)] == list(range(300))
