@@ -3,10 +3,13 @@
 `SeglogError` is the base of every error that sparklog raises on purpose. Below it there are two families:
 the caller's (`InvalidOptionError`, `PathNotFoundError`, `OffsetOutOfRangeError`, `DataLossError`, `LockedError` and
 others) and the bytes' (`CorruptLogError` and its kinds, which carry the file, the position and the offset there).
+`did_you_mean` makes the hint of an error about a name that is not known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Final, Self
 
 NOTHING_VISIBLE: Final = "Nothing of this write is visible: repeat it once the cause is gone"
@@ -226,3 +229,26 @@ class CorruptCheckpointError(CorruptLogError):
     """A checkpoint file, a producer snapshot or ``partition.metadata`` that cannot be read."""
 
     code = "SEGLOG_CORRUPT_CHECKPOINT"
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str, *, cutoff: float = 0.5) -> str:
+    """Return a hint for a name that is not known.
+
+    Parameters
+    ----------
+    known : iterable of str, or mapping of str to str
+        The names that there are. Of a mapping the keys are compared, and the values are shown.
+    otherwise : str
+        The hint where none of them is close to the name.
+    cutoff : float
+        How close they must be, from 0 to 1.
+    """
+    close = nearest(name, known, cutoff=cutoff)
+    if not close:
+        return otherwise
+    return f"did you mean {(known[close[0]] if isinstance(known, Mapping) else close[0])!r}?"
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.5) -> list[str]:
+    """Return the known names that are most like a name, the nearest first; ``cutoff`` is how like, from 0 to 1."""
+    return get_close_matches(name, list(known), n=most, cutoff=cutoff)

@@ -20,11 +20,12 @@ PACKAGE = Path(__file__).parent.parent / "sparklog"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # What each room may know of the others.
 BELOW: dict[str, set[str]] = {"errors": set(), "record": {"errors"}, "storage": {"errors"}}
+BELOW["values"] = {"storage", "errors"}
 BELOW["log"] = {"record", "storage", "errors"}
 BELOW["write"] = BELOW["log"] | {"log"}
 BELOW["inspect"] = BELOW["log"] | {"log"}
 BELOW["topic"] = BELOW["write"] | {"write", "inspect"}
-BELOW["jobs"] = BELOW["topic"] | {"topic"}
+BELOW["jobs"] = BELOW["topic"] | {"topic", "values"}
 BELOW["spark"] = BELOW["jobs"] | {"jobs"}
 BELOW["cli"] = BELOW["jobs"] | {"jobs"}
 MODULE_LINES_MAX = 500
@@ -33,6 +34,8 @@ FUNCTION_LINES_MAX = 70
 IMPORTED_BY_NAME = {
     ("__init__.py", "_HOMES[name]"),  # the public names, each from its home
     ("topic/partitioner.py", "module_name"),  # a partitioner of the user's own
+    ("values/custom.py", "module_name"),  # a decoder of the user's own
+    ("values/libraries.py", "module"),  # fastavro and protobuf, which are optional
 }
 # What reaches files, processes and the machine behind a storage's back.
 FILE_SYSTEM = {"os", "pathlib", "fcntl", "shutil", "glob", "tempfile", "stat", "mmap", "errno"}
@@ -41,7 +44,8 @@ OUTSIDE_OF_STORAGE = {
 }
 # Where names of files are made, and where paths are cut and put together.
 NAMES_OF_FILES = "log/files.py"
-PATHS = {"log/places.py", *(f"storage/{name}.py" for name in ("local", "local_writing", "lock", "registry"))}
+_IN_STORAGE = ("local", "local_writing", "lock", "registry", "small_files")
+PATHS = {"log/places.py", *(f"storage/{name}.py" for name in _IN_STORAGE)}
 FILE_NAME = re.compile(
     r"\.(log|index|timeindex|txnindex|snapshot|deleted|cleaned|swap|cut|staged|tmp|lock|checkpoint)($|[^A-Za-z_.])"
     r"|^seglog[.-]|\.kafka_cleanshutdown|^(leader-epoch|log-start-offset|recovery-point-offset|replication-offset)-"
@@ -189,6 +193,8 @@ def test_libraries_stay_in_their_rooms(path: Path) -> None:
             assert name(path).startswith("record/kernels")
         elif library in ("typer", "rich"):
             assert room(path) == "cli"
+        elif library in ("fastavro", "google", "grpc_tools"):
+            raise AssertionError(f"{name(path)} imports {library}, and not by sparklog.values.libraries")
         elif library in FILE_SYSTEM:
             assert room(path) == "storage" or name(path) in OUTSIDE_OF_STORAGE, f"{name(path)} imports {library}"
         elif library in ("io", "time", "datetime"):
@@ -222,7 +228,7 @@ def test_importing_the_package_imports_nothing_slow() -> None:
 @pytest.mark.parametrize(
     ("call", "home"),
     [
-        ("get_close_matches(", "log/properties.py"),
+        ("get_close_matches(", "errors.py"),
         ("time.time_ns(", "write/clock.py"),
         ("time.time(", ""),
         ("encode_batches(", "write/pipeline.py"),

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from sparklog.inspect.dump import TIMESTAMP_TYPES
 from sparklog.inspect.dump_range import DumpedLog
 from sparklog.log.reader import FILE_COLUMN
+from sparklog.values.rows import only_where
+from sparklog.values.text import is_text
 
 _BYTES: Final = pa.large_binary()
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in range(32)}
@@ -30,11 +32,6 @@ _OF_A_BATCH: Final = (
     "magic",
     "base_offset",
     "position",
-)
-# Source: RFC 3629, section 4. Arrow matches binary data byte by byte.
-_UTF_8: Final = (
-    r"\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
-    r"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
 )
 _PADDINGS: Final = pa.array([b"", b"\0\0", b"\0"], _BYTES)
 """The bytes that are missing to a multiple of three, by the length's remainder."""
@@ -81,11 +78,6 @@ def header_objects(headers: pa.Array) -> pa.Array:
     return _joined(*_header_lists(headers))
 
 
-def is_text(data: pa.Array) -> pa.Array:
-    """Tell which of some keys or values are UTF-8; null of one that is null."""
-    return pc.match_substring_regex(data.cast(_BYTES), _UTF_8)
-
-
 def base64_of(data: pa.Array) -> pa.Array:
     """Write bytes as base64, all at once: each value is padded to whole groups of three bytes, and the ends are set."""
     whole = pc.fill_null(data.cast(_BYTES), b"")
@@ -98,15 +90,6 @@ def base64_of(data: pa.Array) -> pa.Array:
     written[ends[1:][missing == 1] - 2] = ord("=")
     encoded = pa.Array.from_buffers(_BYTES, len(whole), [None, pa.py_buffer(ends), pa.py_buffer(written)])
     return only_where(encoded, data.is_valid())
-
-
-def only_where(data: pa.Array, wanted: pa.Array) -> pa.Array:
-    """Return the values that are wanted, and null for the others.
-
-    It takes them, since ``if_else`` of pyarrow 18 gives wrong bytes of an array that is a slice.
-    """
-    others = ~np.asarray(pc.fill_null(wanted, False))
-    return data.take(pa.array(np.arange(len(data)), mask=others))
 
 
 def _pieces_of_batches(batch: pa.RecordBatch) -> list[pa.Array]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.jobs.export_job import TASK_BYTES, ExportJob
 from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
@@ -17,7 +17,6 @@ from sparklog.jobs.outputs import FOLDERS, PARTITION_BY
 from sparklog.jobs.source import LogSource, bound_of
 from sparklog.jobs.targets import TableFolder
 from sparklog.log.files import TopicPartition
-from sparklog.log.properties import did_you_mean
 from sparklog.log.reader import IsolationLevel, chosen_columns
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable

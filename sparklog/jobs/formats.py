@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from sparklog.errors import InvalidOptionError
-from sparklog.log.properties import did_you_mean
+from sparklog.errors import InvalidOptionError, did_you_mean
 
 ROW_GROUP_BYTES: Final = 1 << 26
 """How many bytes of rows are gathered, in memory, before they are written, by default."""

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, Self
 
 import javaproperties
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
 from sparklog.log.properties import (
     APPEND,
     COMMIT,
@@ -29,7 +29,6 @@ from sparklog.log.properties import (
     READ,
     UNLIMITED,
     Spelling,
-    did_you_mean,
     option,
     options_of,
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -237,29 +236,6 @@ def described(declaring: Any) -> list[Described]:
         Described(each.name, each.default_text, each.bound, each.doc, each.acts)
         for each in options_of(declaring).values()
     ]
-
-
-def did_you_mean(name: str, known: Iterable[str], otherwise: str, *, cutoff: float = 0.5) -> str:
-    """Return a hint for a name that is not known.
-
-    Parameters
-    ----------
-    known : iterable of str, or mapping of str to str
-        The names that there are. Of a mapping the keys are compared, and the values are shown.
-    otherwise : str
-        The hint where none of them is close to the name.
-    cutoff : float
-        How close they must be, from 0 to 1.
-    """
-    close = nearest(name, known, cutoff=cutoff)
-    if not close:
-        return otherwise
-    return f"did you mean {(known[close[0]] if isinstance(known, Mapping) else close[0])!r}?"
-
-
-def nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.5) -> list[str]:
-    """Return the known names that are most like a name, the nearest first; ``cutoff`` is how like, from 0 to 1."""
-    return get_close_matches(name, list(known), n=most, cutoff=cutoff)
 
 
 def shown(text: str) -> str:

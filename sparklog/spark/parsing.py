@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sparklog.errors import InvalidOptionError
-from sparklog.log.properties import LONG_MAX, did_you_mean, options_of
+from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.log.properties import LONG_MAX, options_of
 from sparklog.storage.registry import canonical
 
 NO_PATH: Final = (

@@ -11,13 +11,12 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 
-from sparklog.errors import DataLossError, InvalidOptionError
+from sparklog.errors import DataLossError, InvalidOptionError, did_you_mean
 from sparklog.log.boundaries import floor_boundary
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.properties import did_you_mean
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions

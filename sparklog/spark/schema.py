@@ -25,8 +25,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from sparklog.errors import InvalidOptionError
-from sparklog.log.properties import did_you_mean
+from sparklog.errors import InvalidOptionError, did_you_mean
 
 HEADERS: Final = "headers"
 TEXT_COLUMNS: Final = ("key", "value")

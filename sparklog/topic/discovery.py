@@ -23,13 +23,12 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Final, NoReturn
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.errors import InvalidOptionError, PathNotFoundError, nearest
 from sparklog.log import layout
 from sparklog.log.files import PARTITION_MAX, TopicPartition, parse_partition_folder, topic_of_passed_over
 from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
-from sparklog.log.properties import nearest
 from sparklog.storage.base import Name, Storage
 from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate
 

@@ -18,8 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.errors import InvalidOptionError
-from sparklog.log.properties import did_you_mean
+from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.record import kernels_hash
 
 Int32s = npt.NDArray[np.int32]

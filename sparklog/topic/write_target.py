@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
 from sparklog.log.files import REMOTE_INDEX_CACHE, TopicPartition, parse_partition_folder
 from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.properties import did_you_mean
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location
 from sparklog.topic.discovery import FoundPath, PathKind, interpret

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparklog.cli.json_records import base64_of, is_text, record_lines
+from sparklog.cli.json_records import base64_of, record_lines
 from sparklog.inspect.dump import RowDict, log_of_folder, record_batches, record_rows
 from sparklog.inspect.dump_range import DumpedLog, DumpRange
 from tests.build import Record, v2_batch, write_partition
@@ -84,27 +84,3 @@ def test_any_records_and_any_slice_of_them_are_written_as_the_library_writes_the
 def test_base64_is_the_librarys(data: list[bytes | None], cut: int) -> None:
     written = base64_of(pa.array(data, pa.binary())[cut:]).to_pylist()
     assert written == [None if each is None else base64.b64encode(each) for each in data[cut:]]
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=6))
-def test_text_is_what_the_library_decodes(data: bytes) -> None:
-    assert is_text(pa.array([data, None])).to_pylist() == [decodes(data), None]
-
-
-def test_every_lead_byte_with_every_second_byte_is_told_as_the_library_tells_it() -> None:
-    data = [
-        bytes([lead, second, *tail])
-        for lead in range(128, 256)
-        for second in range(256)
-        for tail in ([], [0x80], [0x80] * 2)
-    ]
-    assert is_text(pa.array(data)).to_pylist() == [decodes(each) for each in data]
-
-
-def decodes(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

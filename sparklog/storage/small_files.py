@@ -1,0 +1,64 @@
+"""Reads the small files that options name, and puts small files where programs that take paths can find them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.storage.registry import PathText, locate
+
+
+def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """Read a file, or the files in a folder that are wanted.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        A file, which is read whatever its name is, or a folder. Folders in it, and names that begin with a dot, are
+        left out.
+    argument : str
+        The name of the option or argument that gave the path, for errors.
+    wanted : callable
+        Tells from the name of a file in the folder whether it is read.
+
+    Returns
+    -------
+    dict of str to bytes
+        The content by the file's name, sorted by it.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is nothing at the path.
+    InvalidOptionError
+        No file of the folder is wanted.
+    """
+    storage, place = locate(path, argument)
+    parent, _, own_name = place.rpartition("/")
+    names = [own_name]
+    if storage.is_folder(place):
+        parent = place
+        visible = [each.name for each in storage.names(place) if not each.is_folder and not each.name.startswith(".")]
+        names = [name for name in visible if wanted(name)]
+        if not names:
+            there = f"such as {visible[0]!r}" if visible else "and there is none"
+            raise InvalidOptionError(
+                f"{argument} is the folder {place}, where no file has a name that is read, {there}"
+            )
+    contents = {name: storage.read_small(f"{parent}/{name}") for name in names}
+    missing = [name for name, content in contents.items() if content is None]
+    if missing:
+        raise PathNotFoundError(f"{argument} is {parent}/{missing[0]}, and no file is there")
+    return {name: content for name, content in contents.items() if content is not None}
+
+
+@contextmanager
+def scratch_folder(files: Mapping[str, bytes]) -> Iterator[str]:
+    """Make a folder with some files in it for as long as the ``with`` block runs, and return its path."""
+    with tempfile.TemporaryDirectory(prefix="sparklog-") as folder:
+        for name, content in files.items():
+            (Path(folder) / name).write_bytes(content)
+        yield folder

@@ -1,0 +1,80 @@
+"""Decoders that a user brings: any function of Arrow arrays, named ``package.module:function``.
+
+The function takes an array of binary, in which nothing is null, and returns an array that is as long. Its attribute
+``type`` is the `pyarrow.DataType` of what it returns; where it has none, the function is called with an empty array,
+and the type is that of the result. A null in the result is a value, and no failure. Where the function raises, the
+block is halved until the values are found for which it does, and those fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+
+from sparklog.errors import InvalidOptionError
+from sparklog.values.rows import Decoded, decode_rows
+
+
+class CallableCodec:
+    """Decodes with a user's function.
+
+    Parameters
+    ----------
+    name : str
+        ``package.module:function``.
+
+    Raises
+    ------
+    InvalidOptionError
+        It cannot be imported or called, or its type is not known.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._function = _imported(name)
+        self.type = self._type()
+
+    def decode(self, values: pa.Array) -> Decoded:
+        return decode_rows(values, self._checked, self.type)
+
+    def _checked(self, values: pa.Array) -> pa.Array:
+        found = self._function(values)
+        if not isinstance(found, pa.Array) or len(found) != len(values) or found.type != self.type:
+            what = f"an array of {found.type}, {len(found)} long" if isinstance(found, pa.Array) else repr(type(found))
+            raise InvalidOptionError(
+                f"the decoder {self._name!r} must return an array of {self.type} for each of {len(values)} values, "
+                f"and returned {what}"
+            )
+        return found
+
+    def _type(self) -> pa.DataType:
+        kind = getattr(self._function, "type", None)
+        if kind is None:
+            try:
+                kind = getattr(self._function(pa.array([], pa.binary())), "type", None)
+            except Exception as error:
+                raise InvalidOptionError(
+                    f"the decoder {self._name!r} has no attribute type, and fails for an empty array: {error!r}"
+                ) from error
+        if not isinstance(kind, pa.DataType):
+            raise InvalidOptionError(
+                f"the decoder {self._name!r} says no type: its attribute type is to be a pyarrow.DataType, or it is "
+                "to return an empty array for an empty array"
+            )
+        return kind
+
+
+def _imported(name: str) -> Callable[[pa.Array], Any]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = import_module(module_name)
+    except Exception as error:
+        raise InvalidOptionError(f"the decoder {name!r} cannot be imported: {error!r}") from error
+    found: Any = getattr(module, attribute, None)
+    if not callable(found):
+        missing = "is nothing that can be called" if hasattr(module, attribute) else f"is not in {module.__file__}"
+        raise InvalidOptionError(f"the decoder {name!r} cannot be used: {attribute!r} {missing}")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,122 @@
+"""Decodes keys and values into typed Arrow arrays.
+
+`sparklog.values.spec.parse_decoder` says what is wanted, `make_decoder` makes the decoder where it is to run, and
+`Decoder.decode` takes a column of a batch. What each format takes is at the top of its module.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sparklog.errors import InvalidOptionError
+from sparklog.values.avro import AvroCodec
+from sparklog.values.custom import CallableCodec
+from sparklog.values.framing import split_prefix
+from sparklog.values.json_documents import JsonCodec
+from sparklog.values.protobuf import ProtobufCodec
+from sparklog.values.rows import Decoded, Failures
+from sparklog.values.schemas import AVRO, JSON, PROTOBUF
+from sparklog.values.spec import CALLABLE, RAW, DecoderSpec
+from sparklog.values.text import RawCodec, StringCodec
+
+
+class Codec(Protocol):
+    """One format; it is given values none of which is null, as `pyarrow.BinaryArray`."""
+
+    type: pa.DataType
+
+    def decode(self, values: pa.Array) -> Decoded: ...
+
+
+class Decoder:
+    """Decodes keys or values; made by `make_decoder`.
+
+    Attributes
+    ----------
+    type : pyarrow.DataType
+        The type of every array that it makes.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.type: pa.DataType = codec.type
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether the type is a struct, whose fields may become columns of their own."""
+        return bool(pa.types.is_struct(self.type))
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """Decode a column of keys or values.
+
+        Parameters
+        ----------
+        values : pyarrow.BinaryArray or pyarrow.LargeBinaryArray, length n_rows
+            Null is no failure and stays null; an empty value is a value.
+
+        Returns
+        -------
+        Decoded
+            An array of length n_rows, null where a value is null or failed, and the rows that failed.
+
+        Raises
+        ------
+        InvalidOptionError
+            The values are more than 2 GiB, or a user's function returned what it may not.
+        """
+        try:
+            dense = values.drop_null().cast(pa.binary())
+        except pa.ArrowInvalid as error:
+            raise InvalidOptionError(f"values are decoded 2 GiB at most at once: {error}") from error
+        array, failures = self._codec.decode(dense)
+        if not values.null_count:
+            return Decoded(array, failures)
+        is_there = np.asarray(values.is_valid())
+        places = pa.array(np.cumsum(is_there) - 1, mask=~is_there)
+        return Decoded(array.take(places), failures.at(np.flatnonzero(is_there)))
+
+
+def make_decoder(spec: DecoderSpec) -> Decoder:
+    """Make the decoder that was asked for.
+
+    Parameters
+    ----------
+    spec : DecoderSpec
+        From `parse_decoder`.
+
+    Raises
+    ------
+    InvalidOptionError
+        A library is not installed, a schema cannot be used, or a user's function cannot.
+    """
+    return Decoder(_codec(spec))
+
+
+def _codec(spec: DecoderSpec) -> Codec:
+    if spec.kind == CALLABLE:
+        return CallableCodec(spec.function)
+    if spec.kind == JSON:
+        codec = JsonCodec(spec.columns)
+        return _WithoutPrefix(codec) if spec.has_prefix else codec
+    by_id = {schema.schema_id: schema for schema in spec.schemas}
+    if spec.kind == AVRO:
+        return AvroCodec(by_id, spec.reader_id, has_prefix=spec.has_prefix)
+    if spec.kind == PROTOBUF:
+        return ProtobufCodec(by_id, spec.reader_id, spec.message, has_prefix=spec.has_prefix)
+    return RawCodec() if spec.kind == RAW else StringCodec()
+
+
+class _WithoutPrefix:
+    """Takes Confluent's prefix off before another codec decodes."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.type = codec.type
+
+    def decode(self, values: pa.Array) -> Decoded:
+        _, payloads, reasons = split_prefix(values)
+        array, failures = Decoder(self._codec).decode(payloads)
+        return Decoded(array, Failures.of({**failures.by_row(), **reasons}))

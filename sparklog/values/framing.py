@@ -1,0 +1,105 @@
+"""The prefix that Confluent's serializers write before a key or value.
+
+    byte  size  field
+    0     1     magic       0
+    1     4     schema_id   big-endian, signed as a registry's ids are
+    5     ...   payload; for protobuf, the message index and then the payload
+
+The message index says which message of the schema's file the payload is. It is a count and that many numbers, all
+zigzag varints: the number of a message in the file, then of one nested in it, and so on. The count 0 alone stands for
+the first message of the file.
+
+Source: confluentinc/schema-registry, AbstractKafkaSchemaSerDe.java and MessageIndexes.java.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sparklog.values.rows import Int64s
+
+MAGIC: Final = 0
+PREFIX_BYTES: Final = 5
+_VARINT_BYTES_MAX: Final = 5
+
+
+class Framed(NamedTuple):
+    """Values without their prefix.
+
+    Attributes
+    ----------
+    schema_ids : int64 array, shape (n_values,)
+        -1 of a value that has no prefix.
+    payloads : pyarrow.BinaryArray, length n_values
+        Null of a value that has no prefix.
+    reasons : dict of int to str
+        What is wrong with those that have none, by row.
+    """
+
+    schema_ids: Int64s
+    payloads: pa.Array
+    reasons: dict[int, str]
+
+
+def split_prefix(values: pa.Array) -> Framed:
+    """Take the prefix off values, none of which is null."""
+    _, offset_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32, len(values) + 1, values.offset * 4)
+    lengths = np.diff(offsets)
+    is_long = lengths >= PREFIX_BYTES
+    octets = np.frombuffer(data_buffer or b"", np.uint8)
+    heads = np.zeros((len(values), PREFIX_BYTES), np.uint8)
+    heads[is_long] = octets[offsets[:-1][is_long, None] + np.arange(PREFIX_BYTES)]
+    is_framed = is_long & (heads[:, 0] == MAGIC)
+    ids = np.ascontiguousarray(heads[:, 1:]).view(">i4")[:, 0].astype(np.int64)
+    reasons = {
+        row: (
+            f"the first byte is {heads[row, 0]}, and not 0, with which Confluent's prefix begins"
+            if is_long[row]
+            else f"the value has {lengths[row]} bytes, and Confluent's prefix has {PREFIX_BYTES}"
+        )
+        for row in np.flatnonzero(~is_framed).tolist()
+    }
+    # Over the same bytes, prefixes and payloads by turns: pyarrow's own binary_slice fails for short values.
+    bounds = np.empty(2 * len(values) + 1, np.int32)
+    bounds[::2] = offsets
+    bounds[1::2] = np.where(is_long, offsets[:-1] + PREFIX_BYTES, offsets[:-1])
+    pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), data_buffer])
+    payloads = pieces.take(pa.array(np.arange(1, len(bounds), 2), mask=~is_framed))
+    return Framed(np.where(is_framed, ids, -1), payloads, reasons)
+
+
+def split_message_index(payload: bytes) -> tuple[tuple[int, ...], bytes]:
+    """Take the message index off a protobuf payload.
+
+    Raises
+    ------
+    ValueError
+        It is cut short, or says what no index can be.
+    """
+    count, position = _varint(payload, 0)
+    if not count:
+        return (0,), payload[position:]
+    if not 0 < count <= len(payload) - position:
+        raise ValueError(f"the message index has the length {count}, and {len(payload) - position} bytes follow")
+    index = []
+    for _ in range(count):
+        number, position = _varint(payload, position)
+        index.append(number)
+    return tuple(index), payload[position:]
+
+
+def _varint(payload: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag varint: its value, and where it ends."""
+    raw = 0
+    for each in range(_VARINT_BYTES_MAX):
+        if position + each >= len(payload):
+            raise ValueError("the message index is cut short")
+        byte = payload[position + each]
+        raw |= (byte & 0x7F) << (7 * each)
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), position + each + 1
+    raise ValueError("the message index has a number of more than 32 bits")

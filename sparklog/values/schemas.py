@@ -1,0 +1,162 @@
+"""Schemas of values: from a text, a file, a folder of files, or a dump of a schema registry.
+
+A schema has an id where its values have Confluent's prefix, which names it. A file says the id by its name, which is
+the id and one of these endings:
+
+    ending   content
+    .avsc    an Avro schema
+    .json    a JSON Schema, an Avro schema, or the answer of a registry for one schema
+    .proto   a source of protobuf; it may import other .proto files of the same folder
+    .desc    a FileDescriptorSet of protobuf (``protoc --include_imports --descriptor_set_out``), whose last file it is
+
+The answer of a registry is ``{"schema": "...", "schemaType": "AVRO"}`` (``GET /schemas/ids/7``); a type that is absent
+is AVRO. It may say its ``id``, and then its file may have any name. A file may also hold a list of answers with their
+ids (``GET /schemas``). Schemas of other types than the one that is asked for are left out of a list. A schema that
+refers to others of the registry is refused: save it with the others resolved in it.
+
+In a folder other files are left alone. One file may have any name, and has no id then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sparklog.errors import InvalidOptionError
+from sparklog.storage.small_files import read_files
+
+AVRO: Final = "avro"
+JSON: Final = "json"
+PROTOBUF: Final = "protobuf"
+
+_REGISTRY_TYPES: Final = {AVRO: "AVRO", JSON: "JSON", PROTOBUF: "PROTOBUF"}
+_ENDINGS: Final = {AVRO: ("avsc", "json"), JSON: ("json",), PROTOBUF: ("proto", "desc", "json")}
+_ID: Final = re.compile(r"([0-9]{1,10})\.([a-z]+)")
+_ID_MAX: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One schema.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in errors.
+    content : bytes
+        Its source, or the bytes of a ``.desc`` file.
+    schema_id : int or None
+        None where nothing says it.
+    is_compiled : bool
+        Whether it is a FileDescriptorSet.
+    """
+
+    name: str
+    content: bytes
+    schema_id: int | None = None
+    is_compiled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFiles:
+    """Schemas, and the files beside them that they may import, by name."""
+
+    schemas: tuple[Schema, ...]
+    beside: dict[str, bytes]
+
+
+def read_schemas(path: str, kind: str, argument: str) -> SchemaFiles:
+    """Read the schemas of one kind at a path.
+
+    Parameters
+    ----------
+    path : str
+        A file or a folder.
+    kind : str
+        ``AVRO``, ``JSON`` or ``PROTOBUF``.
+    argument : str
+        The name of the option or argument that gave the path, for errors.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is nothing at the path.
+    InvalidOptionError
+        There is no schema of that kind, two have the same id, or one cannot be used.
+    """
+    files = read_files(path, argument, lambda name: _is_wanted(name, kind))
+    beside = {name: content for name, content in files.items() if name.endswith(".proto")}
+    is_alone = len(files) == 1
+    schemas = [
+        schema
+        for name, content in files.items()
+        if is_alone or _ID.fullmatch(name)
+        for schema in _schemas_of(name, content, kind, argument)
+    ]
+    if not schemas:
+        raise InvalidOptionError(
+            f"{argument} has no schema of {kind}: {path}; files are named <id>.{_ENDINGS[kind][0]}"
+        )
+    ids = [schema.schema_id for schema in schemas if schema.schema_id is not None]
+    twice = {each for each in ids if ids.count(each) > 1} if len(set(ids)) < len(ids) else set[int]()
+    if twice:
+        raise InvalidOptionError(f"{argument} has two schemas with the id {min(twice)}: {path}")
+    return SchemaFiles(tuple(schemas), beside)
+
+
+def _is_wanted(name: str, kind: str) -> bool:
+    found = _ID.fullmatch(name)
+    return (found is not None and found[2] in _ENDINGS[kind]) or (kind == PROTOBUF and name.endswith(".proto"))
+
+
+def _schemas_of(name: str, content: bytes, kind: str, argument: str) -> list[Schema]:
+    """Return the schemas in one file."""
+    found = _ID.fullmatch(name)
+    schema_id = None if found is None else _checked_id(int(found[1]), name, argument)
+    if name.endswith((".proto", ".desc")):
+        return [Schema(name, content, schema_id, is_compiled=name.endswith(".desc"))]
+    if kind == PROTOBUF and not name.endswith(".json"):
+        raise InvalidOptionError(f"{argument} is {name}: a schema of protobuf is a file .proto, .desc or .json")
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidOptionError(f"{argument}: {name} is not JSON: {error}") from error
+    if isinstance(parsed, list) and all(_is_answer(each) for each in parsed) and parsed:
+        wanted = [each for each in parsed if _type_of(each) == _REGISTRY_TYPES[kind]]
+        # A registry lists a schema once for every subject that has it.
+        unique = {each.schema_id: each for each in (_from_registry(each, name, None, argument) for each in wanted)}
+        return list(unique.values())
+    if _is_answer(parsed):
+        if _type_of(parsed) != _REGISTRY_TYPES[kind]:
+            raise InvalidOptionError(f"{argument}: {name} is a schema of the type {_type_of(parsed)}, not of {kind}")
+        return [_from_registry(parsed, name, schema_id, argument)]
+    if kind == PROTOBUF:
+        raise InvalidOptionError(f"{argument}: {name} is not an answer of a schema registry")
+    return [Schema(name, content, schema_id)]
+
+
+def _is_answer(parsed: Any) -> bool:
+    return isinstance(parsed, dict) and isinstance(parsed.get("schema"), str)
+
+
+def _type_of(answer: dict[str, Any]) -> str:
+    return str(answer.get("schemaType", "AVRO"))
+
+
+def _from_registry(answer: dict[str, Any], name: str, schema_id: int | None, argument: str) -> Schema:
+    found = answer.get("id", schema_id)
+    if not isinstance(found, int):
+        raise InvalidOptionError(f"{argument}: a schema in {name} has no id")
+    if answer.get("references"):
+        raise InvalidOptionError(
+            f"{argument}: the schema {found} in {name} refers to others; save it with the others resolved in it"
+        )
+    return Schema(f"schema {found} of {name}", answer["schema"].encode(), _checked_id(found, name, argument))
+
+
+def _checked_id(schema_id: int, name: str, argument: str) -> int:
+    if not 0 <= schema_id <= _ID_MAX:
+        raise InvalidOptionError(f"{argument}: {name} has the id {schema_id}, and ids are 0 to {_ID_MAX}")
+    return schema_id

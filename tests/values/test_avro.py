@@ -1,0 +1,240 @@
+"""Avro values: `fastavro`'s own encoder is the truth, and any bytes are rows or failures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.errors import InvalidOptionError
+from sparklog.values.decoder import Decoder, make_decoder
+from sparklog.values.spec import parse_decoder
+
+USER: dict[str, Any] = {
+    "type": "record",
+    "name": "shop.User",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"], "default": None},
+        {"name": "scores", "type": {"type": "array", "items": "double"}},
+        {"name": "tags", "type": {"type": "map", "values": "int"}},
+        {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN"]}},
+        {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 4}},
+        {"name": "old", "type": ["Hash", "null"]},
+        {"name": "home", "type": {"type": "record", "name": "Home", "fields": [{"name": "x", "type": "float"}]}},
+        {"name": "ok", "type": "boolean"},
+        {"name": "raw", "type": "bytes"},
+    ],
+}
+USERS = st.fixed_dictionaries(
+    {
+        "id": st.integers(-(2**63), 2**63 - 1),
+        "name": st.none() | st.text(max_size=5),
+        "scores": st.lists(st.floats(allow_nan=False), max_size=3),
+        "tags": st.dictionaries(st.text(max_size=3), st.integers(-(2**31), 2**31 - 1), max_size=3),
+        "color": st.sampled_from(["RED", "GREEN"]),
+        "hash": st.binary(min_size=4, max_size=4),
+        "old": st.none() | st.binary(min_size=4, max_size=4),
+        "home": st.fixed_dictionaries({"x": st.floats(width=32, allow_nan=False)}),
+        "ok": st.booleans(),
+        "raw": st.binary(max_size=5),
+    }
+)
+
+
+def encode(schema: Any, datum: Any) -> bytes:
+    file = BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(schema), datum)
+    return file.getvalue()
+
+
+def framed(schema_id: int, payload: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + payload
+
+
+def alone(schema: Any) -> Decoder:
+    """Return the decoder of values without a prefix."""
+    return make_decoder(parse_decoder("avro", json.dumps(schema), wire="none"))
+
+
+@given(st.lists(st.none() | USERS, max_size=5))
+def test_what_the_library_encodes_is_decoded(users: list[dict[str, Any] | None]) -> None:
+    values = [None if user is None else encode(USER, user) for user in users]
+    decoded = alone(USER).decode(pa.array(values, pa.binary()))
+    assert len(decoded.failures) == 0
+    rows = decoded.array.to_pylist()
+    assert [None if row is None else {**row, "tags": dict(row["tags"])} for row in rows] == users
+
+
+@settings(max_examples=300)
+@given(st.lists(st.binary(max_size=60) | USERS.map(lambda user: encode(USER, user)), max_size=5), st.data())
+def test_any_bytes_are_rows_or_failures_whatever_their_neighbours(values: list[bytes], data: st.DataObject) -> None:
+    cut = [value[: data.draw(st.integers(0, len(value)))] for value in values]
+    decoder = alone(USER)
+    decoded = decoder.decode(pa.array(values + cut, pa.binary()))
+    decoded.array.validate(full=True)
+    assert len(decoded.array) == len(values + cut)
+    reasons = decoded.failures.by_row()
+    for row, value in enumerate(values + cut):
+        lone = decoder.decode(pa.array([value]))
+        # Arrow takes no NaN for another.
+        assert repr(lone.array.to_pylist()) == repr(decoded.array[row : row + 1].to_pylist())
+        assert (row in reasons) == (len(lone.failures) == 1)
+        assert (row in reasons) == decoded.array[row : row + 1].is_null()[0].as_py()
+
+
+def test_every_truncation_and_every_byte_too_many_fails() -> None:
+    user = {"id": 7, "scores": [], "name": "a", "tags": {"t": 1}, "color": "RED"}
+    user |= {"hash": b"abcd", "old": None, "home": {"x": 1.5}, "ok": True, "raw": b"r"}
+    whole = encode(USER, user)
+    values = [whole[:cut] for cut in range(len(whole))] + [whole + b"\0", whole]
+    decoded = alone(USER).decode(pa.array(values))
+    assert decoded.failures.rows.tolist() == list(range(len(whole) + 1))
+    assert decoded.failures.reasons[0] == "the bytes end within the record"
+    assert decoded.failures.reasons[-1] == "1 bytes are left behind the record"
+
+
+def test_logical_types_are_those_of_arrow() -> None:
+    kinds = {
+        "day": ({"type": "int", "logicalType": "date"}, date(2024, 2, 29)),
+        "noon": ({"type": "int", "logicalType": "time-millis"}, time(12)),
+        "micro": ({"type": "long", "logicalType": "time-micros"}, time(12, 0, 0, 7)),
+        "ms": ({"type": "long", "logicalType": "timestamp-millis"}, datetime(2024, 1, 1, tzinfo=UTC)),
+        "us": ({"type": "long", "logicalType": "timestamp-micros"}, datetime(2024, 1, 1, 0, 0, 0, 7, tzinfo=UTC)),
+        "local": ({"type": "long", "logicalType": "local-timestamp-millis"}, datetime(2024, 1, 1)),
+        "price": ({"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}, Decimal("-12.50")),
+        "maybe": (["null", {"type": "int", "logicalType": "date"}], None),
+    }
+    schema = {"type": "record", "name": "T", "fields": [{"name": n, "type": t} for n, (t, _) in kinds.items()]}
+    datum = {name: value for name, (_, value) in kinds.items()}
+    decoded = alone(schema).decode(pa.array([encode(schema, datum)]))
+    assert decoded.array.to_pylist() == [datum]
+
+
+def test_time_that_no_python_has_is_decoded_all_the_same() -> None:
+    schema = {"type": "record", "name": "T", "fields": [{"name": "at", "type": "long"}]}
+    typed = {**schema, "fields": [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}]}
+    decoded = alone(typed).decode(pa.array([encode(schema, {"at": 2**62})]))
+    assert decoded.array.field("at").cast(pa.int64()).to_pylist() == [2**62]
+
+
+def test_writers_of_several_schemas_are_resolved_to_the_reader_s(tmp_path: Path) -> None:
+    versions = {
+        1: [{"name": "id", "type": "int"}, {"name": "gone", "type": "string"}],
+        2: [{"name": "id", "type": "int"}, {"name": "name", "type": "string", "default": "?"}],
+        9: [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"], "default": None}],
+    }
+    schemas = {each: {"type": "record", "name": "User", "fields": fields} for each, fields in versions.items()}
+    for each, schema in schemas.items():
+        (tmp_path / f"{each}.avsc").write_text(json.dumps(schema))
+    values = [
+        framed(1, encode(schemas[1], {"id": 1, "gone": "x"})),
+        framed(2, encode(schemas[2], {"id": 2, "name": "b"})),
+        framed(9, encode(schemas[9], {"id": 3, "name": None})),
+        framed(5, encode(schemas[9], {"id": 4, "name": None})),
+        b"no prefix",
+    ]
+    newest = make_decoder(parse_decoder("avro", str(tmp_path)))
+    assert newest.type == pa.struct([("id", pa.int64()), ("name", pa.string())])
+    decoded = newest.decode(pa.array(values))
+    expected = [{"id": 1, "name": None}, {"id": 2, "name": "b"}, {"id": 3, "name": None}, None, None]
+    assert decoded.array.to_pylist() == expected
+    assert decoded.failures.by_row()[3] == "there is no schema with the id 5"
+    named = make_decoder(parse_decoder("avro", str(tmp_path), schema_id=2)).decode(pa.array(values[:3]))
+    assert named.array.to_pylist()[:2] == [{"id": 1, "name": "?"}, {"id": 2, "name": "b"}]
+    # A long is not narrowed to an int.
+    assert named.failures.rows.tolist() == [2]
+
+
+def test_prefix_is_that_of_confluent(tmp_path: Path) -> None:
+    """By the rule of their documentation: 0, the id in four bytes, and the datum."""
+    payload = bytes.fromhex("00 00000007 0e 02 06 666f6f")
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]}],
+    }
+    dump = json.dumps([{"subject": "r-value", "version": 1, "id": 7, "schema": json.dumps(schema)}])
+    (tmp_path / "schemas.json").write_text(dump)
+    decoder = make_decoder(parse_decoder("avro", str(tmp_path / "schemas.json")))
+    decoded = decoder.decode(pa.array([payload]))
+    assert decoded.array.to_pylist() == [{"id": 7, "name": "foo"}]
+
+
+@pytest.mark.parametrize(
+    ("items", "is_refused"),
+    [
+        ("null", True),
+        ({"type": "record", "name": "E", "fields": []}, True),
+        ({"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}, True),
+        ({"type": "fixed", "name": "F", "size": 0}, True),
+        ({"type": "record", "name": "E", "fields": [{"name": "n", "type": ["null", "int"]}]}, False),
+        ("boolean", False),
+    ],
+)
+def test_array_whose_items_take_no_bytes_is_refused(items: Any, is_refused: bool) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
+    if is_refused:
+        with pytest.raises(InvalidOptionError, match="the field 'a' is an array of items that take no bytes"):
+            alone(schema)
+        return
+    # 2^60 items of at least a byte are told from the bytes that are not there.
+    decoded = alone(schema).decode(pa.array([b"\x80\x80\x80\x80\x80\x80\x80\x80\x20", b"\0"]))
+    assert decoded.failures.by_row() == {0: "the bytes end within the record"}
+
+
+@pytest.mark.parametrize("field", ["bytes", "string", {"type": "map", "values": "null"}])
+def test_length_that_no_memory_has_is_a_failure(field: Any) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": field}]}
+    decoded = alone(schema).decode(pa.array([b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"a", b"\x01", b"\0"]))
+    assert decoded.failures.rows.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("{", "is not an Avro schema"),
+        ('{"type": "recrod"}', "is not an Avro schema"),
+        ('["null"]', "the datum is always null"),
+        ('["int", "string"]', "the datum is one of 2 types"),
+        (
+            '{"type":"record","name":"R","fields":[{"name":"next","type":["null","R"]}]}',
+            "the field 'next' holds itself",
+        ),
+        ('{"type":"map","values":["int","string"]}', "the datum is one of 2 types"),
+        ('{"type":"bytes","logicalType":"decimal","precision":50}', "more than 38 digits"),
+    ],
+)
+def test_schema_that_no_column_stands_for_is_refused(schema: str, reason: str) -> None:
+    with pytest.raises(InvalidOptionError, match=reason):
+        make_decoder(parse_decoder("avro", schema, wire="none"))
+
+
+def test_unions_of_numbers_are_the_wider() -> None:
+    decoder = alone(["int", "null", "long"])
+    assert decoder.type == pa.int64()
+    assert decoder.decode(pa.array([b"\x00\x02", b"\x02", b"\x04\x04"])).array.to_pylist() == [1, None, 2]
+
+
+def test_int_of_more_than_its_bits_fails_alone() -> None:
+    decoded = alone({"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]}).decode(
+        pa.array([encode("long", 2**40), encode("long", 5)])
+    )
+    assert decoded.array.to_pylist() == [None, {"i": 5}]
+    assert decoded.failures.rows.tolist() == [0]
+
+
+def test_missing_library_is_an_error_that_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(InvalidOptionError, match=r'needs the package fastavro: pip install "sparklog\[avro\]"'):
+        alone("int")
