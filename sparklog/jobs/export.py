@@ -5,9 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from types import MappingProxyType
+from typing import Any, Final, get_args
 
 from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.jobs.decoding import OnDecodeError, parse_decoding
 from sparklog.jobs.export_job import TASK_BYTES, ExportJob
 from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
@@ -74,6 +76,12 @@ def export(
     partitions: Sequence[tuple[str, int]] = (),
     columns: str | Sequence[str] | None = None,
     partition_by: Sequence[str] = PARTITION_BY,
+    key_format: str | None = None,
+    value_format: str | None = None,
+    key_options: Mapping[str, Any] = MappingProxyType({}),
+    value_options: Mapping[str, Any] = MappingProxyType({}),
+    unnests_value: bool = False,
+    on_decode_error: OnDecodeError = "fail",
     start_offsets: Mapping[tuple[str, int], int] | None = None,
     end_offsets: Mapping[tuple[str, int], int] | None = None,
     start_time: Time | None = None,
@@ -100,14 +108,25 @@ def export(
     target : str or os.PathLike
         A folder, made where it is not there. It is this job's: files of others in it are left alone.
     format : str or FileFormat
-        ``parquet``, ``arrow`` or ``csv``.
+        ``parquet``, ``arrow``, ``csv`` or ``jsonl``. JSON lines have bytes that are UTF-8 as text, and others as
+        base64, in a field with ``_base64`` behind its name. CSV has no headers.
     topics, topic_pattern, partitions
         Only these topics, those whose whole name a regular expression matches, or these partitions.
     columns : str or sequence of str, optional
-        Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers.
+        Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers but in CSV.
     partition_by : sequence of str
         The folders in which files lie, of ``topic``, ``partition``, ``date`` and ``hour`` (of the timestamp, UTC). The
         columns topic and partition are not in the files where they are folders.
+    key_format, value_format : str, optional
+        How keys and values are decoded into typed columns: a format of `sparklog.values.spec.parse_decoder`, or
+        ``base64`` or ``hex``. By default they are bytes, and in CSV text.
+    key_options, value_options : mapping of str to object
+        What else that function is given: ``schema``, ``wire``, ``schema_id`` and ``message``.
+    unnests_value : bool
+        Whether the fields of a value become columns of their own, in the place of the column ``value``.
+    on_decode_error : {"fail", "dead_letter", "null"}
+        What becomes of a record whose key or value does not decode: an error that ends its partition, a row of a file
+        of the same name in the folder ``_dead_letter``, or null.
     start_offsets, end_offsets : mapping of (topic, partition) to int, optional
         Offsets before the one are not moved, nor those from the other on.
     start_time, end_time : int or datetime, optional
@@ -141,7 +160,7 @@ def export(
         Arguments are wrong; nothing was made.
     LockedError
         Another job moves to the target.
-    CorruptLogError, DataLossError
+    CorruptLogError, DataLossError, ValueDecodeError
         Of the first partition that could not be moved, with the others in ``others``; what could be moved was.
     """
     workers = usable_cores() if processes is None else processes
@@ -151,6 +170,8 @@ def export(
     if isolation_level not in get_args(IsolationLevel):
         known = " or ".join(get_args(IsolationLevel))
         raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
+    written_as = format_named(format) if isinstance(format, str) else format
+    default_columns = [name for name in TOPIC_DEFAULT_COLUMNS if written_as.holds_bytes or name != "headers"]
     paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
     job = ExportJob(
         source=LogSource(
@@ -165,9 +186,18 @@ def export(
             fail_on_data_loss=fail_on_data_loss,
         ),
         target=_table_folder(target, lock_timeout_seconds),
-        format=format_named(format) if isinstance(format, str) else format,
-        columns=chosen_columns(columns, TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA.names),
+        format=written_as,
+        columns=chosen_columns(columns, default_columns, TOPIC_SCHEMA.names),
         partition_by=_checked_folders(partition_by),
+        decoding=parse_decoding(
+            key_format,
+            value_format,
+            key_options,
+            value_options,
+            unnests=unnests_value,
+            on_error=on_decode_error,
+            holds_bytes=written_as.holds_bytes,
+        ),
         run_id=secrets.token_hex(8),
         now_ms=wall_clock_ms(),
         workers=workers,

@@ -11,10 +11,18 @@ from typing import Final
 import pyarrow as pa
 
 from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.jobs.decoding import (
+    DEAD_LETTERS,
+    DEAD_LETTERS_AS_TEXT,
+    NO_DECODING,
+    Decoding,
+    RecordDecoder,
+    as_digits,
+)
 from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileFormat
-from sparklog.jobs.job import Amount, PartlyDoneError, Report
+from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
-from sparklog.jobs.outputs import PARTITION_BY, Layout, Outputs
+from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
 from sparklog.jobs.source import LogSource, Selected
 from sparklog.jobs.targets import TableShape, Target
 from sparklog.log.files import TopicPartition
@@ -98,6 +106,7 @@ class ExportJob:
     format: FileFormat
     columns: tuple[str, ...] = TOPIC_DEFAULT_COLUMNS
     partition_by: tuple[str, ...] = PARTITION_BY
+    decoding: Decoding = NO_DECODING
     run_id: str = ""
     now_ms: int = 0
     workers: int = 1
@@ -161,7 +170,7 @@ class ExportJob:
         if task.damage is not None:
             raise task.damage
         found: list[Moved] = []
-        errors: dict[TopicPartition, CorruptLogError | DataLossError] = {}
+        errors: dict[TopicPartition, Exception] = {}
         for number, piece in enumerate(task.pieces):
             if piece.range.topic_partition in errors:
                 continue
@@ -169,7 +178,7 @@ class ExportJob:
             staged_name = f"{self.run_id}-{task.number}-{number}-{secrets.token_hex(4)}"
             try:
                 found.append(self._moved(piece, staged_name, report))
-            except (CorruptLogError, DataLossError) as error:
+            except OF_ONE_PARTITION as error:
                 error.add_note(f"in {piece.range}")
                 errors[piece.range.topic_partition] = error
         storage = to_writable(self.target.storage, self.target.path)
@@ -184,22 +193,32 @@ class ExportJob:
             self.target.commit(moved, self.table(), self.run_id, self.now_ms)
 
     def _moved(self, piece: Piece, staged_name: str, report: Report) -> Moved:
-        whole = piece.range
-        layout = Layout(self.format, self.file_schema(), self.partition_by, self.row_group_rows, self.row_group_bytes)
-        with Outputs(layout, self.target, whole, staged_name) as outputs:
+        whole, decoder = piece.range, self._decoder()
+        beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
+        with (
+            Outputs(self._layout(decoder.schema, self.partition_by), self.target, whole, staged_name) as outputs,
+            Outputs(self._layout(beside, ()), self.target, whole, f"{staged_name}-d", DEAD_LETTER) as set_aside,
+        ):
             for batch in self._batches(whole, piece.log_bytes, report):
-                outputs.append(batch)
-            files = outputs.finish()
+                rows, dead_letters = decoder.decode(batch, whole.topic_partition)
+                outputs.append(rows)
+                if dead_letters is not None:
+                    set_aside.append(dead_letters if self.format.holds_bytes else as_digits(dead_letters))
+            files, dead_files = outputs.finish(), set_aside.finish()
         return Moved(
             *whole.topic_partition,
             whole.start_offset,
             whole.end_offset,
-            sum(file.rows for file in files),
+            sum(file.rows for file in files + dead_files),
             piece.log_bytes,
             piece.topic_id,
             piece.leader_epoch,
             files,
+            dead_files,
         )
+
+    def _layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
+        return Layout(self.format, schema, partition_by, self.row_group_rows, self.row_group_bytes)
 
     def _batches(self, whole: ReadRange, log_bytes: int, report: Report) -> Iterator[pa.RecordBatch]:
         """Read a range, and say on the way how much was read, by its offsets."""
@@ -222,20 +241,26 @@ class ExportJob:
     def _read_columns(self) -> tuple[str, ...]:
         """Return the columns that are needed: those that are written, the time to choose a folder, and offsets."""
         by_time = ("timestamp",) if {"date", "hour"} & set(self.partition_by) else ()
-        return tuple(dict.fromkeys((*self.columns, *by_time, "offset")))
+        return tuple(dict.fromkeys((*self.columns, *by_time, *self.decoding.read_columns, "offset")))
+
+    def _decoder(self) -> RecordDecoder:
+        return RecordDecoder(
+            self.decoding, _schema_of(tuple(name for name in self.columns if name not in self.partition_by))
+        )
 
     def file_schema(self) -> pa.Schema:
-        """Return the columns of the files: those asked for, but for those that are folders."""
-        return _schema_of(tuple(name for name in self.columns if name not in self.partition_by))
+        """Return the columns of the files: those asked for, decoded, but for those that are folders."""
+        return self._decoder().schema
 
     def table(self) -> TableShape:
         """Return what the table is like."""
+        schema = self.file_schema()
         values = {
             "format": self.format.name,
-            "columns": ", ".join(f"{field.name} {field.type}" for field in self.file_schema()),
+            "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "partition_by": ", ".join(self.partition_by),
         }
-        return TableShape(self.file_schema(), self.partition_by, Settings(tuple(values.items())))
+        return TableShape(schema, self.partition_by, Settings(tuple(values.items())))
 
 
 def _name_of(pieces: Sequence[Piece]) -> str:

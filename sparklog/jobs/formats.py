@@ -1,4 +1,4 @@
-"""The formats of files that tables are written in: Parquet, Arrow IPC and CSV.
+"""The formats of files that tables are written in: Parquet, Arrow IPC, CSV and JSON lines.
 
 A format is a small frozen value that opens a writer on a file object; what is written is given to it in tables that are
 worth a row group.
@@ -16,10 +16,12 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.values.json_text import json_lines
 
 ROW_GROUP_BYTES: Final = 1 << 26
 """How many bytes of rows are gathered, in memory, before they are written, by default."""
 ROW_GROUP_ROWS: Final = 1 << 20
+_WINDOW_BYTES: Final = 1 << 20
 _BATCH_BYTES: Final = 1 << 12
 """About what a batch takes beside its rows."""
 _SAMPLED_ROWS: Final = 1 << 12
@@ -48,6 +50,10 @@ class FileFormat(Protocol):
     def suffix(self) -> str:
         """Ends the names of its files."""
 
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether columns may be binary."""
+
     def check(self, schema: pa.Schema) -> None:
         """Raise `InvalidOptionError` for a column that the format cannot hold."""
 
@@ -70,6 +76,7 @@ class ParquetFormat:
     compression_level: int | None = None
     name: str = "parquet"
     suffix: str = ".parquet"
+    holds_bytes: bool = True
 
     def check(self, schema: pa.Schema) -> None:
         pass
@@ -129,6 +136,7 @@ class ArrowFormat:
     compression: str | None = "zstd"
     name: str = "arrow"
     suffix: str = ".arrow"
+    holds_bytes: bool = True
 
     def check(self, schema: pa.Schema) -> None:
         pass
@@ -152,11 +160,12 @@ class CsvFormat:
     """CSV with a line of names; null is nothing at all, and the empty string is ``""``.
 
     It holds text and numbers: bytes have to be decoded, or come as base64, and headers are left out or come as JSON;
-    see `check`.
+    see `check`. Times are text, as Arrow writes them.
     """
 
     name: str = "csv"
     suffix: str = ".csv"
+    holds_bytes: bool = False
 
     def check(self, schema: pa.Schema) -> None:
         for field in schema:
@@ -167,8 +176,8 @@ class CsvFormat:
                 )
             if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
                 raise InvalidOptionError(
-                    f"the column {field.name} is binary, which CSV cannot hold: say how it is decoded, as string or "
-                    f"base64, or leave it out by columns"
+                    f"the column {field.name} is binary, which CSV cannot hold: say how it is decoded, as string, "
+                    f"base64 or hex, or leave it out by columns"
                 )
 
     def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
@@ -185,10 +194,44 @@ class CsvFormat:
             return sum(batch.num_rows for batch in reader)
 
 
+@dataclass(frozen=True)
+class JsonLinesFormat:
+    """JSON lines: an object a record, as `sparklog.values.json_text.json_lines` writes it."""
+
+    name: str = "jsonl"
+    suffix: str = ".jsonl"
+    holds_bytes: bool = True
+
+    def check(self, schema: pa.Schema) -> None:
+        pass
+
+    def open(self, sink: Any, schema: pa.Schema) -> TableWriter:  # noqa: ARG002
+        return _JsonLinesWriter(sink)
+
+    def count_rows(self, source: Any) -> int:
+        rows = 0
+        while window := source.read(_WINDOW_BYTES):
+            rows += window.count(b"\n")
+        return rows
+
+
+class _JsonLinesWriter:
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def write(self, table: pa.Table) -> None:
+        for batch in table.to_batches():
+            self._sink.write(json_lines(batch))
+
+    def close(self) -> None:
+        pass
+
+
 FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
     "parquet": ParquetFormat,
     "arrow": ArrowFormat,
     "csv": CsvFormat,
+    "jsonl": JsonLinesFormat,
 }
 
 

@@ -18,9 +18,11 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from sparklog.errors import CorruptLogError, DataLossError, SeglogError
+from sparklog.errors import CorruptLogError, DataLossError, SeglogError, ValueDecodeError
 
 COMMIT_INTERVAL_MS: Final = 10_000
+OF_ONE_PARTITION: Final = (CorruptLogError, DataLossError, ValueDecodeError)
+"""Errors that keep one partition from being moved, and not the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,7 @@ def run_job(
 
 
 def _is_of_some_partitions(failed: Failed) -> bool:
-    return all(isinstance(error, CorruptLogError | DataLossError) for error in (failed.error, *failed.others))
+    return all(isinstance(error, OF_ONE_PARTITION) for error in (failed.error, *failed.others))
 
 
 class _Progress(Generic[TaskT, ResultT]):

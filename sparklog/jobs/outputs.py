@@ -26,6 +26,8 @@ PARTITION_BY: Final = ("topic", "partition")
 FOLDERS: Final = ("topic", "partition", "date", "hour")
 NO_TIME: Final = "__HIVE_DEFAULT_PARTITION__"
 """The date of records that have none, as Hive names what is null: no timestamp, or one after the year 9999."""
+DEAD_LETTER: Final = "_dead_letter"
+"""The folder of records that were not decoded; readers of tables pass over it."""
 BUFFERED_BYTES_MAX: Final = 1 << 28
 """How many bytes of rows a task holds over all of the files that it writes to."""
 OPEN_FILES_MAX: Final = 256
