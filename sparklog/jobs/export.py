@@ -10,14 +10,16 @@ from typing import Any, Final, get_args
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.jobs.decoding import OnDecodeError, parse_decoding
+from sparklog.jobs.delta import DeltaTarget
 from sparklog.jobs.export_job import TASK_BYTES, ExportJob
-from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
+from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, ParquetFormat, format_named
+from sparklog.jobs.iceberg import IcebergTarget
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.local import LocalRunner
 from sparklog.jobs.outputs import FOLDERS, PARTITION_BY
 from sparklog.jobs.source import LogSource, bound_of
-from sparklog.jobs.targets import TableFolder
+from sparklog.jobs.targets import TableFolder, Target
 from sparklog.log.files import TopicPartition
 from sparklog.log.reader import IsolationLevel, chosen_columns
 from sparklog.log.times import Time
@@ -28,6 +30,7 @@ from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA
 from sparklog.write.clock import wall_clock_ms
 
 _LOCK_TIMEOUT_SECONDS: Final = 600.0
+_TABLE_FORMATS: Final = ("delta", "iceberg")
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ def export(
     target: PathText,
     *,
     format: str | FileFormat = "parquet",  # noqa: A002 - as Spark calls it
+    table: str | None = None,
+    catalog: Mapping[str, str] | None = None,
     topics: str | Sequence[str] = (),
     topic_pattern: str | None = None,
     partitions: Sequence[tuple[str, int]] = (),
@@ -108,8 +113,13 @@ def export(
     target : str or os.PathLike
         A folder, made where it is not there. It is this job's: files of others in it are left alone.
     format : str or FileFormat
+        ``delta`` and ``iceberg`` are tables of Parquet files, which say themselves what was moved to them. Else
         ``parquet``, ``arrow``, ``csv`` or ``jsonl``. JSON lines have bytes that are UTF-8 as text, and others as
         base64, in a field with ``_base64`` behind its name. CSV has no headers.
+    table : str, optional
+        The name of an Iceberg table in its catalog, such as ``sales.orders``.
+    catalog : mapping of str to str, optional
+        The properties of that catalog, as pyiceberg has them, and its ``name``.
     topics, topic_pattern, partitions
         Only these topics, those whose whole name a regular expression matches, or these partitions.
     columns : str or sequence of str, optional
@@ -170,7 +180,7 @@ def export(
     if isolation_level not in get_args(IsolationLevel):
         known = " or ".join(get_args(IsolationLevel))
         raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
-    written_as = format_named(format) if isinstance(format, str) else format
+    written_as = _file_format(format)
     default_columns = [name for name in TOPIC_DEFAULT_COLUMNS if written_as.holds_bytes or name != "headers"]
     paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
     job = ExportJob(
@@ -185,7 +195,7 @@ def export(
             stops_at_high_watermark=stops_at_high_watermark,
             fail_on_data_loss=fail_on_data_loss,
         ),
-        target=_table_folder(target, lock_timeout_seconds),
+        target=_target(target, format, table, catalog, lock_timeout_seconds),
         format=written_as,
         columns=chosen_columns(columns, default_columns, TOPIC_SCHEMA.names),
         partition_by=_checked_folders(partition_by),
@@ -209,9 +219,29 @@ def export(
     return ExportSummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))
 
 
-def _table_folder(target: PathText, lock_timeout_seconds: float) -> TableFolder:
+def _file_format(wanted: str | FileFormat) -> FileFormat:
+    if not isinstance(wanted, str):
+        return wanted
+    return ParquetFormat() if wanted in _TABLE_FORMATS else format_named(wanted, _TABLE_FORMATS)
+
+
+def _target(
+    target: PathText,
+    wanted: str | FileFormat,
+    table: str | None,
+    catalog: Mapping[str, str] | None,
+    lock_timeout_seconds: float,
+) -> Target:
     storage, path = expand_one(locate(target, "target"), "target")
     to_writable(storage, path)
+    if wanted == "iceberg":
+        if table is None or catalog is None:
+            raise InvalidOptionError("an Iceberg table needs a catalog and the name of the table in it: give both")
+        return IcebergTarget(storage, path, table, tuple(sorted(catalog.items())), lock_timeout_seconds)
+    if table is not None or catalog is not None:
+        raise InvalidOptionError("a table and a catalog are given, which only the format iceberg has")
+    if wanted == "delta":
+        return DeltaTarget(storage, path, lock_timeout_seconds)
     return TableFolder(storage, path, lock_timeout_seconds)
 
 

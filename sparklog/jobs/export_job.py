@@ -196,7 +196,7 @@ class ExportJob:
         whole, decoder = piece.range, self._decoder()
         beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
         with (
-            Outputs(self._layout(decoder.schema, self.partition_by), self.target, whole, staged_name) as outputs,
+            Outputs(self._layout(self.table().schema, self.partition_by), self.target, whole, staged_name) as outputs,
             Outputs(self._layout(beside, ()), self.target, whole, f"{staged_name}-d", DEAD_LETTER) as set_aside,
         ):
             for batch in self._batches(whole, piece.log_bytes, report):
@@ -244,9 +244,8 @@ class ExportJob:
         return tuple(dict.fromkeys((*self.columns, *by_time, *self.decoding.read_columns, "offset")))
 
     def _decoder(self) -> RecordDecoder:
-        return RecordDecoder(
-            self.decoding, _schema_of(tuple(name for name in self.columns if name not in self.partition_by))
-        )
+        folders = () if self.target.keeps_columns else self.partition_by
+        return RecordDecoder(self.decoding, _schema_of(tuple(name for name in self.columns if name not in folders)))
 
     def file_schema(self) -> pa.Schema:
         """Return the columns of the files: those asked for, decoded, but for those that are folders."""
@@ -260,7 +259,7 @@ class ExportJob:
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "partition_by": ", ".join(self.partition_by),
         }
-        return TableShape(schema, self.partition_by, Settings(tuple(values.items())))
+        return self.target.shape(TableShape(schema, self.partition_by, Settings(tuple(values.items()))))
 
 
 def _name_of(pieces: Sequence[Piece]) -> str:

@@ -6,7 +6,7 @@ worth a row group.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -27,7 +27,6 @@ _BATCH_BYTES: Final = 1 << 12
 _SAMPLED_ROWS: Final = 1 << 12
 _REPEATED_SHARE_MAX: Final = 0.5
 """Values are worth a dictionary of which no more than this share is distinct."""
-_PRUNED_BY: Final = ("offset", "timestamp", "partition")
 
 
 class TableWriter(Protocol):
@@ -111,7 +110,7 @@ class _ParquetWriter:
                 compression_level=self._wanted.compression_level,
                 use_dictionary=[name for name in table.column_names if _repeats(table.column(name))],
                 column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
-                write_statistics=[name for name in table.column_names if name in _PRUNED_BY],
+                write_statistics=[field.name for field in self._schema if not _is_opaque(field)],
             )
         return self._writer
 
@@ -119,6 +118,13 @@ class _ParquetWriter:
 def _is_counted(kind: pa.DataType) -> bool:
     """Tell whether values of a type are likely to be near the ones before them, and their differences small."""
     return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
+
+
+def _is_opaque(field: pa.Field) -> bool:
+    """Tell whether nobody prunes by a column: bytes, what is nested, and the text of keys and values."""
+    kind = field.type
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(is_bytes or pa.types.is_nested(kind) or field.name in ("key", "value", "timestampType"))
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
@@ -235,12 +241,11 @@ FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
 }
 
 
-def format_named(name: str) -> FileFormat:
-    """Return a format by its name; `InvalidOptionError` where there is none of that name."""
+def format_named(name: str, others: Sequence[str] = ()) -> FileFormat:
+    """Return a format by its name; `InvalidOptionError` where there is none, whose message knows of ``others`` too."""
     if name not in FORMATS:
-        raise InvalidOptionError(
-            f"no format {name!r}: {did_you_mean(name, list(FORMATS), 'formats are ' + ', '.join(FORMATS))}"
-        )
+        known = [*FORMATS, *others]
+        raise InvalidOptionError(f"no format {name!r}: {did_you_mean(name, known, 'formats are ' + ', '.join(known))}")
     return FORMATS[name]()
 
 

@@ -95,7 +95,7 @@ class Outputs:
         for folder, rows in self._by_time(batch):
             output = self._open.pop(folder, None) or self._begin(folder)
             self._open[folder] = output
-            output.append(rows.select(self._layout.schema.names))
+            output.append(rows.select(self._layout.schema.names).cast(self._layout.schema))
         while sum(each.buffered_bytes for each in self._open.values()) > BUFFERED_BYTES_MAX:
             max(self._open.values(), key=lambda each: each.buffered_bytes).flush()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -135,13 +135,13 @@ class LogSource:
                 raise InvalidOptionError(f"an offset of {each} is given, which is not read")
         return folders
 
-    def select(self, moved: Mapping[TopicPartition, Moved]) -> list[Selected]:
+    def select(self, moved: Callable[[TopicPartition], Moved | None]) -> list[Selected]:
         """Say which offsets are to be moved, those left out that were.
 
         Parameters
         ----------
-        moved : mapping of TopicPartition to Moved
-            What was moved last of each partition.
+        moved : callable
+            Returns what was moved last of a partition, or None.
 
         Returns
         -------
@@ -152,8 +152,7 @@ class LogSource:
         directories = {each.folder.directory for each in found.values() if isinstance(each, PartitionLayout)}
         marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
         selected = [
-            each if isinstance(each, Selected) else self._selected(each, moved.get(at), marks)
-            for at, each in found.items()
+            each if isinstance(each, Selected) else self._selected(each, moved(at), marks) for at, each in found.items()
         ]
         return [each for each in selected if each.damage is not None or each.range.size > 0]
 

@@ -5,10 +5,10 @@ A target is a small frozen value. `TableFolder` is a folder of files, whose ledg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import pyarrow as pa
 
@@ -30,7 +30,12 @@ from sparklog.storage.capabilities import to_writable
 
 FOLDER_OF_JOBS: Final = "_seglog"
 """In a folder of tables: readers of tables pass over names that begin with ``_``."""
-_LEDGER, _LOCK, _UNFINISHED = "ledger.jsonl", "lock", "unfinished"
+UNFINISHED: Final = "unfinished"
+"""Is there while files of a commit get their names."""
+_LEDGER, _LOCK = "ledger.jsonl", "lock"
+
+
+MovedLast = Callable[[TopicPartition], Moved | None]
 
 
 class Target(Protocol):
@@ -43,14 +48,21 @@ class Target(Protocol):
     def path(self) -> str:
         """The folder of the table."""
 
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether files have the columns by which they lie in folders."""
+
     def check(self) -> None:
         """Raise `InvalidOptionError` where there can be no such target; nothing is made."""
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other runs out; finish what one that died has decided, and leave nothing that is not committed."""
 
-    def moved(self, table: TableShape) -> Mapping[TopicPartition, Moved]:
-        """Return what was moved last of each partition; the target is held.
+    def shape(self, table: TableShape) -> TableShape:
+        """Return what a table is like here, where types of columns may be others."""
+
+    def moved(self, table: TableShape) -> MovedLast:
+        """Return what says what was moved last of a partition; the target is held.
 
         Raises
         ------
@@ -96,9 +108,11 @@ class TableFolder:
     path: str
     lock_timeout_seconds: float = 600.0
 
+    keeps_columns: ClassVar[bool] = False
+
     @property
     def ledger_path(self) -> str:
-        return _own_path(self.path, _LEDGER)
+        return own_path(self.path, _LEDGER)
 
     @property
     def _folder(self) -> str:
@@ -109,7 +123,7 @@ class TableFolder:
         return to_writable(self.storage, self.path)
 
     def staged_path(self, name: str) -> str:
-        return _own_path(self.path, name + STAGED)
+        return own_path(self.path, name + STAGED)
 
     def check(self) -> None:
         refuse_as_folder(self.storage, self.path)
@@ -131,7 +145,10 @@ class TableFolder:
         """Read the ledger; errors as of `sparklog.jobs.ledger.read_ledger`."""
         return read_ledger(self.storage, self.ledger_path)
 
-    def moved(self, table: TableShape) -> Mapping[TopicPartition, Moved]:
+    def shape(self, table: TableShape) -> TableShape:
+        return table
+
+    def moved(self, table: TableShape) -> MovedLast:
         ledger = self.ledger()
         before = dict(ledger.settings.values) if ledger.settings else {}
         for name, value in table.settings.values:
@@ -140,7 +157,7 @@ class TableFolder:
                     f"what was moved to {self.path} before has {name} {before[name] or 'of nothing'!r}, and now it is "
                     f"{value or 'nothing'!r}: a table has one shape. Give the same again, or move to another target"
                 )
-        return ledger.moved
+        return ledger.moved.get
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
         storage, staged = self._writable, staged_names(self.storage, self.path)
@@ -150,7 +167,7 @@ class TableFolder:
                 raise CommitError(f"{self.staged_path(file.staged)} is gone, which a task has staged; nothing is moved")
         number = next_number(storage, self.ledger_path)
         entries: list[Entry] = [*moved] if number else [table.settings, *moved]
-        storage.open_for_append(_own_path(self.path, _UNFINISHED)).close()
+        storage.open_for_append(own_path(self.path, UNFINISHED)).close()
         # The files are on the disk, by their tasks; now their names are.
         storage.sync_folder(self._folder)
         self._decide(encode_commit(number, "export", run, now_ms, entries))
@@ -174,7 +191,7 @@ class TableFolder:
     def _settle(self) -> None:
         """Finish the last commit of the ledger, cut off what is behind it, and remove what is staged."""
         storage, ledger = self._writable, self.ledger()
-        if storage.identity(_own_path(self.path, _UNFINISHED)) is not None:
+        if storage.identity(own_path(self.path, UNFINISHED)) is not None:
             # Whoever wrote the last commit may have died before it was on the disk, and files are given names now.
             with storage.open_for_append(self.ledger_path) as file:
                 file.truncate(ledger.size_bytes)
@@ -187,14 +204,10 @@ class TableFolder:
         """Give files their names, those left out that have them, and say that this is finished."""
         storage, staged = self._writable, staged_names(self.storage, self.path)
         left = [file for file in files if file.staged in staged]
-        for folder in sorted({join_path(self.path, folder_of(file.path)) for file in left}):
-            storage.make_folder(folder)
-        for file in left:
-            storage.rename(self.staged_path(file.staged), join_path(self.path, file.path))
+        name_files(storage, self.path, left)
         # Of a run that died, also those of the files that it has named; people may have removed some since.
-        above = sorted({join_path(self.path, folder) for file in files for folder in _folders_above(file.path)})
-        storage.sync_folders([self.path, *(folder for folder in above if storage.is_folder(folder)), self._folder])
-        storage.remove(_own_path(self.path, _UNFINISHED))
+        sync_names(storage, self.path, files)
+        storage.remove(own_path(self.path, UNFINISHED))
 
 
 def refuse_as_folder(storage: Storage, path: str) -> None:
@@ -221,7 +234,7 @@ def hold_folder(storage: WritableStorage, path: str, timeout_seconds: float) -> 
     above = [path]
     while above[-1] != "/" and not storage.is_folder(above[-1]):
         above.append(split_path(above[-1])[0])
-    is_new = storage.identity(_own_path(path, _LEDGER)) is None
+    is_new = storage.identity(own_path(path, _LEDGER)) is None
     storage.make_folder(own)
     if is_new:
         storage.sync_folders(above if len(above) > 1 else [*above, split_path(path)[0]])
@@ -231,7 +244,7 @@ def hold_folder(storage: WritableStorage, path: str, timeout_seconds: float) -> 
 
 def _locked(storage: WritableStorage, path: str, timeout_seconds: float) -> HeldLock:
     try:
-        return storage.lock(_own_path(path, _LOCK), timeout_seconds)
+        return storage.lock(own_path(path, _LOCK), timeout_seconds)
     except LockedError as error:
         raise LockedError(
             f"another job moves to {path}, and did not finish in {timeout_seconds:g} s. Nothing was "
@@ -245,13 +258,29 @@ def staged_names(storage: Storage, path: str) -> set[str]:
     return {name.removesuffix(STAGED) for name in names if name.endswith(STAGED)}
 
 
+def name_files(storage: WritableStorage, path: str, files: Sequence[MovedFile]) -> None:
+    """Give staged files their names in the table's folder."""
+    for folder in sorted({join_path(path, folder_of(file.path)) for file in files}):
+        storage.make_folder(folder)
+    for file in files:
+        storage.rename(own_path(path, file.staged + STAGED), join_path(path, file.path))
+
+
+def sync_names(storage: WritableStorage, path: str, files: Sequence[MovedFile]) -> None:
+    """Return when the names of files are on the disk, and those of the folders that they are in."""
+    above = sorted({join_path(path, folder) for file in files for folder in _folders_above(file.path)})
+    there = [folder for folder in above if storage.is_folder(folder)]
+    storage.sync_folders([path, *there, join_path(path, FOLDER_OF_JOBS)])
+
+
 def sweep_staged(storage: WritableStorage, path: str) -> None:
     """Remove all that is staged."""
     for name in sorted(staged_names(storage, path)):
-        storage.remove(_own_path(path, name + STAGED))
+        storage.remove(own_path(path, name + STAGED))
 
 
-def _own_path(path: str, name: str) -> str:
+def own_path(path: str, name: str) -> str:
+    """Return the path of a file in the folder of jobs of a table's folder."""
     return join_path(join_path(path, FOLDER_OF_JOBS), name)
 
 

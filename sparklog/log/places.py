@@ -122,6 +122,11 @@ def folder_of(relative: str) -> str:
     return relative.rpartition("/")[0]
 
 
+def folders_of(relative: str) -> list[str]:
+    """Return the names of the folders in a relative path, from the outermost on."""
+    return relative.split("/")[:-1]
+
+
 def split_path(path: str) -> tuple[str, str]:
     """Cut a path into that of the folder which it is in, and its last name; the name of the root is empty."""
     parent, _, name = path.rstrip("/").rpartition("/")
