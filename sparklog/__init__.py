@@ -1,7 +1,7 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `register` gives a
-Spark session the format ``seglog``.
+`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `load` fills many
+from files of rows. `register` gives a Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sparklog import errors
 
 if TYPE_CHECKING:
+    from sparklog.jobs.load import load
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.partitions import with_partition
@@ -27,6 +28,7 @@ __all__ = [
     "PartitionLog",
     "TopicReader",
     "errors",
+    "load",
     "open_log",
     "open_topic",
     "register",
@@ -39,6 +41,7 @@ _HOMES = {
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
+    "load": "sparklog.jobs.load",
     "open_log": "sparklog.log.reader",
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",

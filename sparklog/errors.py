@@ -97,6 +97,12 @@ class StorageError(SeglogError):
     code = "SEGLOG_STORAGE"
 
 
+class InputFileError(SeglogError):
+    """A file whose rows are to be loaded is damaged, not of its format, or of a schema that does not fit."""
+
+    code = "SEGLOG_INPUT_FILE"
+
+
 class RecordTooLargeError(SeglogError):
     """A record that can never fit into a batch of the largest size allowed."""
 

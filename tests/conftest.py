@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +40,15 @@ LONGEST_FIRST: Final = (
     "write/test_sharing.py",
 )
 """Files that one process runs while others run the rest: started last, they would keep one core busy at the end."""
+
+
+@pytest.fixture(autouse=True)
+def logger_of_libraries() -> Iterator[None]:
+    """Undo what commands of the terminal do to the logger, which would keep warnings from the tests after them."""
+    logger = logging.getLogger("sparklog")
+    handlers, propagates = logger.handlers, logger.propagate
+    yield
+    logger.handlers, logger.propagate = handlers, propagates
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

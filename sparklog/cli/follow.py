@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from sparklog.cli import render
 from sparklog.cli.dump import DumpOptions, Output, refuse_outside
 from sparklog.cli.paths import is_file
-from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError, PathNotFoundError
+from sparklog.errors import (
+    CorruptCheckpointError,
+    CorruptLogError,
+    DataLossError,
+    InvalidOptionError,
+    PathNotFoundError,
+)
 from sparklog.inspect.dump import log_of_folder
 from sparklog.inspect.dump_range import DumpedLog
+from sparklog.log import files
+from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
@@ -45,6 +53,32 @@ def follow(options: DumpOptions) -> None:
         return
 
 
+class _Mark(NamedTuple):
+    """What tells a log from one that is made in its place.
+
+    A replica may be removed and fetched again, so that its folder is another one: then the topic's id, where there is
+    one, says that the records are the same.
+    """
+
+    topic_id: str | None
+    folder_id: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, folder: PartitionFolder) -> _Mark:
+        path = folder.file(files.PARTITION_METADATA)
+        try:
+            data = folder.storage.read_small(path)
+            topic_id = None if data is None else parse_topic_id(data, path)
+        except CorruptCheckpointError:
+            topic_id = None
+        return cls(topic_id, folder.storage.identity(folder.location))
+
+    def is_same(self, other: _Mark) -> bool:
+        if self.topic_id and other.topic_id:
+            return self.topic_id == other.topic_id
+        return self.folder_id == other.folder_id
+
+
 class _Follower:
     """Where each of the logs was read to, and what they looked like then.
 
@@ -60,6 +94,7 @@ class _Follower:
         self._output = output
         self._next: dict[PartitionFolder, int] = {}
         self._log_end: dict[PartitionFolder, int] = {}
+        self._mark: dict[PartitionFolder, _Mark] = {}
         self._failure: dict[PartitionFolder, tuple[int | None, str]] = {}
         self._is_first_look = True
 
@@ -68,8 +103,7 @@ class _Follower:
         folders = self._options.folders()
         for folder in self._next.keys() - set(folders):
             render.complain("note", f"{folder.name} is gone")
-            self._next.pop(folder)
-            self._log_end.pop(folder, None)
+            self._forget(folder)
         for folder in folders:
             if self._output.is_full:
                 return
@@ -86,7 +120,17 @@ class _Follower:
                 self._failure[folder] = failure
         self._is_first_look = False
 
+    def _forget(self, folder: PartitionFolder) -> None:
+        for each in (self._next, self._log_end, self._mark):
+            each.pop(folder, None)
+
     def _take(self, folder: PartitionFolder) -> None:
+        # Before the log: where that is made anew between the two, the next look finds it, and nothing is passed over.
+        mark = _Mark.of(folder)
+        if folder in self._next and mark.folder_id and not mark.is_same(self._mark[folder]):
+            render.complain("warning", f"{folder.name} was deleted and made again, and is printed from its beginning")
+            self._forget(folder)
+        self._mark[folder] = mark
         log = DumpedLog(read_layout(folder), folder.topic, folder.partition)
         end = log.layout.end_offset
         if end == self._log_end.get(folder):

@@ -214,7 +214,7 @@ class ExportJob:
             piece.topic_id,
             piece.leader_epoch,
             files,
-            dead_files,
+            dead_letters=dead_files,
         )
 
     def _layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:

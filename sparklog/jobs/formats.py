@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from sparklog.errors import InvalidOptionError, did_you_mean
-from sparklog.values.json_text import json_lines
+from sparklog.jobs.json_lines import json_lines
 
 ROW_GROUP_BYTES: Final = 1 << 26
 """How many bytes of rows are gathered, in memory, before they are written, by default."""
@@ -202,7 +202,7 @@ class CsvFormat:
 
 @dataclass(frozen=True)
 class JsonLinesFormat:
-    """JSON lines: an object a record, as `sparklog.values.json_text.json_lines` writes it."""
+    """JSON lines: an object a record, as `sparklog.jobs.json_lines.json_lines` writes it."""
 
     name: str = "jsonl"
     suffix: str = ".jsonl"

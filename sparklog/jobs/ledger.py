@@ -5,9 +5,10 @@ It is a file of JSON lines. In a folder of tables it is ``_seglog/ledger.jsonl``
 loaded, and then one that says that they count:
 
     {"kind": "moved", "topic": "events", "partition": 0, "from": 0, "to": 1000, "rows": 998, "log_bytes": 98304,
-     "topic_id": "...", "leader_epoch": 3,
+     "topic_id": "...", "leader_epoch": 3, "source": "/logs", "target_topic": "events",
      "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
-    {"kind": "loaded", "path": "/in/a.parquet", "bytes": 40960, "modified_ns": 1700000000000000000, "rows": 998}
+    {"kind": "loaded", "path": "/in/a.parquet", "into": "events", "bytes": 40960,
+     "modified_ns": 1700000000000000000, "rows": 998}
     {"kind": "settings", "settings": {"format": "parquet", "columns": "key, value", "partition_by": "topic"}}
     {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
      "lines": 2, "crc32c": 305419896}
@@ -16,6 +17,8 @@ loaded, and then one that says that they count:
     rows                  how many records they had for a reader of the job's isolation level
     topic_id              of ``partition.metadata``, null where there is none
     leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
+    source, target_topic  of a copy, the log directory that it has read, and the topic that it has written to
+    into                  the topic, or topic:partition, that a load was told; null where rows name their topics
     files.path            relative to the target
     dead_letters          files of records that were not decoded, in the same words; left out where there is none
     files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
@@ -87,6 +90,8 @@ class Moved:
     topic_id: str | None = None
     leader_epoch: int | None = None
     files: tuple[MovedFile, ...] = ()
+    source: str | None = None
+    target_topic: str | None = None
     dead_letters: tuple[MovedFile, ...] = ()
 
     @property
@@ -99,6 +104,7 @@ class Moved:
         return TopicPartition(self.topic, self.partition)
 
     def to_json(self) -> dict[str, Any]:
+        of_copy = {} if self.source is None else {"source": self.source, "target_topic": self.target_topic}
         written = {
             "kind": _MOVED,
             "topic": self.topic,
@@ -109,6 +115,7 @@ class Moved:
             "log_bytes": self.log_bytes,
             "topic_id": self.topic_id,
             "leader_epoch": self.leader_epoch,
+            **of_copy,
             "files": [each.to_json() for each in self.files],
         }
         if self.dead_letters:
@@ -118,7 +125,8 @@ class Moved:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Moved:
         files = tuple(MovedFile.from_json(each) for each in found["files"])
-        topic_id, epoch = found["topic_id"], found["leader_epoch"]
+        topic_id, epoch, source = found["topic_id"], found["leader_epoch"], found.get("source")
+        target_topic = found.get("target_topic")
         return cls(
             topic=str(found["topic"]),
             partition=int(found["partition"]),
@@ -129,6 +137,8 @@ class Moved:
             topic_id=None if topic_id is None else str(topic_id),
             leader_epoch=None if epoch is None else int(epoch),
             files=files,
+            source=None if source is None else str(source),
+            target_topic=None if target_topic is None else str(target_topic),
             dead_letters=tuple(MovedFile.from_json(each) for each in found.get("dead_letters", ())),
         )
 
@@ -138,6 +148,7 @@ class Loaded:
     """A file of rows that was loaded into logs, and what it was when it was; see the module for the fields."""
 
     path: str
+    into: str | None
     size_bytes: int
     modified_ns: int
     rows: int
@@ -146,6 +157,7 @@ class Loaded:
         return {
             "kind": _LOADED,
             "path": self.path,
+            "into": self.into,
             "bytes": self.size_bytes,
             "modified_ns": self.modified_ns,
             "rows": self.rows,
@@ -153,7 +165,8 @@ class Loaded:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Loaded:
-        return cls(str(found["path"]), int(found["bytes"]), int(found["modified_ns"]), int(found["rows"]))
+        into = None if found["into"] is None else str(found["into"])
+        return cls(str(found["path"]), into, int(found["bytes"]), int(found["modified_ns"]), int(found["rows"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +215,8 @@ class Ledger:
         The last commit.
     moved : mapping of TopicPartition to Moved
         What was moved last of each partition.
-    loaded : mapping of str to Loaded
-        What was loaded last of each path.
+    loaded : mapping of (str, str or None) to Loaded
+        What was loaded last of each path into each topic.
     settings : Settings or None
         How all is written that was moved.
     """
@@ -211,7 +224,7 @@ class Ledger:
     size_bytes: int = 0
     last: LedgerCommit | None = None
     moved: Mapping[TopicPartition, Moved] = field(default_factory=dict)
-    loaded: Mapping[str, Loaded] = field(default_factory=dict)
+    loaded: Mapping[tuple[str, str | None], Loaded] = field(default_factory=dict)
     settings: Settings | None = None
 
     @property
@@ -228,7 +241,7 @@ def read_ledger(storage: Storage, path: str) -> Ledger:
         It is damaged. Nothing may be moved then, since it might be moved twice.
     """
     moved: dict[TopicPartition, Moved] = {}
-    loaded: dict[str, Loaded] = {}
+    loaded: dict[tuple[str, str | None], Loaded] = {}
     settings: Settings | None = None
     last = None
     for last in commits(storage, path):
@@ -236,7 +249,7 @@ def read_ledger(storage: Storage, path: str) -> Ledger:
             if isinstance(entry, Moved):
                 moved[entry.topic_partition] = entry
             elif isinstance(entry, Loaded):
-                loaded[entry.path] = entry
+                loaded[entry.path, entry.into] = entry
             else:
                 settings = entry
     return Ledger(0 if last is None else last.end_position, last, moved, loaded, settings)

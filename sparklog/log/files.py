@@ -58,6 +58,7 @@ TXN_VERSIONS: Final = f"{OWN_PREFIX}ledger"
 JOBS_LEDGER: Final = f"{OWN_PREFIX}ledger.jsonl"
 JOBS_LOCK: Final = f"{OWN_PREFIX}jobs.lock"
 WRITERS_LOCK: Final = f"{OWN_PREFIX}lock"
+"""Names the job that holds the log directory while its tasks run. Who has the lock and finds it finds a dead job."""
 MARKER_OF_WRITER: Final = f"{CLEAN_SHUTDOWN}.held"
 """The marker of a clean shutdown while a `PartitionLog` writes."""
 MARKER_OF_COMMIT: Final = f"{CLEAN_SHUTDOWN}{STAGED}"
@@ -76,6 +77,7 @@ _CUT_FILE = re.compile(r"[0-9]{20}\.[0-9]+(\.[0-9]+)?\.cut")
 _METADATA_SNAPSHOT_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
 _STAGED_FILE = re.compile(r"seglog-(?P<job>[0-9a-f]{13,})-[A-Za-z0-9.-]+\.staged")
 _RUNNING: Final = f"-running{STAGED}"
+_EXCLUSIVE: Final = f"-exclusive{STAGED}"
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
@@ -192,6 +194,16 @@ def running_job_name(job: str) -> str:
 def is_running_job(name: str) -> bool:
     """Tell whether a file is named as one that says that a job runs."""
     return name.endswith(_RUNNING)
+
+
+def exclusive_job_name(job: str) -> str:
+    """Return the name of the empty file that tells the next job which one has left staged files: it held the lock."""
+    return f"seglog-{job}{_EXCLUSIVE}"
+
+
+def parse_exclusive_job(name: str) -> str | None:
+    """Return the job whose files are to be removed by the next that holds the lock of jobs; None for other files."""
+    return parse_staged_file(name) if name.endswith(_EXCLUSIVE) else None
 
 
 def parse_staged_file(name: str) -> str | None:

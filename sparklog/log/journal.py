@@ -33,12 +33,13 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from sparklog.errors import CorruptCheckpointError
+from sparklog.errors import CorruptCheckpointError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.places import LogDirectory
 
 NO_SEGMENT: Final = -1
 _VERSION: Final = 1
+_BEGINNING_BYTES: Final = 512
 _PATH = re.compile(r"(?:(?!\.{1,2}/)[A-Za-z0-9._-]+/)?(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
 
@@ -171,10 +172,18 @@ def _number(found: object, at_least: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CommitVersion:
-    """The bytes of a log directory's journal and of its last commit: equal at two times, no commit was between them."""
+    """What tells a log directory's commits apart: where it is equal at two times, no commit was between them.
+
+    Attributes
+    ----------
+    journal : bytes or None
+        The journal, if there is one.
+    last_commit : (bytes, int) or None
+        The beginning of the account of the last commit, which has the commit's id, and its size in bytes.
+    """
 
     journal: bytes | None
-    last_commit: bytes | None
+    last_commit: tuple[bytes, int] | None
 
     def pending(self, directory: LogDirectory) -> Journal | None:
         """Return the commit that was decided and is not done yet, if there is one."""
@@ -182,10 +191,22 @@ class CommitVersion:
 
 
 def commit_version(directory: LogDirectory) -> CommitVersion:
-    """Read the journal and the last commit of a log directory."""
+    """Read the journal of a log directory, and which commit was its last.
+
+    The account of a commit is as long as the commit had partitions, and whoever reads many of them asks for each: only
+    its beginning is read.
+    """
     # In this order: a commit that becomes the last one in between is seen twice rather than not at all.
-    last_commit = directory.storage.read_small(directory.file(files.LAST_COMMIT))
+    last_commit = _beginning(directory, files.LAST_COMMIT)
     return CommitVersion(directory.storage.read_small(directory.file(files.JOURNAL)), last_commit)
+
+
+def _beginning(directory: LogDirectory, name: str) -> tuple[bytes, int] | None:
+    try:
+        with directory.storage.open(directory.file(name)) as file:
+            return bytes(file.read(0, _BEGINNING_BYTES)), file.size_bytes()
+    except PathNotFoundError:
+        return None
 
 
 def pending(directory: LogDirectory) -> Journal | None:

@@ -21,6 +21,7 @@ from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.storage.base import Entry, Storage
+from sparklog.storage.kept_files import KeptFiles
 
 _log = logging.getLogger("sparklog")
 
@@ -188,8 +189,10 @@ def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
     raise CommitError(f"commits are made to {where} faster than it can be looked at; read it again")
 
 
-def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
+def layout_in(view: DirectoryView, folder: PartitionFolder, kept: KeptFiles | None = None) -> PartitionLayout:
     """Read what a log holds, by what is known of its directory: its writer holds the lock, or checks the view later.
+
+    With ``kept``, the files of its segments stay open.
 
     Raises
     ------
@@ -198,32 +201,35 @@ def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
     """
     for _ in range(_LISTINGS_MAX - 1):
         try:
-            return _bounded(folder, list_segments(folder), view)
+            return _bounded(folder, list_segments(folder, kept=kept), view)
         except PathNotFoundError:
             # A broker renames and removes segments while it runs: what has just been listed may be gone.
             continue
-    return _bounded(folder, list_segments(folder), view)
+    return _bounded(folder, list_segments(folder, kept=kept), view)
 
 
-def list_segments(folder: PartitionFolder, entries: Sequence[Entry] | None = None) -> tuple[Segment, ...]:
+def list_segments(
+    folder: PartitionFolder, entries: Sequence[Entry] | None = None, kept: KeptFiles | None = None
+) -> tuple[Segment, ...]:
     """List the segments that a broker would load from a folder; ``entries`` are what it holds, where that is known."""
     if entries is None:
         entries = folder.storage.entries(folder.location, files.tells_of_segments)
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)
-    kept = {found.offset: (entry, "") for found, entry in named if found.suffix == files.LOG}
+    found = {file.offset: (entry, "") for file, entry in named if file.suffix == files.LOG}
     for offset, entry in sorted(swapped.items()):
-        kept = _replaced(folder, kept, offset, entry)
-    bases = sorted(kept)
+        found = _replaced(folder, found, offset, entry)
+    bases = sorted(found)
     return tuple(
         Segment(
             folder=folder,
             base_offset=base,
             upper_offset=bases[row + 1] if row + 1 < len(bases) else files.OFFSET_MAX,
-            size_bytes=kept[base][0].size_bytes,
+            size_bytes=found[base][0].size_bytes,
             is_last=row + 1 == len(bases),
-            swap=kept[base][1],
+            swap=found[base][1],
+            kept=kept,
         )
         for row, base in enumerate(bases)
     )

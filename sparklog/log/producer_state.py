@@ -29,7 +29,7 @@ ProducerSnapshot.json.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
@@ -51,7 +51,6 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import scan
 from sparklog.log.segment import Window
 from sparklog.record import v2
-from sparklog.record.headers import BatchHeaders
 
 SNAPSHOT_ENTRY: Final = np.dtype(
     [
@@ -215,15 +214,35 @@ class Producers:
     def fold(self, window: Window) -> list[AbortedTransaction]:
         """Replay batches, control batches among them; the transactions that were aborted in them."""
         headers = window.headers.where(window.headers.column("producer_id") >= 0)
-        of_producers, is_control = Window(window.buffer, headers), headers.is_control.tolist()
+        of_producers = Window(window.buffer, headers)
+        markers = {row: v2.end_marker(of_producers.batch(row)) for row in np.flatnonzero(headers.is_control).tolist()}
+        return self.fold_table(headers.table, markers)
+
+    def fold_table(
+        self, table: np.ndarray[Any, np.dtype[Any]], markers: Mapping[int, v2.EndMarker | None]
+    ) -> list[AbortedTransaction]:
+        """Replay batches by what a table says of them; return the transactions that were aborted in them.
+
+        Parameters
+        ----------
+        table : structured array, length n_batches
+            Columns as of `BatchHeaders`, as far as `producer_batches` needs them; all batches have a producer id.
+        markers : mapping of int to EndMarker or None
+            By their rows, all control batches, and what they hold; None for one that ends no transaction.
+        """
         aborted: list[AbortedTransaction] = []
-        for row, batch in enumerate(producer_batches(headers)):
-            if is_control[row]:
-                ended = self._fold_marker(batch, v2.end_marker(of_producers.batch(row)))
+        for row, batch in enumerate(producer_batches(table)):
+            if row in markers:
+                ended = self._fold_marker(batch, markers[row])
                 aborted += [] if ended is None else [ended]
             else:
                 self.fold_batch(batch)
         return aborted
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """The first offset of each open transaction, by producer id."""
+        return self._open_since
 
     def put_back(self, producer_id: int, entry: ProducerEntry | None) -> None:
         """Restore what was known of a producer before its last batches; None for nothing."""
@@ -311,12 +330,12 @@ class Producers:
             )
 
 
-def producer_batches(headers: BatchHeaders) -> Iterator[ProducerBatch]:
-    """Yield what the rules must know of those batches that have a producer id."""
-    has_producer = headers.column("producer_id") >= 0
+def producer_batches(table: np.ndarray[Any, np.dtype[Any]]) -> Iterator[ProducerBatch]:
+    """Yield what the rules must know of those batches of a table of headers that have a producer id."""
+    has_producer = table["producer_id"] >= 0
     if not has_producer.any():
         return iter(())
-    table = headers.table[has_producer]
+    table = table[has_producer]
     base_sequences, deltas = table["base_sequence"], table["last_offset"] - table["base_offset"]
     columns = (
         table["producer_id"],
@@ -448,7 +467,7 @@ def _batch_at(layout: PartitionLayout, offset: int) -> ProducerBatch | None:
     if header is None or int(header.column("base_offset")[0]) > offset:
         return None
     nobody = ProducerBatch(_NONE, _NONE, _NONE, _NONE)
-    return next(producer_batches(header), nobody)
+    return next(producer_batches(header.table), nobody)
 
 
 def snapshots_of(folder: PartitionFolder) -> list[tuple[int, str]]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -33,8 +33,9 @@ from sparklog.log.damage import (
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, floor_offset, floor_time, read_entries
 from sparklog.log.places import PartitionFolder, split_path
 from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
+from sparklog.storage.kept_files import KeptFiles
 
 WINDOW_BYTES: Final = 1 << 22
 _FIRST_WINDOW_BYTES: Final = 1 << 16
@@ -68,6 +69,8 @@ class Segment:
         The end of its files' names: nothing, or ``.swap`` where a cleaner died before it was done.
     log_path : str or None
         The path of its ``.log`` file, where that is not named for the base offset.
+    kept : KeptFiles or None
+        What keeps its files open from one look at them to the next; None where each opens them anew.
     """
 
     folder: PartitionFolder
@@ -77,6 +80,7 @@ class Segment:
     is_last: bool
     swap: str = ""
     log_path: str | None = None
+    kept: KeptFiles | None = field(default=None, compare=False, repr=False)
 
     @property
     def storage(self) -> Storage:
@@ -94,7 +98,12 @@ class Segment:
 
     def open(self) -> OpenSegment:
         """Open the ``.log`` file; `PathNotFoundError` where it is gone."""
-        return OpenSegment(self, self.storage.open(self.path()))
+        return OpenSegment(self, self.file())
+
+    def file(self, suffix: str = files.LOG) -> AbstractContextManager[ReadableFile]:
+        """Open one of its files, for a ``with`` block; `PathNotFoundError` where it is not there."""
+        path = self.path(suffix)
+        return self.storage.open(path) if self.kept is None else self.kept.open(self.storage, path)
 
 
 @dataclass(frozen=True)
@@ -182,9 +191,9 @@ class WindowScan:
 class OpenSegment:
     """A segment whose ``.log`` file is open; a ``with`` block closes it."""
 
-    def __init__(self, segment: Segment, file: ReadableFile) -> None:
+    def __init__(self, segment: Segment, file: AbstractContextManager[ReadableFile]) -> None:
         self.segment = segment
-        self._file = file
+        self._opened, self._file = file, file.__enter__()
         self.zeros_from: int | None = None
         """Where the zeros begin that end the file, once a scan has come to what stands behind the last batch."""
 
@@ -192,7 +201,7 @@ class OpenSegment:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._file.close()
+        self._opened.__exit__(None, None, None)
 
     @property
     def start(self) -> OffsetPosition:
@@ -309,7 +318,8 @@ class OpenSegment:
         for headers in self.single_headers(self._seek_time(timestamp)):
             is_late = (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
             rows = np.flatnonzero(is_late)
-            self._refuse_damaged(headers[: int(rows[0])] if len(rows) else headers)
+            passed = headers[: int(rows[0])] if len(rows) else headers
+            refuse_damaged(self._file, passed, self.segment.path(), _HINT)
             if len(rows):
                 return headers[int(rows[0]) : int(rows[0]) + 1]
         return None
@@ -385,15 +395,15 @@ class OpenSegment:
             return self.start
         header = self.first_batch_from(entry.offset)
         if header is not None and header.column("max_timestamp")[0] == entry.timestamp:
-            self._refuse_damaged(header)
+            refuse_damaged(self._file, header, self.segment.path(), _HINT)
             return OffsetPosition(int(header.column("position")[0]), self.segment.base_offset)
         self._distrust(files.TIME_INDEX, f"timestamp {entry.timestamp} at offset {entry.offset}")
         return self.start
 
-    def _index(self, suffix: str) -> ReadableFile | nullcontext[None]:
+    def _index(self, suffix: str) -> AbstractContextManager[ReadableFile | None]:
         """Open an index; where it is missing, a context manager that gives None."""
         try:
-            return self.segment.storage.open(self.segment.path(suffix))
+            return self.segment.file(suffix)
         except PathNotFoundError:
             return nullcontext()
 
@@ -401,15 +411,18 @@ class OpenSegment:
         """Return the header of the intact batch at a position from an index; None where there is none."""
         return whole_batch_at(self._file, position) if position >= 0 else None
 
-    def _refuse_damaged(self, headers: BatchHeaders) -> None:
-        refuse_damaged(self._file, headers, self.segment.path(), _HINT)
-
     def _distrust(self, suffix: str, what: str) -> None:
         _log.warning("%s says %s, and the log does not: not using it", self.segment.path(suffix), what)
 
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
         """Check that offsets ascend and stay in the segment; return the offset after the last batch."""
         self._resolve_zero(headers)
+        if len(headers) == 1:  # Most scans are of a few headers, for which numpy takes longer than reading them.
+            base_offset, last_offset = headers.numbers[0, BASE_OFFSET : LAST_OFFSET + 1].tolist()
+            headers.numbers[0, LOWEST_OFFSET] = lowest_offset
+            if base_offset < lowest_offset or last_offset >= self.segment.upper_offset:
+                raise self._out_of_order(headers, lowest_offset, self.segment.upper_offset)
+            return int(last_offset) + 1
         last_offsets, lowest = headers.column("last_offset"), headers.column("lowest_offset")
         # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
         lowest[0], lowest[1:] = lowest_offset, last_offsets[:-1] + 1

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -25,9 +26,18 @@ ROWS_MAX: Final = 1 << 16
 RECORD_HEADERS_MAX: Final = 1 << 16
 """Nor does it have more record headers, unless a single record has more."""
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-_BYTES_WITHOUT_END: Final = 1 << 62
+BYTES_WITHOUT_END: Final = 1 << 62
+"""The limit where no bytes are copied."""
+
+_ALIGNMENT_BYTES: Final = 64
+_STRINGS: Final = ("key", "value", "name", "content")
 _NOTHING: Final = kernels.Strings(np.zeros(1, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.uint8))
 _CODEC_NAMES: Final = pa.array([codec_name(codec_id) for codec_id in range(v2.CODEC_MASK + 1)])
+
+
+def wanted_bits(names: Collection[str]) -> int:
+    """Return KEYS, VALUES, HEADERS, as far as the columns of these names need them copied."""
+    return sum(bit for name, bit in _WANTED_BITS.items() if name in names)
 
 
 class _ArrowMemory:
@@ -48,22 +58,46 @@ class _ArrowMemory:
         return self._buffer
 
 
-class _StringMemory:
-    """The memory of a column of byte strings: Arrow offsets, bytes, and whether each string is there."""
+class _Numbers:
+    """Columns of numbers side by side in one Arrow buffer, each of which is cut afterwards to what was written.
 
-    def __init__(self, count: int, bytes_max: int) -> None:
-        self._offsets, self._data = _ArrowMemory(np.int32, count + 1), _ArrowMemory(np.uint8, bytes_max)
-        self.strings = kernels.Strings(self._offsets.array, self._data.array, np.ones(count, np.uint8))
+    Each begins at a multiple of 64 bytes, as Arrow recommends. Allocating one buffer for each takes longer.
+    """
+
+    def __init__(self, *kinds: type[np.generic], count: int) -> None:
+        self._kinds, self._count = kinds, count
+        sizes_bytes = [-(-count * np.dtype(kind).itemsize // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for kind in kinds]
+        self._starts = [0, *accumulate(sizes_bytes)]
+        self._buffer = pa.allocate_buffer(self._starts.pop())
+        octets = np.frombuffer(self._buffer, np.uint8)
+        self.arrays = [
+            octets[start : start + size].view(kind)[:count]
+            for start, size, kind in zip(self._starts, sizes_bytes, kinds, strict=True)
+        ]
+
+    def take(self, place: int, count: int) -> pa.Buffer:
+        """Return the first ``count`` numbers of the column at a place."""
+        array = self.arrays[place]
+        # A few rows must not hold the memory of many.
+        if 2 * count < self._count:
+            return pa.py_buffer(array[:count].copy())
+        return self._buffer.slice(self._starts[place], count * array.itemsize)
+
+
+class _StringMemory:
+    """The memory of a column of byte strings: bytes, whether each string is there, and the caller's Arrow offsets."""
+
+    def __init__(self, count: int, bytes_max: int, numbers: _Numbers, place: int) -> None:
+        self._numbers, self._place, self._data = numbers, place, _ArrowMemory(np.uint8, bytes_max)
+        self.strings = kernels.Strings(numbers.arrays[place], self._data.array, np.ones(count, np.uint8))
         self.strings.offsets[0] = 0
 
     def take(self, count: int, kind: pa.DataType) -> pa.Array:
         """Return the first ``count`` strings; the arrays must not be used afterwards."""
         valid = self.strings.valid[:count]
-        data_bytes = int(self.strings.offsets[count])
+        data = self._data.take(int(self.strings.offsets[count]))
         validity = None if valid.view(np.bool_).all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-        return pa.Array.from_buffers(
-            kind, count, [validity, self._offsets.take(count + 1), self._data.take(data_bytes)]
-        )
+        return pa.Array.from_buffers(kind, count, [validity, self._numbers.take(self._place, count + 1), data])
 
 
 class Columns:
@@ -84,28 +118,32 @@ class Columns:
     """
 
     def __init__(self, names: Collection[str], rows_max: int, bytes_max: int, headers_max: int) -> None:
-        self.wanted = sum(bit for name, bit in _WANTED_BITS.items() if name in names)
-        # Where no bytes are copied, there is no limit to them.
-        self.bytes_max = bytes_max if self.wanted else _BYTES_WITHOUT_END
-        self._offsets, self._timestamps = _ArrowMemory(np.int64, rows_max), _ArrowMemory(np.int64, rows_max)
-        self._batches, self._lists = _ArrowMemory(np.int32, rows_max), _ArrowMemory(np.int32, rows_max + 1)
-        self._lists.array[:] = 0
-        counts = {"key": rows_max, "value": rows_max, "name": headers_max, "content": headers_max}
-        bits = {**_WANTED_BITS, "name": kernels.HEADERS, "content": kernels.HEADERS}
+        self.wanted = wanted_bits(names)
+        self.bytes_max = bytes_max if self.wanted else BYTES_WITHOUT_END
+        strings = [name for name in ("key", "value") if name in names]
+        has_lists = bool(headers_max and self.wanted & kernels.HEADERS)
+        # Arrow's offsets are one more than its strings or lists.
+        self._numbers = _Numbers(np.int64, np.int64, *[np.int32] * (len(strings) + has_lists), count=rows_max + 1)
+        offsets, timestamps, *int32s = self._numbers.arrays
         self._strings = {
-            name: _StringMemory(count, bytes_max)
-            for name, count in counts.items()
-            if count and self.wanted & bits[name]
+            name: _StringMemory(rows_max, bytes_max, self._numbers, place) for place, name in enumerate(strings, 2)
         }
+        if has_lists:
+            int32s[-1][0] = 0
+            for name in ("name", "content"):
+                self._strings[name] = _StringMemory(
+                    headers_max, bytes_max, _Numbers(np.int32, count=headers_max + 1), 0
+                )
+        self._batches = _ArrowMemory(np.int32, rows_max)
         self.output = kernels.Output(
-            self._offsets.array,
-            self._timestamps.array,
+            offsets[:rows_max],
+            timestamps[:rows_max],
             self._batches.array,
-            self._lists.array,
-            *(self._strings[name].strings if name in self._strings else _NOTHING for name in counts),
+            int32s[-1] if has_lists else _NOTHING.offsets[:0],
+            *(self._strings[name].strings if name in self._strings else _NOTHING for name in _STRINGS),
         )
 
-    def take(self, count: int, headers: BatchHeaders) -> Rows:
+    def take(self, count: int, headers: BatchHeaders, timestamp_type: int | None) -> Rows:
         """Return the first ``count`` rows, whose batches are in ``headers``; the object must not be used afterwards."""
         batches = self._batches.array[:count]
         first, last = int(batches[0]), int(batches[-1])
@@ -115,24 +153,26 @@ class Columns:
                 strings[name] = self._strings[name].take(count, pa.binary())
         if self.wanted & kernels.HEADERS:
             strings["headers"] = self._take_headers(count)
-        offsets = pa.Array.from_buffers(pa.int64(), count, [None, self._offsets.take(count)])
-        timestamps = pa.Array.from_buffers(_TIMESTAMP, count, [None, self._timestamps.take(count)])
-        return Rows(headers[first : last + 1], batches - first, offsets, timestamps, strings)
+        offsets = pa.Array.from_buffers(pa.int64(), count, [None, self._numbers.take(0, count)])
+        timestamps = pa.Array.from_buffers(_TIMESTAMP, count, [None, self._numbers.take(1, count)])
+        return Rows(headers[first : last + 1], first, batches, offsets, timestamps, timestamp_type, strings)
 
     def _take_headers(self, count: int) -> pa.Array:
         """Build the lists of headers; a record without headers has null, as in Spark's connector."""
         kind = RECORD_SCHEMA.field("headers").type
-        total = int(self._lists.array[count])
+        lists = self.output.lists[: count + 1]
+        total = int(lists[count]) if len(lists) else 0
         if not total:
             return _no_headers(count)
-        there = np.diff(self._lists.array[: count + 1]) > 0
+        there = np.diff(lists) > 0
         validity = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
         names, contents = (
             self._strings["name"].take(total, pa.string()),
             self._strings["content"].take(total, pa.binary()),
         )
         pairs = pa.StructArray.from_arrays([_text(names), contents], fields=list(kind.value_type))
-        return pa.Array.from_buffers(kind, count, [validity, self._lists.take(count + 1)], children=[pairs])
+        offsets = self._numbers.take(len(self._numbers.arrays) - 1, count + 1)
+        return pa.Array.from_buffers(kind, count, [validity, offsets], children=[pairs])
 
 
 @lru_cache(maxsize=1)
@@ -172,17 +212,23 @@ class Rows:
     ----------
     headers : BatchHeaders, length n_batches
         The headers of the batches that the records are in.
+    first : int
+        The row of the first of them in the table that the records were decoded by.
     batches : integer array, length n_rows
-        The row of each record's batch in ``headers``; ascending.
+        The row of each record's batch in that table; ascending.
     offsets, timestamps : pyarrow.Array, length n_rows
+    timestamp_type : int or None
+        That of all the records, where it is known to be the same.
     strings : dict of pyarrow.Array, length n_rows
         ``key``, ``value`` and ``headers``, as far as they are wanted.
     """
 
     headers: BatchHeaders
+    first: int
     batches: Integers
     offsets: pa.Array
     timestamps: pa.Array
+    timestamp_type: int | None
     strings: dict[str, pa.Array]
 
     def __len__(self) -> int:
@@ -196,7 +242,7 @@ class Rows:
         """Give each record its batch's value."""
         if (values == values[0]).all():
             return np.full(len(self), values[0], dtype=values.dtype)
-        chosen: np.ndarray[Any, Any] = values[self.batches]
+        chosen: np.ndarray[Any, Any] = values[self.batches - self.first]
         return chosen
 
 
@@ -204,11 +250,14 @@ def _fixed(values: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
+@lru_cache(maxsize=3)
+def _one_timestamp_type(timestamp_type: int) -> pa.Array:
+    return _fixed(np.full(ROWS_MAX, timestamp_type, dtype=np.int32), pa.int32())
+
+
 def _timestamp_types(rows: Rows) -> pa.Array:
-    modern, attributes, different, _ = kernels.summary(rows.headers.numbers)
-    if modern == len(rows.headers) and not different & v2.LOG_APPEND_TIME:
-        kind = int(attributes & v2.LOG_APPEND_TIME != 0)
-        return _fixed(np.full(len(rows), kind, dtype=np.int32), pa.int32())
+    if rows.timestamp_type is not None:
+        return _one_timestamp_type(rows.timestamp_type).slice(0, len(rows))
     return _fixed(rows.of_batch(rows.headers.timestamp_types.astype(np.int32)), pa.int32())
 
 

@@ -62,7 +62,7 @@ def first_wrong(buffer: Octets, headers: BatchHeaders) -> tuple[int, int]:
     return len(headers), 0
 
 
-def write_missing(out: memoryview, starts: Int64s, ends: Int64s) -> None:
+def write_missing(out: memoryview, starts: Int64s, ends: Int64s) -> list[int]:
     """Write the checksum of every v2 batch that the kernels have left without one.
 
     Parameters
@@ -71,7 +71,15 @@ def write_missing(out: memoryview, starts: Int64s, ends: Int64s) -> None:
         Whole batches; written.
     starts, ends : int64 array, shape (n_batches,)
         Where in it each batch begins and ends.
+
+    Returns
+    -------
+    list of int
+        The checksums.
     """
+    crcs = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         crc = crc32c(out[start + v2.CRC_COVERS_FROM : end])
         out[start + _CRC_POSITION : start + v2.CRC_COVERS_FROM] = crc.to_bytes(4, "big")
+        crcs.append(crc)
+    return crcs

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.record import checksums, kernels, kernels_legacy, kernels_v2, v2
-from sparklog.record.arrow import RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows
+from sparklog.record.arrow import BYTES_WITHOUT_END, RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows, wanted_bits
 from sparklog.record.compression import (
     DECOMPRESSED_BYTES_MAX,
     TARGET_TOO_SMALL,
@@ -41,6 +41,7 @@ from sparklog.record.wrappers import wrapped
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
 _CHUNK_SLACK_BYTES: Final = 1 << 18
 _MANY_STREAMS: Final = 5
+_NO_SPANS: Final = np.empty((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class DecodeLimits:
 
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
     chunk_bytes: int = 1 << 20
-    output_bytes_max: int = 1 << 22
+    output_bytes_max: int = 1 << 23
 
     def __post_init__(self) -> None:
         if not 0 < self.output_bytes_max <= _ARROW_BYTES_MAX:
@@ -138,8 +139,9 @@ def decode_batches(
     """
     names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
     progress = Progress() if progress is None else progress
-    modern, attributes, _, wrappers = kernels.summary(headers.numbers)
+    modern, oldest, attributes, different, wrappers = kernels.summary(headers.numbers)
     decoding = _Decoding(headers, names, (start_offset, end_offset), limits, has_wrappers=wrappers > 0)
+    decoding.timestamp_type = _timestamp_type(len(headers), oldest, attributes, different)
     decoding.begin(progress.next_offset - 1, OFFSET_MAX if reaches_log_end else end_offset)
     for run in _runs(headers) if 0 < modern < len(headers) else [slice(0, len(headers))]:
         try:
@@ -188,6 +190,13 @@ def _located(headers: BatchHeaders, row: int, error: CorruptBatchError) -> Corru
     return error.located(position=int(batch["position"]), offset=int(batch["base_offset"]))
 
 
+def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) -> int | None:
+    """Return the timestamp type of all batches, by their `kernels.summary`; None where they have not the same."""
+    if oldest:
+        return -1 if oldest == batches else None
+    return None if different & v2.LOG_APPEND_TIME else int(attributes & v2.LOG_APPEND_TIME != 0)
+
+
 def _runs(headers: BatchHeaders) -> Iterator[slice]:
     """Cut the batches where magic 2 follows magic 0 or 1, or the other way round."""
     modern = headers.column("magic") == 2
@@ -203,18 +212,19 @@ class _Step:
 
     Attributes
     ----------
-    first : int
-        The row of the first of them in the table of headers.
+    rows : slice
+        Their rows in the table of headers.
     octets : uint8 array
         The bytes that hold their records.
     spans : int64 array, shape (n_batches, 2)
         Where in it the records of each batch begin and end. Those of a message of magic 0 or 1 are the message itself.
+        Empty where ``octets`` is the log itself: there the table says it.
     is_checked : bool
-        Whether checksums have been verified. Where they have not, ``octets`` is the log itself, in which headers stand
-        before records, and the kernel verifies them.
+        Whether checksums have been verified. Where they have not, headers stand before records in ``octets``, and the
+        kernel verifies them.
     """
 
-    first: int
+    rows: slice
     octets: Octets
     spans: Int64s
     is_checked: bool
@@ -225,24 +235,17 @@ def _steps(
 ) -> Iterator[_Step]:
     if run.start == run.stop:
         return
-    batches = headers[run]
     if is_compressed:
         sound, failure = _sound(buffer, headers, run)
         yield from _decompressed(buffer, headers, sound, limits)
         if failure is not None:
             raise failure
         return
-    is_v2, failure = batches.column("magic")[0] == 2, None
+    is_v2, failure = headers.column("magic")[run.start] == 2, None
     is_checked = is_v2 and not checksums.IN_KERNELS
     if is_checked:
         run, failure = _sound(buffer, headers, run)
-        batches = headers[run]
-    spans = np.empty((len(batches), 2), dtype=np.int64)
-    np.subtract(batches.column("position"), headers.origin, out=spans[:, 0])
-    np.add(spans[:, 0], batches.column("batch_bytes"), out=spans[:, 1])
-    if is_v2:
-        spans[:, 0] += v2.HEADER_BYTES
-    yield _Step(run.start, np.frombuffer(buffer, np.uint8), spans, is_checked=is_checked)
+    yield _Step(run, np.frombuffer(buffer, np.uint8), _NO_SPANS, is_checked=is_checked)
     if failure is not None:
         raise failure
 
@@ -352,7 +355,7 @@ def _step(first: int, octets: Octets, borders: list[int]) -> _Step:
     ends = np.array(borders, dtype=np.int64)
     spans = np.empty((len(borders) - 1, 2), dtype=np.int64)
     spans[:, 0], spans[:, 1] = ends[:-1], ends[1:]
-    return _Step(first, octets, spans, is_checked=True)
+    return _Step(slice(first, first + len(spans)), octets, spans, is_checked=True)
 
 
 class _Decoding:
@@ -374,6 +377,7 @@ class _Decoding:
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
         self._columns: Columns | None = None
         self._record_headers_max = 0
+        self.timestamp_type: int | None = None
 
     def begin(self, last_offset: int, excess_end: int) -> None:
         """Set the offset that records must be above, and the end for those above the last offset of their batch."""
@@ -386,10 +390,10 @@ class _Decoding:
 
     def rows_of_step(self, step: _Step) -> Iterator[pa.RecordBatch]:
         """Walk through the batches of a step, and yield the Arrow batches that fill up on the way."""
-        is_legacy = self._headers.column("magic")[step.first] < 2
+        is_legacy = self._headers.column("magic")[step.rows.start] < 2
         decode = kernels_legacy.decode_messages if is_legacy else kernels_v2.decode_records
         numbers, cursor = self._headers.numbers, self._cursor
-        cursor[kernels.BATCH] = step.first
+        cursor[kernels.BATCH] = step.rows.start
         while True:
             if self._columns is None:
                 self._columns = self._empty_columns()
@@ -398,7 +402,9 @@ class _Decoding:
                 step.octets,
                 numbers,
                 step.spans,
-                step.first,
+                step.rows.start,
+                step.rows.stop,
+                self._headers.origin,
                 not step.is_checked,
                 *self._offsets,
                 columns.wanted,
@@ -422,8 +428,10 @@ class _Decoding:
 
     def _empty_columns(self, record_bytes: int = 1, record_headers_max: int = 0) -> Columns:
         """Make columns for the batches that are left, as far as they may go together, and for one record at least."""
-        bytes_max = max(self._limits.output_bytes_max, record_bytes)
-        rows, size_bytes = kernels.capacity(self._headers.numbers, self._cursor[kernels.BATCH], ROWS_MAX, bytes_max)
+        bytes_max = max(self._limits.output_bytes_max, record_bytes) if wanted_bits(self._names) else BYTES_WITHOUT_END
+        rows, size_bytes = kernels.capacity(
+            self._headers.numbers, self._cursor[kernels.BATCH], self._offsets[0], ROWS_MAX, bytes_max
+        )
         record_headers_max = max(record_headers_max, self._record_headers_max)
         return Columns(self._names, max(rows, 1), max(size_bytes, record_bytes), record_headers_max)
 
@@ -441,7 +449,7 @@ class _Decoding:
         self._cursor[kernels.ROWS] = self._cursor[kernels.TAKEN_BYTES] = 0
         self._columns = None
         if columns is not None and rows:
-            yield self._batch(columns.take(rows, self._headers))
+            yield self._batch(columns.take(rows, self._headers, self.timestamp_type))
 
     def _batch(self, rows: Rows) -> pa.RecordBatch:
         if not self._names:

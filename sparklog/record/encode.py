@@ -19,9 +19,8 @@ from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record import checksums, v2
 from sparklog.record import kernels_encode as kernels
 from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compressor
-from sparklog.record.framing import scan_headers
-from sparklog.record.headers import BatchHeaders
-from sparklog.record.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, take_times
+from sparklog.record.headers import CRC, TABLE, TABLE_FIELDS, BatchHeaders
+from sparklog.record.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, time_numbers
 from sparklog.record.limits import DECOMPRESSED_BYTES_MAX
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -165,6 +164,7 @@ def encode_logs(
 
 def _sealed(table: Int64s, data: memoryview, settings: BatchSettings, base_offset: int) -> EncodedBatches:
     """Write the headers of batches, whose rows are counted from the base offset."""
+    numbers = np.empty((len(table), TABLE_FIELDS), dtype=np.int64)
     kernels.seal_batches(
         np.frombuffer(data, dtype=np.uint8),
         table,
@@ -175,10 +175,11 @@ def _sealed(table: Int64s, data: memoryview, settings: BatchSettings, base_offse
         settings.producer_epoch,
         settings.base_sequence,
         checksums.IN_KERNELS,
+        numbers,
     )
     if not checksums.IN_KERNELS:
-        checksums.write_missing(data, table[:, kernels.START], table[:, kernels.END])
-    return EncodedBatches(data, scan_headers(data))
+        numbers[:, CRC] = checksums.write_missing(data, table[:, kernels.START], table[:, kernels.END])
+    return EncodedBatches(data, BatchHeaders(numbers.reshape(-1).view(TABLE), 0, len(data)))
 
 
 def _compressed(
@@ -324,8 +325,7 @@ def _fields(columns: pa.RecordBatch) -> _Fields:
     else:
         records[kernels.KEY_POSITION], records[kernels.KEY_LENGTH] = 0, -1
     if "timestamp" in named:
-        times = take_times(named["timestamp"])
-        records[kernels.TIMESTAMP] = np.asarray(times.fill_null(NO_TIMESTAMP) if times.null_count else times)
+        records[kernels.TIMESTAMP] = time_numbers(named["timestamp"])
     else:
         records[kernels.TIMESTAMP] = NO_TIMESTAMP
     headers, header_names, contents = _NO_HEADERS, _NO_BYTES, _NO_BYTES

@@ -16,7 +16,7 @@ import numpy as np
 from crc32c import crc32c
 
 from sparklog.record import legacy, v2
-from sparklog.record.headers import POSITION, TABLE, TABLE_FIELDS, BatchHeaders
+from sparklog.record.headers import TABLE, TABLE_FIELDS, BatchHeaders
 
 OVERHEAD_BYTES: Final = 12
 """Offset and size: what a batch has before the bytes that its size counts."""
@@ -58,13 +58,12 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     position, rows, capacity = 0, 1, 16 + len(octets) // max(first_bytes, _BATCH_BYTES_MIN[0])
     while rows:
         numbers = np.empty((capacity, TABLE_FIELDS), dtype=np.int64)
-        rows, position = scan(octets, position, numbers)
+        rows, position = scan(octets, position, origin, numbers)
         tables.append(numbers[:rows])
         if rows < capacity:
             break
         capacity *= 4
     numbers = tables[0] if len(tables) == 1 else np.concatenate(tables)
-    numbers[:, POSITION] += origin
     return _ended(numbers.reshape(-1).view(TABLE), view, origin, position)
 
 
@@ -78,16 +77,16 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         is where it ends, which may be past the buffer.
     """
     view = memoryview(buffer)
-    table = np.zeros(1, dtype=TABLE)
     magic = view[16] if len(view) >= PREFIX_BYTES else 3
     layout = _LAYOUTS.get(magic)
     if layout is None or len(view) < layout.itemsize:
-        return _ended(table[:0], view, origin, 0)
+        return _ended(np.zeros(0, dtype=TABLE), view, origin, 0)
     fault, batch_bytes = _size_fault(view, 0) or _header_fault(view, 0), _batch_bytes(view, 0)
     if fault:
-        return BatchHeaders(table[:0], origin, 0, batch_bytes, fault)
+        return BatchHeaders(np.zeros(0, dtype=TABLE), origin, 0, batch_bytes, fault)
     # Sizes near the largest of 32 bits do not fit them any more with what comes before the size.
-    table[0] = (origin, batch_bytes, magic, *(_modern_fields(view) if magic == 2 else _legacy_fields(view, layout)), 0)
+    fields = _modern_fields(view) if magic == 2 else _legacy_fields(view, layout)
+    table = np.array((origin, batch_bytes, magic, *fields, 0), dtype=np.int64).view(TABLE)
     return _ended(table, view, origin, batch_bytes)
 
 

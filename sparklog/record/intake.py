@@ -193,6 +193,17 @@ def take_times(column: pa.Array) -> pa.Array:
     return pa.array(numbers, mask=np.asarray(plain.is_null()) if plain.null_count else None)
 
 
+def time_numbers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return timestamps that `take_times` takes as numbers of ms, -1 where they are null."""
+    if column.type == pa.int64() and not column.null_count:
+        # What the rows of a log become before they are encoded.
+        numbers = np.asarray(column)
+        _refuse_early(numbers, NO_TIMESTAMP)
+        return numbers
+    times = take_times(column)
+    return np.asarray(times.fill_null(NO_TIMESTAMP) if times.null_count else times)
+
+
 def _refuse_early(numbers: np.ndarray[Any, np.dtype[np.int64]], earliest: int) -> None:
     """Refuse times before 1970; -1 ms has a message of its own."""
     if not len(numbers) or numbers.min() >= earliest:

@@ -49,7 +49,7 @@ from sparklog.record.kernels_memory import (
     memcpy,
     set_item,
 )
-from sparklog.record.v2 import CODEC_MASK
+from sparklog.record.v2 import CODEC_MASK, HEADER_BYTES
 
 OK: Final = 0
 FULL: Final = 1
@@ -172,6 +172,8 @@ DECODE = types.int64(
     TABLE_OUT,
     TABLE,
     types.int64,
+    types.int64,
+    types.int64,
     types.boolean,
     types.int64,
     types.int64,
@@ -193,6 +195,18 @@ def _crc32c_instruction(typingctx: Any, crc: Any, word: Any) -> Any:  # noqa: AR
         return builder.call(function, arguments)
 
     return types.uint64(types.uint64, types.uint64), codegen
+
+
+@inlined
+def span(spans, table, r, first, origin):
+    """Return where the records of a batch begin and end, or a whole message, by the spans or, without any, the table.
+
+    Nothing says yet that this is in the buffer.
+    """
+    if spans.shape[0] > 0:
+        return spans[r - first, START], spans[r - first, END]
+    start = table[r, POSITION] - origin
+    return start + (HEADER_BYTES if table[r, MAGIC] == 2 else 0), start + table[r, BATCH_BYTES]
 
 
 @inlined
@@ -257,6 +271,7 @@ def _crc_skip(tables: np.ndarray[Any, np.dtype[np.uint32]], lane_bytes: int) -> 
 _CRC_LANE_BYTES = 512
 _CRC32 = _crc_tables(0xEDB88320)
 _CRC32C = _crc_tables(0x82F63B78)
+_CRC32C_OF_BYTES = _CRC32C[0].copy()
 _CRC32C_SKIP = _crc_skip(_CRC32C, _CRC_LANE_BYTES)
 
 
@@ -296,11 +311,13 @@ def _crc_by_tables(tables, buffer, position, end):
 @inlined
 def _skip_lane(crc):
     byte = np.uint64(0xFF)
+    # Each mention of a table is a copy of it to compile.
+    skip = _CRC32C_SKIP
     return np.uint64(
-        _CRC32C_SKIP[0, crc & byte]
-        ^ _CRC32C_SKIP[1, (crc >> np.uint64(8)) & byte]
-        ^ _CRC32C_SKIP[2, (crc >> np.uint64(16)) & byte]
-        ^ _CRC32C_SKIP[3, (crc >> np.uint64(24)) & byte]
+        skip[0, crc & byte]
+        ^ skip[1, (crc >> np.uint64(8)) & byte]
+        ^ skip[2, (crc >> np.uint64(16)) & byte]
+        ^ skip[3, (crc >> np.uint64(24)) & byte]
     )
 
 
@@ -321,7 +338,7 @@ def crc32c_by_instruction(buffer, position, end):
         crc = _crc32c_instruction(crc, load_64(buffer, position))
         position += 8
     while position < end:
-        crc = (crc >> np.uint64(8)) ^ np.uint64(_CRC32C[0, (crc ^ np.uint64(buffer[position])) & np.uint64(0xFF)])
+        crc = (crc >> np.uint64(8)) ^ np.uint64(_CRC32C_OF_BYTES[(crc ^ np.uint64(buffer[position])) & np.uint64(0xFF)])
         position += 1
     return np.int64(crc ^ np.uint64(0xFFFFFFFF))
 
@@ -365,43 +382,50 @@ def first_wrong_crc(buffer, table, origin):
     return table.shape[0], np.int64(0)
 
 
-@kernel(types.UniTuple(types.int64, 4)(TABLE))
+@kernel(types.UniTuple(types.int64, 5)(TABLE))
 def summary(table):
     """Tell what headers have in common, in one look at them, where numpy would take one for each question.
 
     Returns
     -------
-    (modern, attributes, different_attributes, wrappers)
-        How many batches have magic 2; all bits that attributes have; those that not all have alike; and how many
-        batches do not say how many records they hold.
+    (modern, oldest, attributes, different_attributes, wrappers)
+        How many batches have magic 2, and how many magic 0; all bits that attributes have; those that not all have
+        alike; and how many batches do not say how many records they hold.
     """
-    modern = attributes = different = wrappers = np.int64(0)
+    modern = oldest = attributes = different = wrappers = np.int64(0)
     for r in range(table.shape[0]):
         modern += table[r, MAGIC] == 2
+        oldest += table[r, MAGIC] == 0
         attributes |= table[r, ATTRIBUTES]
         different |= table[r, ATTRIBUTES] ^ table[0, ATTRIBUTES]
         wrappers += table[r, RECORD_COUNT] < 0
-    return modern, attributes, different, wrappers
+    return modern, oldest, attributes, different, wrappers
 
 
-@kernel(types.UniTuple(types.int64, 2)(TABLE, types.int64, types.int64, types.int64))
-def capacity(table, first, rows_max, bytes_max):
-    """Find out what the records of the batches from row ``first`` on take: (rows, bytes), each up to its limit.
+@kernel(types.UniTuple(types.int64, 2)(TABLE, types.int64, types.int64, types.int64, types.int64))
+def capacity(table, first, start_offset, rows_max, bytes_max):
+    """Find out what the records from ``start_offset`` on take of the batches from row ``first`` on: (rows, bytes).
 
-    Where a batch is compressed, or does not say how many records it has, it is the limit.
+    Each is up to its limit; where a batch is compressed, or does not say how many records it has, it is the limit.
+    Batches behind those that take all the bytes are not looked at.
     """
-    rows = size_bytes = np.int64(0)
+    rows = size_bytes = plain_bytes = np.int64(0)
     for r in range(first, table.shape[0]):
         rows = rows_max if table[r, RECORD_COUNT] < 0 else min(rows + table[r, RECORD_COUNT], rows_max)
-        is_compressed = table[r, ATTRIBUTES] & CODEC_MASK != 0
-        size_bytes = bytes_max if is_compressed else min(size_bytes + table[r, BATCH_BYTES], bytes_max)
-        if rows == rows_max and size_bytes == bytes_max:
+        if table[r, ATTRIBUTES] & CODEC_MASK != 0:
+            size_bytes = bytes_max
+        else:
+            record_bytes = table[r, BATCH_BYTES] - (HEADER_BYTES if table[r, MAGIC] == 2 else 0)
+            size_bytes = min(size_bytes + record_bytes, bytes_max)
+            # Of a batch that begins before the range, it is not known how many records are in it.
+            plain_bytes += record_bytes if table[r, BASE_OFFSET] >= start_offset else 0
+        if size_bytes == bytes_max and (rows == rows_max or plain_bytes > bytes_max):
             break
     return rows, size_bytes
 
 
-@kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, TABLE_OUT))
-def scan(buffer, position, table):
+@kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64, TABLE_OUT))
+def scan(buffer, position, origin, table):
     """Walk from batch to batch and write what their headers say.
 
     Parameters
@@ -409,6 +433,8 @@ def scan(buffer, position, table):
     buffer : uint8 array
     position : int
         A batch boundary in it.
+    origin : int
+        Position in the file of the first byte of the buffer.
     table : int64 array, shape (n, headers.TABLE_FIELDS)
         Written, a row a batch; the walk stops when it is full.
 
@@ -426,7 +452,7 @@ def scan(buffer, position, table):
         if magic > 2 or batch_bytes < header_bytes or batch_bytes > end - position:
             break
         base_offset = big_endian_64(buffer, position)
-        table[row, POSITION] = position
+        table[row, POSITION] = origin + position
         table[row, BATCH_BYTES] = batch_bytes
         table[row, MAGIC] = magic
         table[row, BASE_OFFSET] = base_offset

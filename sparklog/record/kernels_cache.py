@@ -11,6 +11,9 @@ for the process alone.
 
 One process compiles a kernel while others wait for its file. A file is written beside and renamed: it is there as a
 whole or not at all, and one that is damaged is compiled again.
+
+When a folder is made, those beside it that no process has used for a month are removed: they are of other versions. A
+process that uses one all the same compiles for itself what it does not find.
 """
 # Of numba's interface for caches, which has no types.
 # mypy: allow-subclassing-any
@@ -21,6 +24,7 @@ import fcntl
 import hashlib
 import os
 import pickle
+import re
 import stat
 import sys
 import tempfile
@@ -47,6 +51,8 @@ FOLDER_VARIABLE: Final = "SPARKLOG_CACHE_DIR"
 _DIGEST_BYTES: Final = 16
 _WAIT_SECONDS_MAX: Final = 120
 _POLL_SECONDS: Final = 0.05
+_UNUSED_SECONDS_MAX: Final = 30 * 86_400
+_FOLDER_NAME: Final = re.compile("kernels-[0-9a-f]{16}")
 
 
 def _candidates() -> Iterator[tuple[Path, int]]:
@@ -124,15 +130,42 @@ def find_folders() -> tuple[list[Path], str | None]:
     name = _kept_for()
     folders = []
     refusals = {}
+    is_named = bool(os.environ.get(FOLDER_VARIABLE))
     for folder, mode in _candidates():
+        is_new = not (folder / name).exists()
         refusals[folder] = _make(folder, mode) or _make(folder / name, mode)
         if refusals[folder] is None:
             folders.append(folder / name)
             if can_be_written(folder / name):
+                used = _note_use(folder / name)
+                # Of a folder that was named, others may read what they cannot note the use of.
+                if is_new and not (is_named and len(refusals) == 1):
+                    _remove_unused(folder, used - _UNUSED_SECONDS_MAX)
                 break
     first = next(iter(refusals))
-    is_refused = os.environ.get(FOLDER_VARIABLE) and refusals[first]
+    is_refused = is_named and refusals[first]
     return folders, f"{FOLDER_VARIABLE}={first} is not used: {refusals[first]}" if is_refused else None
+
+
+def _note_use(folder: Path) -> float:
+    """Let the time of a folder's last change say when it was used last, and return that, as the disk tells it."""
+    with suppress(OSError):
+        os.utime(folder)
+        return folder.stat().st_mtime
+    return 0.0
+
+
+def _remove_unused(beside: Path, used_before: float) -> None:
+    """Remove the user's own folders of kernels that were last used before a time; links are not followed."""
+    with suppress(OSError):
+        for folder in sorted(beside.iterdir()):
+            found = folder.lstat()
+            is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            if is_own and found.st_mtime < used_before and _FOLDER_NAME.fullmatch(folder.name):
+                with suppress(OSError):
+                    for file in folder.iterdir():
+                        file.unlink()
+                    folder.rmdir()
 
 
 class KernelCache(NullCache):

@@ -1,10 +1,11 @@
 """Compiles kernels: each when it is first called, and once for a user and a machine.
 
 Some of what is used of numba is not its public interface: a dispatcher's ``_cache``, the parts of a compiled function
-that `sparklog.record.kernels_cache` keeps, the option ``_nrt`` and, in `sparklog.record.kernels`, the features of the
-host's processor. They are what makes a process load its kernels in tenths of a second, and numba may change them in any
-version. So the version of numba is capped in ``pyproject.toml``, and ``tests/record/test_kernels_compile.py`` says
-whether a newer one still has them.
+that `sparklog.record.kernels_cache` keeps, the option ``_nrt``, what `sparklog.record.kernels_steps` leaves out of
+compiling and, in `sparklog.record.kernels`, the features of the host's processor. They are what makes a process load
+its kernels in tenths of a second and compile them in few seconds, and numba may change them in any version. So the
+version of numba is capped in ``pyproject.toml``, and ``tests/record/test_kernels_compile.py`` says whether a newer one
+still has them.
 """
 # Kernels are typed by the signatures that numba compiles them for.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
@@ -12,14 +13,17 @@ whether a newer one still has them.
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from numba import njit
 
 from sparklog.record.kernels_cache import KernelCache, can_be_written, find_folders
+from sparklog.record.kernels_steps import StepCompiler
 
 _compiling: Final = threading.Lock()
 KERNELS: Final[dict[str, Callable[[], None]]] = {}
@@ -59,12 +63,25 @@ def _compiled(function: Any, signatures: list[Any]) -> Any:
     folders, _ = _found_folders()
     cache = dispatcher._cache = KernelCache(f"{function.__module__}.{function.__name__}", folders, _announce)
     try:
-        for each in signatures:
-            dispatcher.compile(each)
+        with _uncollected():
+            for each in signatures:
+                dispatcher.compile(each)
     finally:
         cache.release()
     dispatcher.disable_compile()
     return dispatcher
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage meanwhile: numba makes a million objects that live as long as it compiles one kernel."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 _found_folders: Final = functools.cache(find_folders)
@@ -86,7 +103,13 @@ def _announce() -> None:
         sys.stderr.flush()
 
 
-_STEP: Final[dict[str, Any]] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+_STEP: Final[dict[str, Any]] = {
+    "nogil": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+    "pipeline_class": StepCompiler,
+}
 step = njit(**_STEP)
 """For the steps of kernels: compiled as part of the kernels that use them, and kept with those."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
+from sparklog.record import headers as fields
 from sparklog.record import v2
 from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, NUMBERS_OUT, TABLE, TABLE_OUT, crc32c
 from sparklog.record.kernels_compile import inlined, kernel, step
@@ -230,9 +231,9 @@ def _put_integer(out, position, number, size):
     return position + size
 
 
-@kernel(types.boolean(BYTES_OUT, TABLE, *[types.int64] * 6, types.boolean))
+@kernel(types.boolean(BYTES_OUT, TABLE, *[types.int64] * 6, types.boolean, TABLE_OUT))
 def seal_batches(
-    out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence, with_crc
+    out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence, with_crc, table
 ):
     """Write the header of every batch, into the bytes that are free before its records.
 
@@ -244,7 +245,9 @@ def seal_batches(
     base_offset, base_sequence : int
         Of row 0; the sequence is -1 where there is no producer.
     with_crc : bool
-        Whether to write checksums; the caller does it otherwise.
+        Whether to write checksums; the caller does it otherwise, also into the table.
+    table : int64 array, shape (n_batches, headers.TABLE_FIELDS)
+        Written: what a scan of ``out`` would find, without reading what has just been written.
 
     Returns
     -------
@@ -270,6 +273,33 @@ def seal_batches(
         at = _put_integer(out, at, producer_epoch, 2)
         at = _put_integer(out, at, sequence, 4)
         _put_integer(out, at, count, 4)
+        crc = np.int64(-1)
         if with_crc:
-            _put_integer(out, start + 17, crc32c(out, start + _CRC_COVERS_FROM, end), 4)
+            crc = crc32c(out, start + _CRC_COVERS_FROM, end)
+            _put_integer(out, start + 17, crc, 4)
+        table[b, fields.POSITION], table[b, fields.BATCH_BYTES], table[b, fields.MAGIC], table[b, fields.ATTRIBUTES] = (
+            start,
+            end - start,
+            2,
+            attributes,
+        )
+        table[b, fields.CRC], table[b, fields.BASE_OFFSET], table[b, fields.LAST_OFFSET] = (
+            crc,
+            base_offset + row,
+            base_offset + row + count - 1,
+        )
+        table[b, fields.BASE_TIMESTAMP], table[b, fields.MAX_TIMESTAMP] = (
+            batches[b, BASE_TIMESTAMP],
+            batches[b, MAX_TIMESTAMP],
+        )
+        table[b, fields.PRODUCER_ID], table[b, fields.PRODUCER_EPOCH], table[b, fields.BASE_SEQUENCE] = (
+            producer_id,
+            producer_epoch,
+            sequence,
+        )
+        table[b, fields.LEADER_EPOCH], table[b, fields.RECORD_COUNT], table[b, fields.LOWEST_OFFSET] = (
+            leader_epoch,
+            count,
+            0,
+        )
     return True

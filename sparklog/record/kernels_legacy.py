@@ -19,9 +19,7 @@ from sparklog.record.kernels import (
     BATCH,
     DECODE,
     EMPTY_WRAPPER,
-    END,
     FULL,
-    HEADERS,
     KEYS,
     LAST_OFFSET_DONE,
     NESTED_COMPRESSION,
@@ -34,7 +32,6 @@ from sparklog.record.kernels import (
     RECORD_TOO_LARGE,
     RECORDS_DONE,
     ROWS,
-    START,
     TAKEN_BYTES,
     VALUES,
     WRAPPER_OVERLAP,
@@ -42,6 +39,7 @@ from sparklog.record.kernels import (
     WRONG_WRAPPER_OFFSET,
     crc32,
     put,
+    span,
     wrapped_sum,
 )
 from sparklog.record.kernels_compile import inlined, kernel, step
@@ -170,7 +168,7 @@ def _decode_span(buffer, table, r, position, end, start_offset, end_offset, want
                 put(output.key, row, buffer, key, key_length)
             if wanted & VALUES:
                 put(output.value, row, buffer, value, value_length)
-            if wanted & HEADERS:
+            if output.lists.shape[0] > 0:
                 set_item(output.lists, row + 1, item(output.lists, row))
             taken += message_end - position
             row += 1
@@ -188,6 +186,8 @@ def decode_messages(
     table,
     spans,
     first,
+    end_row,
+    origin,
     in_place,  # noqa: ARG001
     start_offset,
     end_offset,
@@ -201,9 +201,9 @@ def decode_messages(
     As `sparklog.record.kernels_v2.decode_records`, but the spans are of whole messages, or of what is inside a wrapper.
     The checksum of every message is verified; that of a wrapper is not seen here.
     """
-    while cursor[BATCH] < first + spans.shape[0]:
+    while cursor[BATCH] < end_row:
         r = cursor[BATCH]
-        start, end = spans[r - first, START], spans[r - first, END]
+        start, end = span(spans, table, r, first, origin)
         status = _decode_span(buffer, table, r, start, end, start_offset, end_offset, wanted, bytes_max, cursor, output)
         if status != OK:
             return status

@@ -29,7 +29,6 @@ from sparklog.record.kernels import (
     BEYOND_RANGE,
     CROWDED,
     DECODE,
-    END,
     EXCESS_END,
     FULL,
     HEADERS,
@@ -46,7 +45,6 @@ from sparklog.record.kernels import (
     RECORD_TOO_LARGE,
     RECORDS_DONE,
     ROWS,
-    START,
     TAKEN_BYTES,
     TOO_FEW_RECORDS,
     TORN_VARINT,
@@ -55,6 +53,7 @@ from sparklog.record.kernels import (
     WRONG_CRC,
     crc32c,
     put,
+    span,
     wrapped_sum,
 )
 from sparklog.record.kernels_compile import inlined, kernel, step
@@ -63,6 +62,8 @@ from sparklog.record.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, R
 
 # The numbers at the beginning of a record, in three bytes each, and its attributes.
 _NUMBERS_BYTES = 4 * 3 + 1
+# As integers of Python's, each would be a type of its own to numba, which steps are compiled for once more.
+_VARINT_BYTES_MAX, _VARLONG_BYTES_MAX = np.int64(5), np.int64(10)
 _CRC_LEAD = HEADER_BYTES - CRC_COVERS_FROM
 
 # The steps below return the position after what they read; a negative one is a status code, negated.
@@ -102,13 +103,13 @@ def _number(buffer, position, end, bytes_max, mask):
 @inlined
 def _varlong(buffer, position, end):
     """Read a number of 64 bits, in up to ten bytes."""
-    return _number(buffer, position, end, 10, np.uint64(0xFFFFFFFFFFFFFFFF))
+    return _number(buffer, position, end, _VARLONG_BYTES_MAX, np.uint64(0xFFFFFFFFFFFFFFFF))
 
 
 @inlined
 def _varint(buffer, position, end):
     """Read a number of 32 bits, in up to five bytes; bits above the 32nd are dropped, as Java drops them."""
-    return _number(buffer, position, end, 5, np.uint64(0xFFFFFFFF))
+    return _number(buffer, position, end, _VARINT_BYTES_MAX, np.uint64(0xFFFFFFFF))
 
 
 @inlined
@@ -248,7 +249,7 @@ def _put_record(buffer, record_end, fields, wanted, row, output):
         put(output.key, row, buffer, key, key_length)
     if wanted & VALUES:
         put(output.value, row, buffer, value, value_length)
-    if wanted & HEADERS:
+    if output.lists.shape[0] > 0:
         first = np.int64(item(output.lists, row))
         set_item(output.lists, row + 1, first + header_count)
         if header_count > 0:
@@ -260,10 +261,11 @@ def _capacity_status(row, taken, record_bytes, header_count, bytes_max, wanted, 
     """Say whether one more record fits the output, and its headers, if it has any."""
     if row >= output.offsets.shape[0] or taken + record_bytes > bytes_max:
         return FULL if row > 0 else RECORD_TOO_LARGE
-    if wanted & HEADERS and header_count > output.name.valid.shape[0] - output.lists[row]:
-        if output.name.valid.shape[0] == 0:
+    if wanted & HEADERS and header_count > 0:
+        if output.lists.shape[0] == 0:
             return HEADERS_DO_NOT_FIT
-        return FULL if row > 0 else RECORD_TOO_LARGE
+        if header_count > output.name.valid.shape[0] - output.lists[row]:
+            return FULL if row > 0 else RECORD_TOO_LARGE
     return OK
 
 
@@ -351,7 +353,9 @@ def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_off
 
 
 @kernel(DECODE)
-def decode_records(buffer, table, spans, first, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output):
+def decode_records(
+    buffer, table, spans, first, end_row, origin, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output
+):
     """Copy the records of v2 batches whose offset is in [start_offset, end_offset) into columns.
 
     Parameters
@@ -361,7 +365,12 @@ def decode_records(buffer, table, spans, first, in_place, start_offset, end_offs
     table : int64 array, shape (n_batches, headers.TABLE_FIELDS)
         The headers; not changed here.
     spans : int64 array, shape (n, 2)
-        START and END of the records of the batches from row ``first`` of the table on.
+        START and END of the records of the batches from row ``first`` of the table on; without any, the records are
+        where the table says.
+    first, end_row : int
+        The rows of the batches to decode.
+    origin : int
+        What the positions in the table are for the first byte of the buffer.
     in_place : bool
         Whether each batch's header stands before its records. Then its checksum is verified, while its bytes are in
         the cache anyway; else the caller has done so.
@@ -375,14 +384,14 @@ def decode_records(buffer, table, spans, first, in_place, start_offset, end_offs
     Returns
     -------
     int
-        OK when all batches of the spans are done. FULL when the output must be emptied first; a batch is only cut where
+        OK when all batches of the rows are done. FULL when the output must be emptied first; a batch is only cut where
         it is larger than an empty output. HEADERS_DO_NOT_FIT when a record has headers and the output has no memory for
         any. RECORD_TOO_LARGE when a record is larger than the empty output. Else the code of what is wrong with the
         batch at the cursor, of which no row is in the output unless the batch had been cut.
     """
-    while cursor[BATCH] < first + spans.shape[0]:
+    while cursor[BATCH] < end_row:
         r = cursor[BATCH]
-        start, end = spans[r - first, START], spans[r - first, END]
+        start, end = span(spans, table, r, first, origin)
         status = _decode_batch(
             buffer, table, r, start, end, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output
         )

@@ -36,10 +36,10 @@ class SeglogReader(LoadedByWorkers, DataSourceReader):
 
         return [InputPartition(planned) for planned in plan_batch(self._options)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one task, one after the other."""
-        # Spark makes up a partition of its own where there is none.
-        if partition.value is None:
+        # Where there is no partition, Spark makes one up that has no value, and PySpark 4.1.0 gives none.
+        if partition is None or partition.value is None:
             return
         from sparklog.spark.batches import read_ranges
 

@@ -22,7 +22,7 @@ from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location, expand_one, locate
 from sparklog.topic.commit import Job, abort, commit
-from sparklog.topic.write_target import WriteTarget, find_target
+from sparklog.topic.write_target import find_target
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.locking import refuse_running_broker
 from sparklog.write.staging import StagedRun, begin, new_job
@@ -127,27 +127,17 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
 
     def _job(self, staged: Sequence[StagedRun]) -> Job:
         target, options = self._target, self._options
-        topics = {target.directory.folder(name).topic for name in {each.folder for each in staged}}
-        if target.topic is not None:
-            topics.add(target.topic)
         return Job(
             job_id=self._job_id,
             directory=target.directory,
             config=options.config,
-            new_topics=_new_topics(target, topics),
+            new_topics=target.new_topics({each.folder for each in staged}),
             topic_id=options.topic_id,
             is_overwrite=self._is_overwrite,
             overwritten_topics=() if target.topic is None else (target.topic,),
             transaction=options.transaction,
             lock_timeout_seconds=options.lock_timeout_ms / 1000,
         )
-
-
-def _new_topics(target: WriteTarget, topics: set[str]) -> dict[str, int]:
-    """Return the topics that are to be made, and how many partitions each gets."""
-    if target.partition is not None:
-        return {}
-    return {topic: target.partitions_of(topic) for topic in sorted(topics) if target.is_new(topic)}
 
 
 def _check_report_path(location: Location, directory: LogDirectory) -> None:

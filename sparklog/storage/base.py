@@ -68,6 +68,9 @@ class ReadableFile(Protocol):
     def size_bytes(self) -> int:
         """Return the size now; a file may grow, or be cut, while it is open."""
 
+    def modified_ns(self) -> int:
+        """Return when the file was last written to, by the storage's own clock, ns since the epoch."""
+
     def read(self, position: int, length_bytes: int) -> memoryview:
         """Return the bytes from ``position`` on; fewer than asked for only where the file ends."""
 

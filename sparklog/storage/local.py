@@ -65,6 +65,9 @@ class LocalFile(OpenDescriptor):
     def size_bytes(self) -> int:
         return os.fstat(self._descriptor).st_size
 
+    def modified_ns(self) -> int:
+        return os.fstat(self._descriptor).st_mtime_ns
+
     def read(self, position: int, length_bytes: int) -> memoryview:
         try:
             data = os.pread(self._descriptor, min(length_bytes, _READ_BYTES_MAX), position)

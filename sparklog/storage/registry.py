@@ -113,8 +113,13 @@ def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | 
 
 def canonical(path: PathText, argument: str = "path") -> str:
     """Return text that stands for the same place wherever we run, and that `locate` understands; errors as of it."""
-    storage, plain = locate(path, argument)
-    return plain if storage.scheme == _LOCAL else f"{storage.scheme}:{plain}"
+    return spelled(locate(path, argument))
+
+
+def spelled(location: Location) -> str:
+    """Return the text of `canonical` for a place."""
+    storage, path = location
+    return path if storage.scheme == _LOCAL else f"{storage.scheme}:{path}"
 
 
 def expand(location: Location) -> list[Location]:

@@ -129,7 +129,7 @@ class RecordAccumulator:
             found = grouped(records, self._partitions(topic, of_topic, records))
             for part in found.portions(_ENCODED_BYTES_MAX):
                 folders = [str(TopicPartition(topic, partition)) for partition in part.partitions]
-                base_offsets = np.array([self._stage.records(folder) for folder in folders])
+                base_offsets = np.array([self._stage.end_offset(folder) for folder in folders])
                 encoded, batch_ends = encode_logs(part.rows, config, part.ends, base_offsets, written_ms, folders)
                 self._stage.append(encoded, folders, batch_ends, written_ms)
 

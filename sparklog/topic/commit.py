@@ -21,7 +21,7 @@ from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import LogDirectory, split_path
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
-from sparklog.write.commit_plan import PartitionChange, SmallFiles, plan_commit
+from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover
@@ -64,6 +64,9 @@ class Job:
     append_positions : mapping of str to int
         Where the bytes go that do not go to the end of their file. What lies behind such a position counts as never
         written: it is cut off before the commit is decided.
+    bounds : mapping of str to OffsetBounds
+        Where the logs that get copied batches are to start and end, by the names of their folders, which are made where
+        they are not there.
     """
 
     job_id: str
@@ -77,9 +80,10 @@ class Job:
     lock_timeout_seconds: float = 600.0
     appended: Mapping[str, bytes] = field(default_factory=dict)
     append_positions: Mapping[str, int] = field(default_factory=dict)
+    bounds: Mapping[str, OffsetBounds] = field(default_factory=dict)
 
 
-def commit(job: Job, staged: Sequence[StagedRun], now_ms: int) -> Mapping[str, Any]:
+def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:
     """Commit staged runs: make all of their records visible at once.
 
     Parameters
@@ -90,6 +94,8 @@ def commit(job: Job, staged: Sequence[StagedRun], now_ms: int) -> Mapping[str, A
         From all tasks; of each task, those of the attempt that counts.
     now_ms : int
         The time.
+    is_held : bool
+        Whether the caller keeps brokers and other writers out, and has finished what was decided.
 
     Returns
     -------
@@ -111,8 +117,9 @@ def commit(job: Job, staged: Sequence[StagedRun], now_ms: int) -> Mapping[str, A
     directory = job.directory
     with ExitStack() as held:
         with outcome(NOTHING_VISIBLE):
-            held.enter_context(hold(directory, job.lock_timeout_seconds))
-            apply_journal(directory)
+            if not is_held:
+                held.enter_context(hold(directory, job.lock_timeout_seconds))
+                apply_journal(directory)
             applications = read_ledger(directory)
             is_skipped = _is_done(job.transaction, applications)
             journal = None
@@ -266,7 +273,10 @@ def _planned(
             folder = directory.folder(name)
             refuse_claimed(folder)
             found = recover(folder, job.config, now_ms, view=view, begins_log=False)
-            changes[name] = plan_commit(folder, found, of_folder, job.config, runs, small, now_ms, job.topic_id)
+            changes[name] = plan_commit(
+                folder, found, of_folder, job.config, runs, small, now_ms, job.topic_id,
+                job.bounds.get(name, UNBOUND),
+            )  # fmt: skip
         extending = _extending(job, small)
         small.flush()
     alone = [each.log_name for of_folder in by_folder.values() for each in of_folder if each.is_alone]
@@ -291,7 +301,7 @@ def _by_folder(job: Job, staged: Sequence[StagedRun], there: Collection[str]) ->
     there : collection of str
         The names of the folders in the log directory.
     """
-    touched = {each.folder for each in staged} | _folders_of(job.new_topics)
+    touched = {each.folder for each in staged} | _folders_of(job.new_topics) | set(job.bounds)
     if job.is_overwrite:
         topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)}
         touched |= {name for name in there if (named := parse_partition_folder(name)) and named.topic in topics}
@@ -342,10 +352,12 @@ def _cut_file(directory: LogDirectory, name: str, position: int | None) -> int:
 def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications: Mapping[str, int]) -> list[Move]:
     """Return the moves that replace files of the log directory; they follow the moves of the logs they describe."""
     moves: list[Move] = []
-    if job.is_overwrite:
+    raised = {folder: each.before.end_offset for folder, each in changes.items()} if job.is_overwrite else {}
+    raised.update({folder: each.start_offset for folder, each in job.bounds.items() if each.start_offset is not None})
+    if raised:
         path = job.directory.file(files.LOG_START_CHECKPOINT)
         starts = parse_offset_checkpoint(job.directory.storage.read_small(path) or b"", path)
-        starts.update({_named(folder): each.before.end_offset for folder, each in changes.items()})
+        starts.update({_named(folder): offset for folder, offset in raised.items()})
         moves.append(_replacing(job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
     if job.transaction is not None:
         done = {**applications, job.transaction.application: job.transaction.version}
@@ -390,7 +402,7 @@ def _account(change: PartitionChange, staged: Sequence[StagedRun]) -> dict[str, 
     return {
         "topic": at.topic,
         "partition": at.partition,
-        "first_offset": change.before.end_offset,
+        "first_offset": change.first_offset,
         "last_offset": change.end_offset - 1,
         "records": sum(each.records for each in staged),
         "batches": sum(each.batches for each in staged),

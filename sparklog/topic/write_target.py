@@ -7,7 +7,7 @@ one that is there.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,6 +80,21 @@ class WriteTarget:
 
     def is_new(self, topic: str) -> bool:
         return topic not in self.there
+
+    def new_topics(self, folders: Collection[str]) -> dict[str, int]:
+        """Return the topics that a write makes, and how many partitions each gets.
+
+        Parameters
+        ----------
+        folders : collection of str
+            The folders of partitions that rows go to. The only topic of the target is made also where there are none.
+        """
+        if self.partition is not None:
+            return {}
+        topics = {self.directory.folder(name).topic for name in folders}
+        if self.topic is not None:
+            topics.add(self.topic)
+        return {topic: self.partitions_of(topic) for topic in sorted(topics) if self.is_new(topic)}
 
     def _instead(self, topic: str) -> str:
         hint = did_you_mean(topic, list(self.there), "", cutoff=0.6)

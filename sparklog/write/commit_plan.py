@@ -4,39 +4,62 @@ The rules are those by which a single writer rolls: a run is appended to the act
 begins a segment elsewhere. A long run that is alone in its file becomes that segment as it is, without being copied.
 The runs of files that partitions share are gathered in a file of the commit's own, with their offsets, so that a move
 takes all that follow one another, however many tasks they are of.
+
+Batches that are copied from other logs may have producers. What a broker keeps of those is kept here as well: their
+state in the snapshots, and in the transaction index of each segment the transactions that were aborted in it, all by
+the offsets that the batches get. Logs that are copied to one partition come one behind the other. A producer id of two
+of them means two producers, and the markers of one must not end a transaction of the other: see `_Foreign`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import CommitError, InvalidOptionError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs, encode_topic_id, parse_topic_id
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.journal import NO_SEGMENT, Append, LogExtent, Move, Rename
 from sparklog.log.places import PartitionFolder
-from sparklog.log.producer_state import snapshots_of
+from sparklog.log.producer_state import Producers, encode_aborted, snapshots_of
 from sparklog.storage.base import WritableFile
 from sparklog.write.active_segment import (
     ActiveSegmentState,
-    BatchRun,
     append_run,
     fits,
     new_segment,
     rows_before_roll,
     seal,
 )
-from sparklog.write.recovery import FIRST_SEGMENT, Recovered
-from sparklog.write.staged_runs import StagedRuns, gathered
+from sparklog.write.recovery import Recovered
+from sparklog.write.staged_runs import StagedBatches, StagedRuns, gathered
 from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun
 
 _BUFFERED_BYTES_MAX: Final = 1 << 20
 _GATHERED_BYTES_MAX: Final = 1 << 23
 """About so many bytes of a log's small runs are in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetBounds:
+    """Where a log that gets copied batches is to start and to end; None where its batches say all.
+
+    Attributes
+    ----------
+    start_offset : int or None
+        Log start offset. The log must be empty.
+    end_offset : int or None
+        The log end offset, where that is behind the last batch.
+    """
+
+    start_offset: int | None = None
+    end_offset: int | None = None
+
+
+UNBOUND: Final = OffsetBounds()
 
 
 @dataclass(frozen=True)
@@ -47,6 +70,8 @@ class PartitionChange:
     ----------
     before : LogExtent
         The log before the commit.
+    first_offset : int
+        The offset of the first batch that the commit adds; the log end offset before it where it adds none.
     end_offset : int
         The log end offset after the commit.
     moves : tuple of Move
@@ -56,6 +81,7 @@ class PartitionChange:
     """
 
     before: LogExtent
+    first_offset: int
     end_offset: int
     moves: tuple[Move, ...]
     segments: tuple[int, ...]
@@ -101,6 +127,7 @@ def plan_commit(
     small: SmallFiles,
     now_ms: int,
     topic_id: str | None = None,
+    bounds: OffsetBounds = UNBOUND,
 ) -> PartitionChange:
     """Give staged runs their offsets, and plan how they become part of one log.
 
@@ -118,30 +145,43 @@ def plan_commit(
         Takes the bytes of runs of shared files, and of indexes, snapshots and checkpoints.
     topic_id : str, optional
         For ``partition.metadata``.
+    bounds : OffsetBounds
+        For a log that gets copied batches.
 
     Returns
     -------
     PartitionChange
         No file but the staged ones has been changed, and those are not synced.
+
+    Raises
+    ------
+    CommitError
+        Batches are to keep offsets that the log is past, or transactions of different producers would be mixed up.
     """
     snapshots = frozenset(offset for offset, _ in snapshots_of(folder))
     plan = _CommitPlan(folder, found, config, small, snapshots)
-    epochs = found.leader_epochs or ([(0, found.state.end_offset)] if staged else [])
-    leader_epoch = max((epoch for epoch, _ in epochs), default=0)
-    for group in gathered(staged, _GATHERED_BYTES_MAX):
-        base_offset = plan.tail.end_offset
+    leader_epoch = max((epoch for epoch, _ in found.leader_epochs), default=0)
+    first_offset = found.state.end_offset
+    for number, group in enumerate(gathered(staged, _GATHERED_BYTES_MAX)):
+        base_offset = plan.base_offset_for(group[0])
         batches = runs.batches(group, base_offset)
+        if not number:
+            plan.begin_at(base_offset if bounds.start_offset is None else min(base_offset, bounds.start_offset), now_ms)
+            first_offset = base_offset
+        plan.refuse_mixed(group[0], batches)
         if group[0].is_alone:
-            runs.stamp_file(group[0], batches, base_offset, leader_epoch)
+            runs.stamp_file(group[0], batches, leader_epoch)
             plan.add_file(group[0], batches, now_ms)
         else:
-            plan.add_bytes(memoryview(runs.stamped(group, batches, base_offset, leader_epoch)), batches, now_ms)
+            plan.add_bytes(memoryview(runs.stamped(group, batches, leader_epoch)), batches, now_ms)
+    plan.end_at(bounds.end_offset, now_ms)
+    epochs = found.leader_epochs or ([(0, first_offset)] if staged else [])
     if epochs and not found.leader_epochs:
         plan.put_file(encode_leader_epochs(epochs), files.LEADER_EPOCH_CHECKPOINT)
     metadata = metadata_to_write(folder, topic_id)
     if metadata is not None:
         plan.put_file(metadata, files.PARTITION_METADATA)
-    return plan.result()
+    return plan.result(first_offset)
 
 
 def metadata_to_write(folder: PartitionFolder, topic_id: str | None) -> bytes | None:
@@ -177,12 +217,50 @@ class _CommitPlan:
         self._moves: list[Move] = []
         self._segments: list[int] = []
         self._indexes = _IndexEntries(found.state)
+        self._has_segment = found.has_segment
+        self._producers = Producers(dict(found.producers.entries))
+        self._foreign = _Foreign(folder.location)
 
-    def add_file(self, staged: StagedRun, batches: BatchRun, now_ms: int) -> None:
+    def base_offset_for(self, staged: StagedRun) -> int:
+        """Return the offset that the first batch of a run gets."""
+        end_offset = self.tail.end_offset
+        if not staged.origin.keeps_offsets:
+            return end_offset
+        if staged.base_offset < end_offset:
+            raise CommitError(
+                f"batches of {staged.origin.source} are to keep their offsets, of which the first is "
+                f"{staged.base_offset}, and {self._folder.location} ends at offset {end_offset}"
+            )
+        return staged.base_offset
+
+    def begin_at(self, base_offset: int, now_ms: int) -> None:
+        """Have an empty log begin with a segment of that base offset, where its batches will be above its end."""
+        if base_offset > self.tail.end_offset and not self.tail.segment.size_bytes:
+            self._begin_segment(base_offset, now_ms)
+
+    def end_at(self, end_offset: int | None, now_ms: int) -> None:
+        """Have the log end at an offset, where that is behind its last batch, with an empty segment."""
+        if end_offset is not None and end_offset > self.tail.end_offset:
+            self._begin_segment(end_offset, now_ms)
+
+    def _begin_segment(self, base_offset: int, now_ms: int) -> None:
+        if self._has_segment:
+            self.roll(now_ms, base_offset)
+        else:
+            self.tail, self._has_segment = new_segment(base_offset, now_ms), True
+            self._indexes = _IndexEntries(self.tail)
+
+    def refuse_mixed(self, staged: StagedRun, batches: StagedBatches) -> None:
+        """Raise `CommitError` where batches are of a transaction that is open, but in another producer's hands."""
+        if staged.origin.source:
+            self._foreign.begin(staged, self._producers.open_transactions)
+            self._foreign.refuse(staged, batches)
+
+    def add_file(self, staged: StagedRun, batches: StagedBatches, now_ms: int) -> None:
         """Append a staged file to the active segment where it is small and fits; else it becomes a segment."""
         is_small = staged.size_bytes <= self._config.segment_bytes * COPIED_SHARE_MAX
-        if self.tail.segment.size_bytes and not (is_small and fits(self.tail, batches, self._config, now_ms)):
-            self.roll(now_ms)
+        if self.tail.segment.size_bytes and not (is_small and fits(self.tail, batches.run, self._config, now_ms)):
+            self.roll(now_ms, batches.base_offset)
         log, size_bytes = self._log(), self.tail.segment.size_bytes
         if size_bytes or not _can_rename_into(self._folder):
             self._moves.append(Append(staged.log_name, 0, staged.size_bytes, log, size_bytes))
@@ -190,17 +268,18 @@ class _CommitPlan:
             self._moves.append(Rename(staged.log_name, log))
         self._append_run(batches)
 
-    def add_bytes(self, data: memoryview, batches: BatchRun, now_ms: int) -> None:
+    def add_bytes(self, data: memoryview, batches: StagedBatches, now_ms: int) -> None:
         """Append batches to the active segment as far as they fit, and the others to the segments behind it."""
         while len(batches):
-            rows = rows_before_roll(self.tail, batches, self._config, now_ms)
+            rows = rows_before_roll(self.tail, batches.run, self._config, now_ms)
             if rows:
-                fitting = batches[:rows]
-                self._append_bytes(data[: fitting.size_bytes])
+                fitting = batches if rows == len(batches) else batches[:rows]
+                size_bytes = fitting.run.size_bytes
+                self._append_bytes(data[:size_bytes])
                 self._append_run(fitting)
-                data, batches = data[fitting.size_bytes :], batches[rows:]
+                data, batches = data[size_bytes:], batches[rows:]
             if len(batches):
-                self.roll(now_ms)
+                self.roll(now_ms, batches.base_offset)
 
     def _append_bytes(self, data: memoryview) -> None:
         """Append batches by the move that appends those before them, if there is one."""
@@ -215,20 +294,24 @@ class _CommitPlan:
     def _log(self) -> str:
         """Return the path of the active segment, to which records are added."""
         base_offset = self.tail.segment.base_offset
+        self._has_segment = True
         if base_offset not in self._segments:
             self._segments.append(base_offset)
         return self._path(base_offset, files.LOG)
 
-    def _append_run(self, batches: BatchRun) -> None:
-        """Note the end of the log after some batches, and the index entries that they add."""
-        self.tail, offset_entries, time_entries = append_run(self.tail, batches, self._config)
+    def _append_run(self, batches: StagedBatches) -> None:
+        """Note the end of the log after some batches, their producers, and the index entries that they add."""
+        self.tail, offset_entries, time_entries = append_run(self.tail, batches.run, self._config)
         self._indexes.offset_entries += offset_entries
         self._indexes.time_entries += time_entries
+        aborted = batches.fold_into(self._producers)
+        if aborted:
+            self._indexes.transactions += encode_aborted(aborted)
 
-    def roll(self, now_ms: int) -> None:
+    def roll(self, now_ms: int, base_offset: int) -> None:
         """Seal the active segment, and begin another one behind it."""
         self._seal()
-        self.tail = new_segment(self.tail.end_offset, now_ms, 0)
+        self.tail = new_segment(base_offset, now_ms, 0)
         self._indexes = _IndexEntries(self.tail)
         self._put_snapshot()
 
@@ -236,18 +319,19 @@ class _CommitPlan:
         """Write a small file of the folder; it replaces one of that name."""
         self._moves.append(self._small.append(data, self._folder.relative(name)))
 
-    def result(self) -> PartitionChange:
+    def result(self, first_offset: int) -> PartitionChange:
         """Finish the plan, and return it."""
         before, tail = self._found.state, self.tail
-        if tail.end_offset > before.end_offset:
+        if not self._has_segment or (tail.end_offset > before.end_offset and not tail.segment.size_bytes):
+            self.put_file(b"", offset_file_name(tail.segment.base_offset, files.LOG))
+        if tail.end_offset > before.end_offset or not self._found.has_segment:
             self._seal()
+        if tail.end_offset > before.end_offset:
             self._put_snapshot()
-        elif not self._found.has_segment:
-            for suffix in FIRST_SEGMENT:
-                self.put_file(b"", offset_file_name(before.end_offset, suffix))
         segment = before.segment.base_offset if self._found.has_segment else NO_SEGMENT
         return PartitionChange(
             before=LogExtent(self._found.start_offset, before.end_offset, segment, before.segment.size_bytes),
+            first_offset=first_offset,
             end_offset=tail.end_offset,
             moves=tuple(self._moves),
             segments=tuple(self._segments),
@@ -263,16 +347,28 @@ class _CommitPlan:
             (files.TIME_INDEX, entries.time_entries, entries.time_position),
         ):
             self._moves.append(self._small.append(bytes(data), self._path(base_offset, suffix), position))
+        if entries.transactions:
+            path = self._path(base_offset, files.TRANSACTION_INDEX)
+            self._moves.append(self._small.append(bytes(entries.transactions), path, self._transactions_bytes(path)))
+
+    def _transactions_bytes(self, relative: str) -> int:
+        """Return the size of a transaction index; recovery has seen to it that it ends with an entry."""
+        directory = self._folder.directory
+        try:
+            with directory.storage.open(directory.file(relative)) as index:
+                return index.size_bytes()
+        except PathNotFoundError:
+            return 0
 
     def _put_snapshot(self) -> None:
-        """Write a snapshot of the producers at the log end offset; the records of a commit have no producer.
+        """Write a snapshot of the producers at the log end offset.
 
         A snapshot that exists is left as it is: recovery has found it sound, and it may hold producers that have been
         idle for so long that recovery no longer lists them.
         """
         if self.tail.end_offset in self._snapshots:
             return
-        self.put_file(self._found.producers.encode(), offset_file_name(self.tail.end_offset, files.SNAPSHOT))
+        self.put_file(self._producers.encode(), offset_file_name(self.tail.end_offset, files.SNAPSHOT))
 
     def _path(self, offset: int, suffix: str) -> str:
         return self._folder.relative(offset_file_name(offset, suffix))
@@ -284,6 +380,41 @@ def _can_rename_into(folder: PartitionFolder) -> bool:
     return of_directory is not None and of_folder is not None and of_directory[0] == of_folder[0]
 
 
+class _Foreign:
+    """The transactions that were open when the batches of a source began, and are not those of its producers.
+
+    A broker tells producers apart by their ids alone, and so does a reader of committed records. Were a producer of the
+    source to have the id of one that has a transaction open, then it would go on with that transaction, and end it.
+
+    Parameters
+    ----------
+    path : str
+        The log that is copied to.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._source = ""
+        self._open: Mapping[int, int] = {}
+
+    def begin(self, staged: StagedRun, open_transactions: Mapping[int, int]) -> None:
+        """Note what is open where another source begins; what goes on with an earlier copy may end all."""
+        if staged.origin.source != self._source:
+            self._open = {} if staged.origin.goes_on else dict(open_transactions)
+            self._source = staged.origin.source
+
+    def refuse(self, staged: StagedRun, batches: StagedBatches) -> None:
+        """Raise `CommitError` where batches belong to a producer id that has such a transaction."""
+        for producer_id in batches.in_transactions() if self._open else ():
+            if producer_id in self._open:
+                raise CommitError(
+                    f"{self._path} has a transaction of producer {producer_id} open since offset "
+                    f"{self._open[producer_id]}, and {staged.origin.source} has batches of a producer of that id, "
+                    f"which would go on with the transaction and end it. Copy decided transactions only, with "
+                    f"isolation_level read_committed, or to another topic"
+                )
+
+
 @dataclass
 class _IndexEntries:
     """The entries that a commit adds to the indexes of the active segment, and their positions in the files."""
@@ -291,6 +422,7 @@ class _IndexEntries:
     tail: ActiveSegmentState
     offset_entries: bytearray = field(default_factory=bytearray)
     time_entries: bytearray = field(default_factory=bytearray)
+    transactions: bytearray = field(default_factory=bytearray)
 
     @property
     def offset_position(self) -> int:

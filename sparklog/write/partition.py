@@ -291,7 +291,7 @@ class PartitionLog:
             leader_epoch=self._epochs[-1][0] if self._epochs else 0,
         )
         if producer.producer_id >= 0:
-            repeated = self._repeated(producer_batches(encoded.headers))
+            repeated = self._repeated(producer_batches(encoded.headers.table))
             if repeated:
                 count = sum(batch.last_offset - batch.base_offset + 1 for batch in repeated)
                 _, last_offset = self._append_records(records.slice(count), producer.after(count), now_ms)
@@ -350,7 +350,7 @@ class PartitionLog:
                 self._tail = tail
             if producer_id >= 0:
                 # Before the roll, which writes a snapshot of the producers.
-                for batch in producer_batches(headers[:rows]):
+                for batch in producer_batches(headers.table[:rows]):
                     self._producers.fold_batch(batch)
             if rows == len(headers):
                 return

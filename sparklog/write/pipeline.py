@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -96,8 +97,9 @@ def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int
     InvalidOptionError
         A column is missing, is there twice or is of a type that cannot be written, or a broker would refuse a record.
     """
-    records = fill_timestamps(take_records(rows), written_ms)
-    check_admissible(records, config, now_ms)
+    taken = take_records(rows)
+    records = fill_timestamps(taken, written_ms)
+    check_admissible(records, config, now_ms, written_ms if "timestamp" not in taken.schema.names else None)
     return records
 
 
@@ -165,15 +167,26 @@ def encode_logs(
 def _settings(
     config: LogConfig, written_ms: int, producer: ProducerIdentity = NO_PRODUCER, leader_epoch: int = 0
 ) -> BatchSettings:
+    usual, has_append_time = _usual_settings(config), config.message_timestamp_type == "LogAppendTime"
+    if producer == NO_PRODUCER and not leader_epoch and not has_append_time:
+        return usual
+    return replace(
+        usual,
+        append_time=written_ms if has_append_time else None,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=producer.base_sequence,
+        leader_epoch=leader_epoch,
+    )
+
+
+@lru_cache(maxsize=64)
+def _usual_settings(config: LogConfig) -> BatchSettings:
+    """Return how most batches of a log are made; each time anew, it would be a twentieth of a small append."""
     return BatchSettings(
         codec=config.codec,
         level=config.compression_level,
         batch_bytes=config.batch_size,
         batch_bytes_max=config.batch_bytes_max,
         decompressed_bytes_max=config.max_decompressed_message_bytes,
-        append_time=written_ms if config.message_timestamp_type == "LogAppendTime" else None,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=producer.base_sequence,
-        leader_epoch=leader_epoch,
     )

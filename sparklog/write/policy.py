@@ -132,9 +132,13 @@ def index_entry_rows(
     (int64 array, shape (n_entries,), int)
         The rows of the batches with an entry, and ``bytes_since_entry`` after all batches.
     """
-    before = np.concatenate(([0], np.cumsum(batch_bytes))).tolist()
+    ends = np.concatenate(([0], np.cumsum(batch_bytes)))
+    row = int(np.searchsorted(ends, interval_bytes - bytes_since_entry, side="right"))
+    if row < len(batch_bytes) and (batch_bytes[row:-1] > interval_bytes).all():
+        # Batches are longer than the interval, as most are, and each has an entry.
+        return np.arange(row, len(batch_bytes)), int(batch_bytes[-1])
+    before = ends.tolist()
     rows: list[int] = []
-    row = bisect_right(before, interval_bytes - bytes_since_entry)
     while row < len(batch_bytes):
         rows.append(row)
         row = bisect_right(before, before[row] + interval_bytes)

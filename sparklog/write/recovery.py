@@ -33,7 +33,7 @@ from sparklog.log.checkpoints import (
 )
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name
-from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in, read_layout
+from sparklog.log.layout import DirectoryView, PartitionLayout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import (
     Producers,
@@ -126,7 +126,13 @@ def recover(
         The log is damaged, and no crash can have torn it there.
     """
     view = view or DirectoryView(folder.directory)
-    actions = RecoveryActions(folder, view, dry_run=dry_run, is_quiet=is_quiet)
+    with RecoveryActions(folder, view, dry_run=dry_run, is_quiet=is_quiet) as actions:
+        return _recovered(actions, config, now_ms, truncate=truncate, is_thorough=is_thorough, begins_log=begins_log)
+
+
+def _recovered(
+    actions: RecoveryActions, config: LogConfig, now_ms: int, *, truncate: bool, is_thorough: bool, begins_log: bool
+) -> Recovered:
     _remove_leftovers(actions)
     layout = _sound_layout(actions, truncate=truncate, is_thorough=is_thorough)
     with _hinted():
@@ -183,8 +189,7 @@ def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool
     """Return the layout of the log up to a torn end; raise where it is damaged elsewhere, or cut it there."""
     while True:
         try:
-            # In a dry run nobody holds the lock, and a commit may be carried out meanwhile.
-            layout = read_layout(actions.folder) if actions.is_dry else layout_in(actions.view, actions.folder)
+            layout = actions.layout()
             _refuse_lost_log(actions, layout, truncate=truncate)
             layout = _checked_end(actions, layout, is_thorough=is_thorough)
             _refuse_damaged_tail(actions, layout)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple, Self
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file
-from sparklog.log.layout import DirectoryView, list_segments
+from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in, list_segments, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
-from sparklog.storage.base import Entry
+from sparklog.storage.base import Entry, ReadableFile
+from sparklog.storage.kept_files import KeptFiles
 from sparklog.write.atomic import write_atomically
 
 KEPT: Final = "kept until 'sparklog recover --drop-cut'"
@@ -52,6 +54,29 @@ class RecoveryActions:
         self._entries: list[Entry] | None = None
         self._named: list[tuple[OffsetFile, str]] = []
         self._segments: tuple[Segment, ...] | None = None
+        self._kept = KeptFiles()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._kept.close()
+
+    def layout(self) -> PartitionLayout:
+        """Return what the log holds; the files of its segments stay open, whatever else is asked of them."""
+        # In a dry run nobody holds the lock, and a commit may be carried out meanwhile.
+        return read_layout(self.folder) if self.is_dry else layout_in(self.view, self.folder, self._kept)
+
+    def opened(self, name: str) -> AbstractContextManager[ReadableFile]:
+        """Open a file of the folder, for a ``with`` block; it stays open for the next one, too."""
+        path = self.folder.file(name)
+        return self.storage.open(path) if self.is_dry else self._kept.open(self.storage, path)
+
+    def _change(self, *names: str) -> None:
+        """Forget what the folder holds, and files of it, before they are changed."""
+        self._entries = None
+        for name in names:
+            self._kept.forget(self.folder.file(name))
 
     def _listed(self) -> list[Entry]:
         if self._entries is None:
@@ -81,7 +106,7 @@ class RecoveryActions:
         if self.is_dry:
             self._removed.add(name)
         else:
-            self._entries = None
+            self._change(name)
             self.storage.remove(self.folder.file(name))
 
     def rename(self, name: str, new_name: str, why: str) -> None:
@@ -89,13 +114,13 @@ class RecoveryActions:
         if self.is_dry:
             self._removed.add(name)
         else:
-            self._entries = None
+            self._change(name, new_name)
             self.storage.rename(self.folder.file(name), self.folder.file(new_name))
 
     def cut(self, name: str, size_bytes: int, why: str) -> None:
         self._note(name, f"cut to {size_bytes} bytes, {why}")
         if not self.is_dry:
-            self._entries = None
+            self._change(name)
             with self.storage.open_for_append(self.folder.file(name)) as file:
                 file.truncate(size_bytes)
                 file.sync()
@@ -107,13 +132,13 @@ class RecoveryActions:
         while not self._is_free(kept := cut_file_name(base_offset, position, number), name, position, end_position):
             number += 1
         if not self.is_dry:
-            self._entries = None
+            self._change(kept)
             with self.storage.open_for_append(self.folder.file(kept)) as file:
                 file.truncate(0)
                 file.append_from(self.folder.file(name), position, end_position - position)
                 file.sync()
             self.storage.sync_folder(self.folder.location)
-            self._entries = None
+            self._change(kept)
         return kept
 
     @staticmethod
@@ -148,13 +173,13 @@ class RecoveryActions:
     def make(self, name: str, data: bytes, why: str) -> None:
         self._note(name, f"made, {why}")
         if not self.is_dry:
-            self._entries = None
+            self._change(name)
             write_atomically(self.folder, name, data)
 
     def make_empty(self, names: Iterable[str]) -> None:
         """Make the files of a new segment, which is no action worth recording."""
         if not self.is_dry:
-            self._entries = None
+            self._change()
             for name in names:
                 self.storage.open_for_append(self.folder.file(name)).close()
             self.storage.sync_folder(self.folder.location)

@@ -14,7 +14,7 @@ from sparklog.errors import CorruptBatchError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
-from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, Entries, read_entries
+from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, producers_at_end
 from sparklog.log.scan import refuse_damaged
@@ -38,6 +38,7 @@ def recover_active_segment(
         return _rebuilt(actions, layout, len(layout.segments) - 1, config, now_ms)
     for suffix, entries in ((files.OFFSET_INDEX, offsets), (files.TIME_INDEX, times)):
         _trim(actions, active, suffix, entries)
+    _trim_transactions(actions, active, layout.end_offset)
     return _state_from(active, layout.end, offsets, times, now_ms)
 
 
@@ -70,7 +71,7 @@ def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries
     name = offset_file_name(segment.base_offset, suffix)
     if not any(other == name for _, other in actions.names()):
         return None
-    with actions.storage.open(actions.folder.file(name)) as index:
+    with actions.opened(name) as index:
         return read_entries(index, OFFSET_ENTRY if suffix == files.OFFSET_INDEX else TIME_ENTRY)
 
 
@@ -98,10 +99,23 @@ def _are_right(segment: Segment, end_offset: int, offsets: Entries, times: Entri
 
 def _trim(actions: RecoveryActions, segment: Segment, suffix: str, entries: Entries) -> None:
     name = offset_file_name(segment.base_offset, suffix)
-    with actions.storage.open(actions.folder.file(name)) as index:
+    with actions.opened(name) as index:
         size_bytes = index.size_bytes()
     if size_bytes != entries.nbytes:
         actions.cut(name, entries.nbytes, "behind its last entry")
+
+
+def _trim_transactions(actions: RecoveryActions, segment: Segment, end_offset: int) -> None:
+    """Cut the transaction index of the active segment, if there is one, to whole entries of the log's offsets."""
+    name = offset_file_name(segment.base_offset, files.TRANSACTION_INDEX)
+    if not any(other == name for _, other in actions.names()):
+        return
+    with actions.storage.open(actions.folder.file(name)) as index:
+        data = index.read(0, index.size_bytes())
+    entries = np.frombuffer(data, TRANSACTION_ENTRY, len(data) // TRANSACTION_ENTRY.itemsize)
+    sound = int((np.maximum.accumulate(entries["last_offset"]) < end_offset).sum())
+    if sound * TRANSACTION_ENTRY.itemsize != len(data):
+        actions.cut(name, sound * TRANSACTION_ENTRY.itemsize, "behind its last entry for an offset of the log")
 
 
 def recover_older_indexes(actions: RecoveryActions, layout: PartitionLayout, config: LogConfig) -> None:

@@ -5,25 +5,74 @@
 
 from __future__ import annotations
 
-import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
 
 from sparklog.errors import CommitError
 from sparklog.log.places import LogDirectory
+from sparklog.log.producer_state import AbortedTransaction, Producers
+from sparklog.record import v2
+from sparklog.record.framing import OVERHEAD_BYTES
+from sparklog.record.stamps import OFFSET, STAMP, stamp_batches
 from sparklog.storage.base import ReadableFile
 from sparklog.write.active_segment import BatchRun
 from sparklog.write.staging import BATCH_ENTRY, StagedRun
 
-# A batch begins with its base offset, the bytes behind that and the size, and the leader epoch; see v2.
-_STAMP: Final = struct.Struct(">qii")
-_FRAMING_BYTES: Final = 12
 _OPEN_FILES_MAX: Final = 128
+_SINGLE_STAMPS_MAX: Final = 16
+"""So few batches are stamped one by one: arrays would take longer."""
 
 Entries = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class StagedBatches:
+    """Consecutive batches of staged runs, with the offsets that a commit gives them.
+
+    Attributes
+    ----------
+    run : BatchRun
+        By the numbers that decide where they go.
+    entries : structured array of `BATCH_ENTRY`, length n_batches
+        By those that producers are known by; the offsets are those of ``run``.
+    """
+
+    run: BatchRun
+    entries: Entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, rows: slice) -> StagedBatches:
+        return StagedBatches(self.run[rows], self.entries[rows])
+
+    @property
+    def base_offset(self) -> int:
+        return int(self.entries["base_offset"][0])
+
+    def in_transactions(self) -> list[int]:
+        """Return the ids of the producers that have batches of transactions, or markers, among these."""
+        has = (self.entries["attributes"] & v2.TRANSACTIONAL != 0) & (self.entries["producer_id"] >= 0)
+        return [int(each) for each in np.unique(self.entries["producer_id"][has])]
+
+    def fold_into(self, producers: Producers) -> list[AbortedTransaction]:
+        """Note these batches in the state of their producers; return the transactions that were aborted in them."""
+        has_producer = self.entries["producer_id"] >= 0
+        if not has_producer.any():
+            return []
+        entries = self.entries[has_producer]
+        markers = {row: _marker(entries[row]) for row in np.flatnonzero(entries["attributes"] & v2.CONTROL).tolist()}
+        return producers.fold_table(entries, markers)
+
+
+def _marker(entry: Any) -> v2.EndMarker | None:
+    if entry["marker"] < 0:
+        return None
+    return v2.EndMarker(bool(entry["marker"] == v2.ABORT), int(entry["coordinator_epoch"]))
 
 
 class StagedRuns:
@@ -50,7 +99,7 @@ class StagedRuns:
         for file in self._open.values():
             file.close()
 
-    def batches(self, runs: Sequence[StagedRun], base_offset: int) -> BatchRun:
+    def batches(self, runs: Sequence[StagedRun], base_offset: int) -> StagedBatches:
         """Return the batches of some runs, one behind the other, with the offsets that a commit gives them.
 
         Raises
@@ -59,18 +108,24 @@ class StagedRuns:
             The entries of a file are gone, or are not those that the task wrote.
         """
         parts = [self._entries_of(run)[run.first_entry : run.first_entry + run.batches] for run in runs]
-        entries = np.concatenate(parts)
-        sizes, counts = entries["batch_bytes"].astype(np.int64), entries["record_count"].astype(np.int64)
-        starts = np.cumsum([0, *(run.batches for run in runs[:-1])])
-        is_whole = all(len(part) == run.batches for part, run in zip(parts, runs, strict=True))
-        if not is_whole or not (
-            (sizes > _STAMP.size).all()
-            and (counts > 0).all()
+        entries, counts = np.concatenate(parts), [len(part) for part in parts]
+        sizes = entries["batch_bytes"].astype(np.int64)
+        starts = np.cumsum([0, *counts[:-1]])
+        if not (
+            counts == [run.batches for run in runs]
+            and (sizes > STAMP.size).all()
             and np.add.reduceat(sizes, starts).tolist() == [run.size_bytes for run in runs]
-            and np.add.reduceat(counts, starts).tolist() == [run.records for run in runs]
+            and entries["base_offset"][starts].tolist() == [run.base_offset for run in runs]
+            and entries["last_offset"][starts + counts - 1].tolist() == [run.end_offset - 1 for run in runs]
         ):
             raise CommitError(f"a staged file, {self._names(runs, 'batches_name')}, is gone or cut")
-        return BatchRun(sizes, base_offset - 1 + np.cumsum(counts), entries["max_timestamp"].astype(np.int64))
+        spans = [run.end_offset - run.base_offset for run in runs]
+        bases = base_offset + np.cumsum([0, *spans[:-1]])
+        shifts = np.repeat(bases - entries["base_offset"][starts], counts)
+        entries["base_offset"] += shifts
+        entries["last_offset"] += shifts
+        run = BatchRun(sizes, entries["last_offset"].astype(np.int64), entries["max_timestamp"].astype(np.int64))
+        return StagedBatches(run, entries)
 
     def _names(self, runs: Sequence[StagedRun], attribute: str) -> str:
         return " or ".join(dict.fromkeys(self._directory.file(getattr(run, attribute)) for run in runs))
@@ -85,12 +140,12 @@ class StagedRuns:
                 self._entries[run.batches_name] = found
         return found
 
-    def stamped(self, runs: Sequence[StagedRun], batches: BatchRun, base_offset: int, leader_epoch: int) -> bytearray:
+    def stamped(self, runs: Sequence[StagedRun], batches: StagedBatches, leader_epoch: int) -> bytearray:
         """Return the bytes of runs of shared files, with offsets and a leader epoch written into their batches.
 
         Parameters
         ----------
-        batches : BatchRun
+        batches : StagedBatches
             From `batches`.
 
         Raises
@@ -101,13 +156,23 @@ class StagedRuns:
         data = bytearray()
         for run in runs:
             data += self._opened(run).read(run.position, run.size_bytes)
-        if len(data) != batches.size_bytes:
+        if len(data) != batches.run.size_bytes:
             raise CommitError(f"a staged file, {self._names(runs, 'log_name')}, is cut")
-        for position, stamp in _stamps(batches, base_offset, leader_epoch):
-            data[position : position + len(stamp)] = stamp
+        if len(runs) == 1 and _is_stamped(runs[0], batches, leader_epoch):
+            return data
+        if len(batches) <= _SINGLE_STAMPS_MAX:
+            for position, stamp in _stamps(batches, leader_epoch):
+                data[position : position + len(stamp)] = stamp
+            return data
+        entries = batches.entries
+        starts = np.cumsum(batches.run.batch_bytes) - batches.run.batch_bytes
+        stamp_batches(
+            np.frombuffer(data, np.uint8), starts, entries["magic"], entries["base_offset"], entries["last_offset"],
+            leader_epoch,
+        )  # fmt: skip
         return data
 
-    def stamp_file(self, run: StagedRun, batches: BatchRun, base_offset: int, leader_epoch: int) -> None:
+    def stamp_file(self, run: StagedRun, batches: StagedBatches, leader_epoch: int) -> None:
         """Write offsets and a leader epoch into the file of a run that is alone in it, unless they are there.
 
         The caller syncs the file.
@@ -115,10 +180,9 @@ class StagedRuns:
         with self._directory.writable.open_for_append(self._directory.file(run.log_name)) as log:
             if log.size_bytes() != run.size_bytes:
                 raise CommitError(f"the staged file {log.path} has {log.size_bytes()} bytes and not {run.size_bytes}")
-            if (base_offset, leader_epoch) == (run.base_offset, 0):
-                return
-            for position, stamp in _stamps(batches, base_offset, leader_epoch):
-                log.write_at(position, stamp)
+            if not _is_stamped(run, batches, leader_epoch):
+                for position, stamp in _stamps(batches, leader_epoch):
+                    log.write_at(position, stamp)
 
     def _opened(self, run: StagedRun) -> ReadableFile:
         """Open a shared file; the one that was used the longest time ago is closed where too many are open."""
@@ -131,19 +195,29 @@ class StagedRuns:
         return found
 
 
-def _stamps(batches: BatchRun, base_offset: int, leader_epoch: int) -> Iterator[tuple[int, bytes]]:
+def _is_stamped(run: StagedRun, batches: StagedBatches, leader_epoch: int) -> bool:
+    """Tell whether the first of some batches has the offset and the leader epoch of the commit, and so all have."""
+    return (run.base_offset, run.origin.leader_epoch) == (batches.base_offset, leader_epoch)
+
+
+def _stamps(batches: StagedBatches, leader_epoch: int) -> Iterator[tuple[int, bytes]]:
     """Yield the first bytes of each batch of a run, and where the batch begins in the run."""
-    position, offset = 0, base_offset
-    for batch_bytes, last_offset in zip(batches.batch_bytes.tolist(), batches.last_offsets.tolist(), strict=True):
-        yield position, _STAMP.pack(offset, batch_bytes - _FRAMING_BYTES, leader_epoch)
-        position, offset = position + batch_bytes, last_offset + 1
+    position, entries = 0, batches.entries
+    columns = (entries[name].tolist() for name in ("batch_bytes", "magic", "base_offset", "last_offset"))
+    for batch_bytes, magic, base_offset, last_offset in zip(*columns, strict=True):
+        if magic == 2:
+            yield position, STAMP.pack(base_offset, batch_bytes - OVERHEAD_BYTES, leader_epoch)
+        else:
+            yield position, OFFSET.pack(last_offset)
+        position += batch_bytes
 
 
 def gathered(runs: Sequence[StagedRun], bytes_max: int) -> Iterator[list[StagedRun]]:
-    """Yield runs of shared files together, about so many bytes at a time, and each other run by itself."""
+    """Yield runs of rows in shared files together, about so many bytes at a time, and each other run by itself."""
     group, group_bytes = list[StagedRun](), 0
     for run in runs:
-        if group and (run.is_alone or group[-1].is_alone or group_bytes + run.size_bytes > bytes_max):
+        is_single = run.is_alone or bool(run.origin.source)
+        if group and (is_single or group[-1].is_alone or group_bytes + run.size_bytes > bytes_max):
             yield group
             group, group_bytes = [], 0
         group.append(run)

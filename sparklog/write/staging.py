@@ -6,9 +6,18 @@ A task puts what it writes into files of the log directory of which a broker kno
     seglog-<job>-<task>-<attempt>-<number>.batches.staged one entry a batch, in the same order:
 
         byte  size  field
-        0     4     batch_bytes
-        4     4     record_count     offsets that the batch takes
-        8     8     max_timestamp    ms; -1 none
+        0     8     base_offset        as the task counts them; of a compressed wrapper the lowest that it may have
+        8     8     last_offset
+        16    8     max_timestamp      ms; -1 none
+        24    8     producer_id        -1 none
+        32    4     batch_bytes
+        36    4     record_count
+        40    4     base_sequence      -1 none
+        44    4     coordinator_epoch  of a marker
+        48    2     producer_epoch     -1 none
+        50    1     attributes
+        51    1     magic
+        52    4     marker             0 abort, 1 commit; -1 for a batch that ends no transaction
 
 and, while the job runs,
 
@@ -17,8 +26,11 @@ and, while the job runs,
 All partitions of a task share the file with number 0. It holds runs, a run being batches of one partition, one behind
 the other. A commit copies them, with their offsets, to where they belong. Only a partition of which there is so much
 that it may be worth a segment goes on in files of its own, which can become segments as they are: they hold nothing
-else, their offsets are counted from the task's first record of the partition, and they are rolled where a segment would
-be. So a task leaves a handful of files, however many partitions it writes to.
+else, and they are rolled where a segment would be. So a task leaves a handful of files, however many partitions it
+writes to.
+
+Offsets are counted from 0 for each partition of a task that writes rows, and from what is expected to be the right
+offset by a task that copies batches; a commit writes others into the batches where these are not right.
 
 ``<job>`` begins with the time at which the job was made, ms in 12 hexadecimal digits, so that what a dead job left is
 known by its age. The entries are what a commit must know of the batches, in the byte order of the machines: they do
@@ -38,6 +50,7 @@ from sparklog.errors import CommitError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory
+from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import WritableFile
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
@@ -45,8 +58,26 @@ from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_r
 if TYPE_CHECKING:
     from sparklog.record.encode import EncodedBatches
 
-BATCH_ENTRY: Final = np.dtype([("batch_bytes", "<i4"), ("record_count", "<i4"), ("max_timestamp", "<i8")])
-assert BATCH_ENTRY.itemsize == 16
+BATCH_ENTRY: Final = np.dtype(
+    [
+        ("base_offset", "<i8"),
+        ("last_offset", "<i8"),
+        ("max_timestamp", "<i8"),
+        ("producer_id", "<i8"),
+        ("batch_bytes", "<i4"),
+        ("record_count", "<i4"),
+        ("base_sequence", "<i4"),
+        ("coordinator_epoch", "<i4"),
+        ("producer_epoch", "<i2"),
+        ("attributes", "u1"),
+        ("magic", "u1"),
+        ("marker", "<i4"),
+    ]
+)
+assert BATCH_ENTRY.itemsize == 56
+_OF_MARKERS: Final = ("coordinator_epoch", "marker")
+_OF_HEADERS: Final = tuple(name for name in BATCH_ENTRY.names or () if name not in _OF_MARKERS)
+_NONE: Final = -1
 
 COPIED_SHARE_MAX: Final = 1 / 32
 """What a task has staged for a partition is copied into a log unless it is longer than this share of a segment."""
@@ -56,6 +87,31 @@ _SHARED_SHARE_MAX: Final = COPIED_SHARE_MAX / 8
 It may well come to be worth a segment. That is less than what is copied, so that most of such a partition is not."""
 _SHARED_RUNS_MAX: Final = 16
 """So does one of which this many runs lie apart in the shared file, since a commit reads each by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the batches of a run come from, and what their offsets are to be.
+
+    Attributes
+    ----------
+    source : str
+        The path of the log that they are copied from; empty where they were made of rows.
+    goes_on : bool
+        Whether they follow what was copied from that log to this one before.
+    keeps_offsets : bool
+        Whether they have the offsets that they are to have.
+    leader_epoch : int
+        The leader epoch that is written in them.
+    """
+
+    source: str = ""
+    goes_on: bool = False
+    keeps_offsets: bool = False
+    leader_epoch: int = 0
+
+
+OF_ROWS: Final = Origin()
 
 
 class StagedRun(NamedTuple):
@@ -71,14 +127,16 @@ class StagedRun(NamedTuple):
         Runs of a partition are committed in the order of their tasks, and of one task by their number.
     is_alone : bool
         Whether the file holds nothing else, so that it can become a segment.
+    origin : Origin
+        Where its batches come from.
     position, size_bytes : int
         Where the run begins in the file, and its size.
     first_entry, batches : int
         The row of its first batch among the entries of the file, and the number of its batches.
     records : int
         The number of its records.
-    base_offset : int
-        The number of records that the task wrote to the partition before it. A file of its own begins with it.
+    base_offset, end_offset : int
+        The offset of its first batch, and the one behind its last, as the task counts them.
     """
 
     folder: str
@@ -87,12 +145,14 @@ class StagedRun(NamedTuple):
     task: int
     number: int
     is_alone: bool
+    origin: Origin
     position: int
     size_bytes: int
     first_entry: int
     batches: int
     records: int
     base_offset: int
+    end_offset: int
 
     @property
     def log_name(self) -> str:
@@ -108,10 +168,13 @@ class StagedRun(NamedTuple):
         """Return both runs as one, where the other lies behind this one in the same file; None elsewhere."""
         if self.name != other.name or self.position + self.size_bytes != other.position:
             return None
+        if self.origin != other.origin or (self.end_offset != other.base_offset and not self.origin.keeps_offsets):
+            return None
         return self._replace(
             size_bytes=self.size_bytes + other.size_bytes,
             batches=self.batches + other.batches,
             records=self.records + other.records,
+            end_offset=other.end_offset,
         )
 
 
@@ -141,10 +204,7 @@ class _StagedFile:
                 headers = encoded.headers[chosen]
                 positions, sizes = headers.column("position"), headers.column("batch_bytes")
                 log.append(encoded.data[int(positions[0]) : int(positions[-1]) + int(sizes[-1])])
-                entries = np.empty(len(headers), dtype=BATCH_ENTRY)
-                for column in BATCH_ENTRY.names or ():
-                    entries[column] = headers.column(column)
-                self._entries.append(entries)
+                self._entries.append(_entries_of(encoded, headers))
                 self.size_bytes += int(sizes.sum())
                 self.batches += len(headers)
             log.begin_sync(began_at)
@@ -172,21 +232,29 @@ class _Staged:
         The finished ones: those of the shared file, and then those that are alone in a file.
     own : _StagedFile or None
         The unfinished file of the partition's own, if there is one.
+    own_records : int
+        The number of records in it.
     tail : ActiveSegmentState
-        That file as a segment, its offsets counted from 0.
+        That file as a segment.
+    end_offset : int
+        The offset behind the last batch.
+    origin : Origin
+        Of the batches that come next.
+    is_large : bool
+        Whether it is known that it may be worth a segment.
     """
 
     runs: list[StagedRun] = field(default_factory=list)
     own: _StagedFile | None = None
+    own_records: int = 0
     tail: ActiveSegmentState = field(default_factory=lambda: new_segment(0, 0))
-
-    @property
-    def records(self) -> int:
-        return sum(run.records for run in self.runs) + self.tail.end_offset
+    end_offset: int = 0
+    origin: Origin = OF_ROWS
+    is_large: bool = False
 
     def goes_on_alone(self, size_bytes: int, config: LogConfig) -> bool:
         """Tell whether the next run, of so many bytes, goes to a file of the partition's own."""
-        if self.own is not None or (self.runs and self.runs[-1].is_alone):
+        if self.is_large or self.own is not None or (self.runs and self.runs[-1].is_alone):
             return True
         shared_bytes = sum(run.size_bytes for run in self.runs) + size_bytes
         return shared_bytes > config.segment_bytes * _SHARED_SHARE_MAX or len(self.runs) >= _SHARED_RUNS_MAX
@@ -222,10 +290,24 @@ class TaskStage:
         self._shared = self._new_file()
         self._staged: dict[str, _Staged] = {}
 
-    def records(self, folder: str) -> int:
-        """Return how many records have been staged for a partition, by the name of its folder."""
+    def end_offset(self, folder: str) -> int:
+        """Return the offset behind the last batch that was staged for a partition, by the name of its folder."""
         found = self._staged.get(folder)
-        return 0 if found is None else found.records
+        return 0 if found is None else found.end_offset
+
+    def begin_copy(self, folder: str, base_offset: int, origin: Origin, *, is_large: bool) -> None:
+        """Begin a run of copied batches.
+
+        Parameters
+        ----------
+        base_offset : int
+            The offset that the first of them is expected to get; none is lower.
+        is_large : bool
+            Whether there are so many that they may be worth a segment.
+        """
+        found = self._staged.setdefault(folder, _Staged())
+        self._finish_file(folder, found)
+        found.end_offset, found.origin, found.is_large = base_offset, origin, is_large
 
     def append(self, encoded: EncodedBatches, folders: Sequence[str], batch_ends: Sequence[int], now_ms: int) -> None:
         """Stage batches of some partitions.
@@ -234,7 +316,7 @@ class TaskStage:
         ----------
         encoded : EncodedBatches
             The batches of one partition behind those of another; the offsets of each partition go on where the task's
-            last batch of it ended, from 0.
+            last batch of it ended, from 0. Those of copied batches that keep them may go on later.
         folders : sequence of str
             The folders of the partitions by their names, each once.
         batch_ends : sequence of int
@@ -244,6 +326,7 @@ class TaskStage:
         """
         headers = encoded.headers
         base_offsets = headers.column("base_offset").tolist()
+        end_offsets = (headers.column("last_offset") + 1).tolist()
         ends = (headers.column("position") + headers.column("batch_bytes")).tolist()
         counts = np.cumsum(headers.column("record_count")).tolist()
         shared, position, first_entry = list[slice](), self._shared.size_bytes, self._shared.batches
@@ -251,16 +334,17 @@ class TaskStage:
         for folder, last in zip(folders, batch_ends, strict=True):
             found = self._staged.setdefault(folder, _Staged())
             size_bytes, records = ends[last - 1] - start, counts[last - 1] - counted
-            base_offset = found.records
-            if base_offsets[first] != base_offset:
-                raise ValueError(f"the batches begin at {base_offsets[first]} and not at {base_offset}")
+            base_offset = base_offsets[first]
+            if base_offset != found.end_offset and not (found.origin.keeps_offsets and base_offset > found.end_offset):
+                raise ValueError(f"the batches begin at {base_offset} and not at {found.end_offset}")
             if found.goes_on_alone(size_bytes, self._config):
                 self._append_alone(folder, found, encoded, slice(first, last), now_ms)
             else:
-                at = (position, size_bytes, first_entry, last - first, records, base_offset)
+                at = (position, size_bytes, first_entry, last - first, records, base_offset, end_offsets[last - 1])
                 found.add(self._run(folder, found, self._shared, *at))
                 shared.append(slice(first, last))
                 position, first_entry = position + size_bytes, first_entry + last - first
+            found.end_offset = end_offsets[last - 1]
             first, start, counted = last, ends[last - 1], counts[last - 1]
         if shared:
             self._shared.append(encoded, _joined(shared))
@@ -269,12 +353,15 @@ class TaskStage:
         """Append batches of a partition to a file of its own, which is rolled where a segment would be."""
         first = rows.start
         while first < rows.stop:
+            headers = encoded.headers[first : rows.stop]
             if found.own is None:
-                found.own, found.tail = self._new_file(), new_segment(0, now_ms)
-            run = _run_of(encoded.headers[first : rows.stop], found.tail.end_offset)
+                found.own, found.own_records = self._new_file(), 0
+                found.tail = new_segment(int(headers.column("base_offset")[0]), now_ms)
+            run = BatchRun.from_headers(headers)
             count = rows_before_roll(found.tail, run, self._config, now_ms)
             if count:
                 found.own.append(encoded, [slice(first, first + count)])
+                found.own_records += int(headers.column("record_count")[:count].sum())
                 found.tail, _, _ = append_run(found.tail, run[:count], self._config)
             first += count
             if first < rows.stop:
@@ -285,13 +372,13 @@ class TaskStage:
         if found.own is None:
             return
         found.own.finish()
-        records = found.tail.end_offset
-        at = (0, found.own.size_bytes, 0, found.own.batches, records, found.records - records)
+        offsets = (found.tail.segment.base_offset, found.tail.end_offset)
+        at = (0, found.own.size_bytes, 0, found.own.batches, found.own_records, *offsets)
         found.runs.append(self._run(folder, found, found.own, *at, is_alone=True))
-        found.own, found.tail = None, new_segment(0, 0)
+        found.own = None
 
     def _run(self, folder: str, found: _Staged, file: _StagedFile, *at: int, is_alone: bool = False) -> StagedRun:
-        return StagedRun(folder, self._job, file.name, self._task, len(found.runs), is_alone, *at)
+        return StagedRun(folder, self._job, file.name, self._task, len(found.runs), is_alone, found.origin, *at)
 
     def _new_file(self) -> _StagedFile:
         name = f"{self._task}-{self._attempt}-{len(self._files)}"
@@ -340,13 +427,20 @@ def _joined(rows: Sequence[slice]) -> list[slice]:
     return joined
 
 
-def _run_of(headers: BatchHeaders, end_offset: int) -> BatchRun:
-    counts = headers.column("record_count")
-    return BatchRun(
-        batch_bytes=headers.column("batch_bytes"),
-        last_offsets=end_offset - 1 + np.cumsum(counts, dtype=np.int64),
-        max_timestamps=headers.column("max_timestamp"),
-    )
+def _entries_of(encoded: EncodedBatches, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return the entries of some of the batches."""
+    entries = np.empty(len(headers), dtype=BATCH_ENTRY)
+    for column in _OF_HEADERS:
+        entries[column] = headers.column(column)
+    for column in _OF_MARKERS:
+        entries[column] = _NONE
+    ends = (headers.column("position") + headers.column("batch_bytes")).tolist()
+    for row in np.flatnonzero(headers.is_control).tolist():
+        marker = v2.end_marker(encoded.data[int(headers.column("position")[row]) : ends[row]])
+        if marker is not None:
+            entries["coordinator_epoch"][row] = marker.coordinator_epoch
+            entries["marker"][row] = v2.ABORT if marker.is_abort else v2.COMMIT
+    return entries
 
 
 def new_job(now_ms: int) -> str:

@@ -39,7 +39,7 @@ def _same_times(timestamp: int, rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), rows, [None, times])
 
 
-def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> None:
+def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int, same_time: int | None = None) -> None:
     """Raise for the first record that a broker would not append to a topic of this configuration.
 
     Parameters
@@ -50,6 +50,8 @@ def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> No
         The topic's configuration.
     now_ms : int
         Wall-clock time, ms since the epoch, which timestamps are compared with.
+    same_time : int, optional
+        The timestamp of all rows, where they have the same: then the column is not looked at.
 
     Raises
     ------
@@ -64,19 +66,22 @@ def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int) -> No
                 f"{without_key} of {rows.num_rows} records have no key, and cleanup.policy is compact: "
                 f"a compacted topic keeps the last record of each key"
             )
-    if "timestamp" in names and config.message_timestamp_type == "CreateTime" and rows.num_rows:
-        _check_timestamps(rows.column("timestamp"), config, now_ms)
-
-
-def _check_timestamps(column: pa.Array, config: LogConfig, now_ms: int) -> None:
-    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    times = np.asarray(column)
-    earliest, latest = now_ms, int(times.max())
-    if latest == NO_TIMESTAMP:
+    if config.message_timestamp_type != "CreateTime" or not rows.num_rows:
         return
-    if before_ms < now_ms:
-        # No time is before 1970, so that a longer bound refuses none.
-        earliest = int(times[times != NO_TIMESTAMP].min())
+    if same_time is not None:
+        _check_timestamps(same_time, same_time, config, now_ms)
+    elif "timestamp" in names:
+        times = np.asarray(rows.column("timestamp"))
+        latest = int(times.max())
+        if latest != NO_TIMESTAMP:
+            # No time is before 1970, so that a longer bound refuses none.
+            is_bound = config.message_timestamp_before_max_ms < now_ms
+            earliest = int(times[times != NO_TIMESTAMP].min()) if is_bound else now_ms
+            _check_timestamps(earliest, latest, config, now_ms)
+
+
+def _check_timestamps(earliest: int, latest: int, config: LogConfig, now_ms: int) -> None:
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     for timestamp, is_wrong, name, bound_ms in (
         (earliest, earliest < now_ms - before_ms, "message.timestamp.before.max.ms", before_ms),
         (latest, latest > now_ms + after_ms, "message.timestamp.after.max.ms", after_ms),

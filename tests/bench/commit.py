@@ -49,7 +49,7 @@ def measure(directory: Path) -> None:
         stage = TaskStage(directory_at(directory), job_id, 0, 0, config)
         begin(directory_at(directory), job_id)
         for _ in range(RUNS):
-            encoded = encode_batches(rows, settings, stage.records("events-0"))
+            encoded = encode_batches(rows, settings, stage.end_offset("events-0"))
             stage.append(encoded, ["events-0"], [len(encoded.headers)], NOW_MS)
         staged = stage.finish()
         size_bytes, batches = sum(each.size_bytes for each in staged), sum(each.batches for each in staged)

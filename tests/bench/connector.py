@@ -31,6 +31,10 @@ PARTITIONS = 2
 TARGET = 3
 SMALL_PARTITIONS = 400
 SMALL_RECORDS = 60
+# Where others keep the processors busy, the broker and the producer may wait for minutes. A batch of the producer
+# expires after two, and a broker that does not say in time that it lives loses its partitions. No round fails by that.
+BROKER = {"log.retention.ms": -1, "broker.session.timeout.ms": 60_000}
+PATIENCE = {"kafka.delivery.timeout.ms": 900_000, "kafka.request.timeout.ms": 300_000, "kafka.max.block.ms": 900_000}
 
 
 def main() -> None:
@@ -40,7 +44,7 @@ def main() -> None:
     given = arguments.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="connector-"))
     try:
-        with Broker.start(folder / "broker", properties={"log.retention.ms": -1}) as broker:
+        with Broker.start(folder / "broker", properties=BROKER) as broker:
             measure(broker, folder, given.rows, given.rounds)
     finally:
         shutil.rmtree(folder)
@@ -57,7 +61,7 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     paths, kafka_turns = (f"{folder}/logs-{turn}" for turn in itertools.count()), iter(topics)
     writing: dict[str, Callable[[], object]] = {
         "seglog": lambda: save(frame, next(paths)),
-        "kafka": lambda: frame.write.format("kafka").options(topic=next(kafka_turns), **kafka).save(),
+        "kafka": lambda: frame.write.format("kafka").options(topic=next(kafka_turns), **kafka, **PATIENCE).save(),
     }
     writes = timed(writing, rounds)
     for path in folder.glob("logs-*"):
@@ -91,7 +95,7 @@ def measure_small(spark: SparkSession, broker: Broker, folder: Path, rounds: int
     writing = timed(
         {
             "seglog": lambda: writer.save(f"{folder}/small/events"),
-            "kafka": lambda: frame.write.format("kafka").options(topic=topic, **kafka).save(),
+            "kafka": lambda: frame.write.format("kafka").options(topic=topic, **kafka, **PATIENCE).save(),
         },
         rounds,
     )

@@ -16,6 +16,10 @@ from typing import Any
 
 import pytest
 
+from sparklog.cli.choices import Format
+from sparklog.cli.dump import DumpOptions, Output
+from sparklog.cli.follow import _Follower
+from sparklog.inspect.dump_range import DumpRange
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.cli.test_main import COMMAND, lines, run
 from tests.golden import EXAMPLES, golden_set
@@ -205,6 +209,58 @@ def test_followed_directory_shows_partitions_that_come_and_says_which_go(
     shutil.rmtree(folder / "events-1")
     following.wait(lambda: "events-1 is gone" in following.said())
     assert following.interrupt() == 0
+
+
+def metadata(topic_id: str) -> str:
+    return f"version: 0\ntopic_id: {topic_id}"
+
+
+def test_followed_log_that_is_made_again_beyond_its_old_end_is_printed_from_its_beginning(
+    tmp_path: Path, follow: Callable[..., Following]
+) -> None:
+    folder = tmp_path / "logs" / "events-0"
+    write_partition(folder, [batch(0, b"a", b"b")])
+    (folder / "partition.metadata").write_text(metadata("Q2TYVrXaSDWPZ5lUZtm3Jg"))
+    made = tmp_path / "events-0"
+    write_partition(made, [batch(0, b"c", b"d", b"e", b"f")])
+    (made / "partition.metadata").write_text(metadata("R2TYVrXaSDWPZ5lUZtm3Jg"))
+    following = follow(folder)
+    following.wait_for((0, 0), (0, 1))
+    folder.rename(tmp_path / "deleted")
+    made.rename(folder)
+    following.wait_for((0, 0), (0, 1), (0, 0), (0, 1), (0, 2), (0, 3))
+    # Either it is seen that the folder is another one, or that there is none for a while.
+    assert "events-0 was deleted and made again" in following.said() or "events-0 is gone" in following.said()
+    assert following.interrupt() == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_printed_again"),
+    [
+        ("Q2TYVrXaSDWPZ5lUZtm3Jg", "Q2TYVrXaSDWPZ5lUZtm3Jg", False),
+        ("Q2TYVrXaSDWPZ5lUZtm3Jg", "R2TYVrXaSDWPZ5lUZtm3Jg", True),
+        ("Q2TYVrXaSDWPZ5lUZtm3Jg", "damaged", True),
+        (None, None, True),
+    ],
+)
+def test_another_topic_id_and_without_one_another_folder_is_another_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str | None, new: str | None, *, is_printed_again: bool
+) -> None:
+    folder, made = tmp_path / "logs" / "events-0", tmp_path / "events-0"
+    for each, topic_id in ((folder, old), (made, new)):
+        write_partition(each, [batch(0, b"a"), batch(1, b"b")])
+        if topic_id is not None:
+            (each / "partition.metadata").write_text(metadata(topic_id))
+    options = DumpOptions(str(folder), DumpRange(), Format.JSON)
+    follower = _Follower(options, Output.of(options))
+    follower.look()
+    capsys.readouterr()
+    folder.rename(tmp_path / "deleted")
+    made.rename(folder)
+    follower.look()
+    printed = capsys.readouterr()
+    assert printed.out.count("\n") == (2 if is_printed_again else 0)
+    assert ("made again, and is printed from its beginning" in printed.err) is is_printed_again
 
 
 def test_following_ends_after_so_many_rows_and_at_damage(tmp_path: Path, follow: Callable[..., Following]) -> None:

@@ -30,7 +30,7 @@ moved = st.builds(
     st.none() | st.integers(0),
     st.lists(files, max_size=2).map(tuple),
 )
-loaded = st.builds(Loaded, st.text(min_size=1), st.integers(0), st.integers(), st.integers(0))
+loaded = st.builds(Loaded, st.text(min_size=1), st.none() | st.text(), st.integers(0), st.integers(), st.integers(0))
 entries = st.lists(moved | loaded, max_size=4)
 
 
@@ -47,6 +47,9 @@ def test_what_was_committed_is_read(tmp_path_factory: pytest.TempPathFactory, wr
     found = read_ledger(STORAGE, str(path))
     last = {each.topic_partition: each for commit in written for each in commit if isinstance(each, Moved)}
     assert found.moved == last
+    assert found.loaded == {
+        (each.path, each.into): each for commit in written for each in commit if isinstance(each, Loaded)
+    }
     assert found.size_bytes == path.stat().st_size
     assert found.next_number == len(written)
 
@@ -59,7 +62,7 @@ def test_no_ledger_is_an_empty_one(tmp_path: Path) -> None:
 
 SOME = [
     [Moved("a", 0, 0, 10, 10, 100, "id", 3, (MovedFile("a/x", 5, 10, 7, "s"),)), Moved("b", 1, 0, 3, 3, 30)],
-    [Moved("a", 0, 10, 20, 9, 100)],
+    [Moved("a", 0, 10, 20, 9, 100), Moved("c", 0, 0, 5, 5, 10, source="/other", target_topic="d")],
 ]
 
 

@@ -298,7 +298,7 @@ def test_last_five_batches_are_known_again_and_the_sixth_last_is_not() -> None:
 
 
 def test_batch_over_the_end_of_the_sequence_is_known_again() -> None:
-    (over,) = producer_batches(window(idempotent(40, 7, LAST - 3)).headers)
+    (over,) = producer_batches(window(idempotent(40, 7, LAST - 3)).headers.table)
     assert (over.base_sequence, over.last_sequence) == (LAST - 3, 5)
     producers = after(over)
     assert producers.duplicate_of(batch(LAST - 3, 5)) == over

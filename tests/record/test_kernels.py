@@ -37,7 +37,7 @@ for turn in range(4000):
         # Numbers of one byte lead further than random ones.
         data = bytearray(rng.choice([0, 1, 2, 3, 4, 10, 20, 200]) for _ in range(len(data)))
     buffer = np.frombuffer(bytes(data), np.uint8)
-    kernels.scan(buffer, 0, np.zeros((4, TABLE_FIELDS), np.int64))
+    kernels.scan(buffer, 0, 0, np.zeros((4, TABLE_FIELDS), np.int64))
     table = np.array([[rng.choice([0, 1, 5, 40, 2**31 - 1, -1, 2**62, -2**63]) for _ in range(TABLE_FIELDS)]] * 3)
     table[:, 2] = rng.choice([0, 1, 2])
     table[:, 13] = rng.choice([0, 1, 2, 5])
@@ -57,7 +57,8 @@ for turn in range(4000):
         cursor = np.zeros(kernels.CURSOR_FIELDS, np.int64)
         for _ in range(4):
             in_place = turn % 3 == 0
-            status = decode(buffer, table, spans, 0, in_place, 0, 2**62, 7, bytes_max, cursor, columns.output)
+            of_table = spans[: rng.choice([0, 3])], 0, 3, rng.choice([0, 10, -10])
+            status = decode(buffer, table, *of_table, in_place, 0, 2**62, 7, bytes_max, cursor, columns.output)
             assert 0 <= status <= 20, status
             cursor[kernels.ROWS] = cursor[kernels.TAKEN_BYTES] = 0
             if status not in (kernels.OK, kernels.FULL):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,64 @@ def test_kernel_that_another_process_compiles_for_too_long_is_compiled_here(
 def _held(asked: list[int]) -> None:
     asked.append(1)
     raise BlockingIOError
+
+
+DAY_SECONDS = 86_400
+
+
+def aged_folder(name: str, days: float) -> Path:
+    """Make a folder of compiled code beside where ours is to be, last used some days ago."""
+    folder = Path.home() / ".cache" / "sparklog" / name
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "some.kernel-0123456789abcdef").write_bytes(b"code")
+    used = time.time() - days * DAY_SECONDS
+    os.utime(folder, (used, used))
+    folder.parent.chmod(0o700)
+    return folder
+
+
+def test_folders_of_other_versions_that_were_not_used_for_a_month_are_removed_when_one_is_made() -> None:
+    unused, used = aged_folder("kernels-0000000000000001", 31), aged_folder("kernels-0000000000000002", 29)
+    find_folders()
+    assert not unused.exists()
+    assert [path.read_bytes() for path in used.iterdir()] == [b"code"]
+    unused = aged_folder("kernels-0000000000000001", 31)
+    find_folders()
+    assert unused.exists(), "the folder was there, and so nothing is removed"
+
+
+def test_what_is_no_folder_of_kernels_is_not_removed_and_links_are_not_followed(tmp_path: Path) -> None:
+    foreign, aged = aged_folder("notes", 99), aged_folder("kernels-0000000000000003", 99)
+    (aged / "folder").mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").write_text("kept")
+    link = foreign.parent / "kernels-0000000000000004"
+    link.symlink_to(elsewhere)
+    holds_link = aged_folder("kernels-0000000000000005", 99)
+    (holds_link / "link").symlink_to(elsewhere / "file")
+    for each in (aged, elsewhere, holds_link):
+        os.utime(each, (1, 1))
+    os.utime(link, (1, 1), follow_symlinks=False)
+    find_folders()
+    assert foreign.exists()
+    assert (aged / "folder").exists()
+    assert link.is_symlink()
+    assert not holds_link.exists()
+    assert (elsewhere / "file").read_text() == "kept"
+
+
+def test_folder_that_is_used_says_so_for_another_month() -> None:
+    folders, _ = find_folders()
+    os.utime(folders[0], (1, 1))
+    find_folders()
+    assert time.time() - folders[0].stat().st_mtime < DAY_SECONDS
+
+
+def test_nothing_is_removed_from_a_folder_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARKLOG_CACHE_DIR", str(tmp_path / "image"))
+    unused = tmp_path / "image" / "kernels-0000000000000001"
+    unused.mkdir(parents=True)
+    os.utime(unused, (1, 1))
+    find_folders()
+    assert unused.exists()

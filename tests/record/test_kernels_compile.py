@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from numba.core.codegen import get_host_cpu_features
 from numba.core.compiler import CompileResult
 
 from sparklog.record import kernels_compile, warm_up
+from sparklog.record.kernels_steps import StepLibrary
 
 SIGNATURE = types.int64(types.int64)
 
@@ -38,6 +40,32 @@ def test_private_interface_of_numba_is_there() -> None:
     assert hasattr(njit(doubled), "_cache"), "numba has changed where a function keeps its cache: see kernels_compile"
     features: Any = get_host_cpu_features
     assert isinstance(features(), str)
+
+
+def test_step_is_taken_in_by_its_kernel_and_is_no_machine_code_of_its_own(kept_in: Path) -> None:
+    twice = kernels_compile.step(doubled)
+
+    def fourfold(number: Any) -> Any:
+        return twice(twice(number))
+
+    kernel = kernels_compile._compiled(fourfold, [SIGNATURE])
+    (of_step,), (of_kernel,) = twice.overloads.values(), kernel.overloads.values()
+    engine = of_kernel.library.codegen._engine
+    assert kernel(np.int64(3)) == 12
+    assert engine.is_symbol_defined(of_kernel.fndesc.llvm_cpython_wrapper_name)
+    assert isinstance(of_step.library, StepLibrary), "numba has changed who makes a library: see kernels_steps"
+    assert not engine.is_symbol_defined(of_step.fndesc.mangled_name), "numba has compiled a step: see kernels_steps"
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_garbage_is_collected_after_a_kernel_as_it_was_before(kept_in: Path, *, is_enabled: bool) -> None:
+    was_enabled = gc.isenabled()
+    try:
+        (gc.enable if is_enabled else gc.disable)()
+        kernels_compile._compiled(doubled, [SIGNATURE])
+        assert gc.isenabled() is is_enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
 
 
 def test_compiled_kernel_is_loaded_again_and_not_compiled_twice(
@@ -84,7 +112,7 @@ def test_first_read_of_two_processes_compiles_each_kernel_once_and_only_those_it
         "import sparklog.record.kernels_cache as cache; saved = []; save = cache.KernelCache.save_overload\n"
         "cache.KernelCache.save_overload = lambda self, sig, data: (saved.append(self._name), save(self, sig, data))\n"
         "from sparklog.record.kernels import capacity; import numpy as np\n"
-        "capacity(np.zeros((1, 32), np.int64), 0, 1, 1); print(*saved)"
+        "capacity(np.zeros((1, 32), np.int64), 0, 0, 1, 1); print(*saved)"
     )
     environment = {"SPARKLOG_CACHE_DIR": str(tmp_path / "kept"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     command = [sys.executable, "-c", code]

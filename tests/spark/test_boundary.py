@@ -51,7 +51,7 @@ def refusal(query: Callable[[], object]) -> list[str]:
 
 def assert_ours_comes_first(lines: list[str], sentence: str) -> None:
     """Check that the message stands in the first line, or below one of Spark's, and that no frame stands anywhere."""
-    assert any(sentence in line for line in lines[:2]), lines
+    assert any(sentence in line for line in [line for line in lines if line][:2]), lines
     assert len(lines) <= LINES_MAX, lines
     assert not any("Traceback" in line or line.lstrip().startswith("File ") for line in lines), lines
 

@@ -62,6 +62,16 @@ class Conformance:
         with request.param(tmp_path) as place:
             yield place
 
+    def test_time_of_a_file_is_that_of_its_last_write(self, place: Place) -> None:
+        place.write("f", b"0123456789")
+        with place.storage.open(place.path("f")) as file:
+            before = file.modified_ns()
+            file.read(0, 10)
+            assert file.modified_ns() == before
+            while file.modified_ns() == before:
+                place.write("f", b"0")
+            assert file.modified_ns() > before
+
     def test_read_is_short_only_where_the_file_ends(self, place: Place) -> None:
         place.write("f", b"0123456789")
         room = memoryview(bytearray(4))

@@ -28,6 +28,7 @@ class _File:
     number: int
     data: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
+    modified: int = 0
 
 
 @dataclass(eq=False)
@@ -45,6 +46,9 @@ class MemoryFile:
 
     def size_bytes(self) -> int:
         return len(self._file.data)
+
+    def modified_ns(self) -> int:
+        return self._file.modified
 
     def read(self, position: int, length_bytes: int) -> memoryview:
         return memoryview(bytes(self._file.data[position : position + length_bytes]))
@@ -76,6 +80,7 @@ class MemoryWritableFile(MemoryFile):
     def append(self, data: bytes | bytearray | memoryview) -> None:
         self._storage.change("append", self.path, needs_room=True)
         self._file.data[self._end : self._end + len(data)] = data
+        self._file.modified += 1
         self._end += len(data)
 
     def append_from(self, path: str, position: int, length_bytes: int) -> None:
@@ -88,10 +93,12 @@ class MemoryWritableFile(MemoryFile):
     def write_at(self, position: int, data: bytes) -> None:
         self._storage.change("write_at", self.path)
         self._file.data[position : position + len(data)] = data
+        self._file.modified += 1
 
     def truncate(self, size_bytes: int) -> None:
         self._storage.change("truncate", self.path)
         self._file.data[:] = self._file.data[:size_bytes].ljust(size_bytes, b"\0")
+        self._file.modified += 1
         self._end = size_bytes
 
     def preallocate(self, size_bytes: int) -> None:

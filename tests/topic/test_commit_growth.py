@@ -12,6 +12,8 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import Append, parse_journal
+from sparklog.log.layout import read_layout
+from sparklog.log.places import PartitionFolder
 from sparklog.topic.commit import commit
 from tests.places import moved
 from tests.storage.counting import counting_storage
@@ -56,6 +58,8 @@ def test_commit_over_many_partitions_asks_for_each_a_bounded_number_of_times(
     # Of each partition's folder: for the snapshots it has, when it is opened and when it is planned, and for the sweep.
     assert first[-1]["names"] - first[0]["names"] <= 3 * (SIZES[-1] - SIZES[0])
     assert max(later[-1]["make_folder"], later[-1]["sync_folder"]) < SIZES[0]
+    # Of each partition: its log and indexes to recover it, and before the commit is decided what it appends to.
+    assert later[-1]["open"] - later[0]["open"] <= 7 * (SIZES[-1] - SIZES[0])
 
 
 def test_commit_of_few_partitions_does_not_ask_for_the_others(tmp_path: Path) -> None:
@@ -70,6 +74,18 @@ def test_commit_of_few_partitions_does_not_ask_for_the_others(tmp_path: Path) ->
             commit(moved(job, storage), staged, NOW_MS)
         counts.append(Counter({name: count for name, count in found.items() if name != "names listed"}))
     assert counts[0] == counts[1] == counts[2]
+
+
+def test_partitions_are_read_without_the_whole_account_of_a_large_commit_for_each(tmp_path: Path) -> None:
+    counts = []
+    for partitions in SIZES:
+        directory = tmp_path / str(partitions)
+        counted_commit(directory, partitions)
+        storage, found = counting_storage()
+        for n in range(partitions):
+            assert read_layout(PartitionFolder.at(storage, str(directory / f"events-{n}"))).end_offset == 1
+        counts.append(found)
+    refuse_square(counts)
 
 
 def test_task_leaves_as_many_files_whatever_the_number_of_its_partitions(tmp_path: Path) -> None:

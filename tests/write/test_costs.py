@@ -91,6 +91,13 @@ def test_opening_to_write_makes_as_many_calls_whatever_the_number_of_segments() 
     assert counts[0] == counts[1] == counts[2]
 
 
+def test_opening_to_write_opens_each_file_of_the_last_segment_once() -> None:
+    """Its log and its two indexes, however much is asked of them."""
+    storage, calls = written(segments=SIZES[0])
+    opened(storage).close()
+    assert calls["open"] == 3
+
+
 @pytest.mark.parametrize("unseen", [0, 2])
 def test_ends_of_a_log_cost_what_follows_the_last_snapshot(unseen: int) -> None:
     counts = []

@@ -1,0 +1,234 @@
+"""Copies partition logs to a log directory: whole batches, as they are but for their offsets and leader epochs.
+
+No batch is decompressed, unless it is to get another codec; the checksum of each is checked. What is copied becomes
+visible at once, with the line of the ledger that says so.
+
+A batch is copied whole or not at all: a range of offsets is widened to the batches at its ends. Records before the log
+start offset of the source that share a batch with later ones stay hidden, which needs a target that is empty; into
+another one they would come back, and such a copy is refused.
+
+Offsets are counted on from the end of the target, or kept. Kept ones must be at or behind that end. An empty log then
+begins and ends where the source does.
+
+Sources of one partition come one behind the other, in the order in which they are given. Producers of the same id are
+not told apart, as by a broker: see `sparklog.write.commit_plan` for what is refused. Otherwise their batches may follow
+each other with whatever sequence numbers they have, since those are checked when a batch is produced, and not when a
+log is loaded. An uncommitted copy takes open transactions along, which a later copy of the same source ends.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, SeglogError, outcome
+from sparklog.jobs.copy_plan import CopyPiece, CopyPlan, CopySource
+from sparklog.jobs.exclusive import exclusive
+from sparklog.jobs.job import Amount, Report
+from sparklog.jobs.ledger import Moved, encode_commit, read_ledger
+from sparklog.log import files
+from sparklog.log.config import LogConfig
+from sparklog.log.layout import read_layout
+from sparklog.log.places import LogDirectory
+from sparklog.log.scan import scan
+from sparklog.record.compression import CODEC_IDS
+from sparklog.storage.registry import Location
+from sparklog.topic.commit import Job as CommitJob
+from sparklog.topic.commit import commit
+from sparklog.topic.packing import pack
+from sparklog.topic.write_target import find_target
+from sparklog.write.commit_plan import OffsetBounds
+from sparklog.write.copied import BatchTaker
+from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun, TaskStage
+
+TASK_BYTES: Final = 1 << 28
+"""How many bytes of log a task copies at most, about, by default."""
+_ALONE_BYTES_MIN: Final = 1 << 20
+"""A piece of more bytes is staged in files of its own: a commit reads and writes again what lies in a shared one."""
+_NAME: Final = "copy"
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """Some pieces of about a task's size in all."""
+
+    number: int
+    name: str
+    pieces: tuple[CopyPiece, ...]
+    follows: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.moved.log_bytes for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a task has staged.
+
+    Attributes
+    ----------
+    moved : tuple of Moved
+        What the ledger is to say of each piece.
+    bounds : tuple of (str, OffsetBounds)
+        Where the logs that it goes to are to start and end, by the names of their folders.
+    """
+
+    staged: tuple[StagedRun, ...]
+    moved: tuple[Moved, ...]
+    bounds: tuple[tuple[str, OffsetBounds], ...]
+
+
+@dataclass(frozen=True)
+class CopyJob:
+    """Copies logs to a log directory.
+
+    Attributes
+    ----------
+    target : Location
+        The log directory, which is made where it is not there.
+    sources : tuple of CopySource
+        Logs of the same name are merged, in this order.
+    config : LogConfig
+        Says where segments are rolled, and how far apart index entries are.
+    keeps_offsets : bool
+        Whether batches keep their offsets.
+    codec : str or None
+        Kafka's name of the codec that batches get; None leaves each as it is.
+    since_last : bool
+        Whether to leave out what was copied before, by the ledger.
+    topic_id : str or None
+        Goes into ``partition.metadata``, of one topic.
+    run_id : str
+        Of `sparklog.write.staging.new_job`.
+    now_ms : int
+        Wall-clock time, ms since the epoch.
+    workers : int
+        How many tasks run at a time, about.
+    """
+
+    target: Location
+    sources: tuple[CopySource, ...]
+    config: LogConfig
+    run_id: str
+    now_ms: int
+    keeps_offsets: bool = False
+    codec: str | None = None
+    since_last: bool = True
+    topic_id: str | None = None
+    workers: int = 1
+    task_bytes: int = TASK_BYTES
+    lock_timeout_seconds: float = 600.0
+
+    commits_as_it_goes = False
+
+    def __post_init__(self) -> None:
+        if self.codec is not None and self.codec not in CODEC_IDS:
+            raise InvalidOptionError(f"unknown codec {self.codec!r}; there are {', '.join(CODEC_IDS)}")
+
+    @property
+    def directory(self) -> LogDirectory:
+        return LogDirectory(*self.target)
+
+    def held(self) -> AbstractContextManager[None]:
+        found, (storage, path) = find_target(self.target, None, None, has_topic_column=True), self.target
+        # An empty folder may have the name of a partition.
+        if found.topic is not None and not (storage.is_folder(path) and not storage.names(path)):
+            raise InvalidOptionError(f"{self.target.path} is not a log directory: logs are copied to a whole one")
+        return exclusive(self.directory, self.run_id, self.lock_timeout_seconds, keeps_writers_out=True)
+
+    def plan(self) -> list[CopyTask]:
+        """Cut what is to be copied into tasks of about equal bytes, and give small partitions to one together.
+
+        Raises
+        ------
+        InvalidOptionError
+            A log would be copied to itself, or offsets cannot be as they are asked to be.
+        CorruptLogError, DataLossError
+            A log is damaged, or offsets of it are gone: nothing is copied then.
+        """
+        with outcome(NOTHING_VISIBLE):
+            planned = CopyPlan(
+                self.directory,
+                keeps_offsets=self.keeps_offsets,
+                since_last=self.since_last,
+                task_bytes=self.task_bytes,
+                workers=self.workers,
+            )
+            for source in self.sources:
+                planned.add(source)
+        pieces = planned.pieces
+        rows = pack(
+            [piece.moved.log_bytes for piece in pieces],
+            [0] * len(pieces),
+            bytes_max=self.task_bytes,
+            tasks_min=min(self.workers, len(pieces)),
+        )
+        return [CopyTask(number, _name_of(pieces[each]), tuple(pieces[each])) for number, each in enumerate(rows)]
+
+    def run(self, task: CopyTask, report: Report) -> Copied:
+        """Stage the batches of a task, checked and with the offsets that they are expected to get."""
+        stage = TaskStage(self.directory, self.run_id, task.number, secrets.randbits(31), self.config)
+        try:
+            with outcome(NOTHING_VISIBLE):
+                moved = tuple(self._copy(piece, stage, report) for piece in task.pieces)
+                staged = tuple(stage.finish())
+        except BaseException:
+            # The error that is being raised says more than one that the removal may meet.
+            with suppress(SeglogError):
+                stage.discard()
+            raise
+        return Copied(staged, moved, tuple((piece.target, piece.bounds) for piece in task.pieces))
+
+    def _copy(self, piece: CopyPiece, stage: TaskStage, report: Report) -> Moved:
+        of_log, alone_bytes = piece.range, min(_ALONE_BYTES_MIN, self.config.segment_bytes * COPIED_SHARE_MAX)
+        is_large = piece.moved.log_bytes > alone_bytes
+        stage.begin_copy(piece.target, piece.base_offset, piece.origin, is_large=is_large)
+        taker = BatchTaker(
+            start_offset=of_log.start_offset,
+            end_offset=of_log.end_offset,
+            keeps_offsets=self.keeps_offsets,
+            leader_epoch=piece.origin.leader_epoch,
+            codec=self.codec,
+            decompressed_bytes_max=self.config.max_decompressed_message_bytes,
+        )
+        rows = log_bytes = 0
+        if of_log.size > 0:
+            layout = read_layout(of_log.folder)
+            for segment, window in scan(layout, of_log.start_offset, of_log.end_offset, is_checked=True):
+                batches = taker.take(segment, window, stage.end_offset(piece.target))
+                if batches is None:
+                    continue
+                stage.append(batches, [piece.target], [len(batches.headers)], self.now_ms)
+                more = Amount(len(batches.data), int(batches.headers.column("record_count").sum()))
+                rows, log_bytes = rows + more.records, log_bytes + more.size_bytes
+                report(more)
+        return replace(piece.moved, rows=rows, log_bytes=log_bytes)
+
+    def commit(self, results: Sequence[Copied]) -> None:
+        """Make all that was staged visible, at once, and say so in the ledger."""
+        bounds = {target: each for result in results for target, each in result.bounds}
+        if not bounds:
+            return
+        ledger = read_ledger(self.directory.storage, self.directory.file(files.JOBS_LEDGER))
+        moved = [each for result in results for each in result.moved if each.end_offset > each.start_offset]
+        lines = encode_commit(ledger.next_number, _NAME, self.run_id, self.now_ms, moved)
+        job = CommitJob(
+            job_id=self.run_id,
+            directory=self.directory,
+            config=self.config,
+            new_topics={},
+            topic_id=self.topic_id,
+            appended={files.JOBS_LEDGER: lines},
+            append_positions={files.JOBS_LEDGER: ledger.size_bytes},
+            bounds=bounds,
+        )
+        commit(job, [each for result in results for each in result.staged], self.now_ms, is_held=True)
+
+
+def _name_of(pieces: Sequence[CopyPiece]) -> str:
+    first, last = pieces[0].range, pieces[-1].range
+    return str(first) if len(pieces) == 1 else f"{len(pieces)} ranges, {first} to {last}"

@@ -1,0 +1,327 @@
+"""Plans a copy of logs: which batches go where, and under which offsets.
+
+No batch is read but those at the ends of ranges. Whatever the target cannot take is refused here, before anything is
+staged, but for what only the batches tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sparklog.errors import InvalidOptionError
+from sparklog.jobs.ledger import Moved, commits
+from sparklog.jobs.source import LogSource, Selected
+from sparklog.log import files
+from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.scan import refuse_damaged_end
+from sparklog.log.segment import OffsetPosition, OpenSegment
+from sparklog.log.transactions import last_stable_offset
+from sparklog.record.wrappers import last_offset_inside
+from sparklog.topic.discovery import named
+from sparklog.topic.ranges import ReadRange, cut_by_bytes
+from sparklog.topic.write_target import is_topic_name
+from sparklog.write.commit_plan import OffsetBounds
+from sparklog.write.staging import Origin
+
+_TASK_BYTES_MIN: Final = 1 << 26
+_TASKS_A_WORKER: Final = 3
+
+
+@dataclass(frozen=True)
+class CopySource:
+    """Logs to be copied, and under which topics.
+
+    Attributes
+    ----------
+    renames : tuple of (str, str)
+        Topics, each with the one that it is copied to; the others keep their names.
+    """
+
+    logs: LogSource
+    renames: tuple[tuple[str, str], ...] = ()
+
+    def target_of(self, at: TopicPartition) -> TopicPartition:
+        """Return the partition that another is copied to."""
+        return TopicPartition(dict(self.renames).get(at.topic, at.topic), at.partition)
+
+
+@dataclass(frozen=True)
+class CopyPiece:
+    """A range of offsets of one log that one task copies.
+
+    Attributes
+    ----------
+    target : str
+        The folder of the log that it goes to, by its name.
+    base_offset : int
+        The offset that its first batch is expected to get.
+    bounds : OffsetBounds
+        Where that log is to start and end.
+    moved : Moved
+        What the ledger is to say of it, but for the counts.
+    """
+
+    range: ReadRange
+    target: str
+    base_offset: int
+    origin: Origin
+    bounds: OffsetBounds
+    moved: Moved
+
+
+_Identity = tuple[TopicPartition, str, str | None]
+"""A partition of a source, and the topic that it is copied to.
+
+The source is known by its topic id, where it has one, and else by the path of its log directory."""
+
+
+def _identity(at: TopicPartition, topic_id: str | None, source: str | None, target_topic: str | None) -> _Identity:
+    return at, topic_id or source or "", target_topic
+
+
+@dataclass
+class _Landing:
+    """A log that is copied to, as it will be after the pieces that are planned so far.
+
+    Attributes
+    ----------
+    is_empty : bool
+        Whether it has no records yet.
+    leader_epoch : int
+        The epoch that batches are expected to get.
+    """
+
+    folder: PartitionFolder
+    is_new: bool
+    is_empty: bool = True
+    end_offset: int = 0
+    leader_epoch: int = 0
+    bounds: OffsetBounds = field(default_factory=OffsetBounds)
+
+
+class CopyPlan:
+    """The pieces of a copy, source by source; the target is held.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        The target.
+    keeps_offsets, since_last : bool
+        As of `sparklog.jobs.copy.CopyJob`.
+    task_bytes, workers : int
+        Pieces are smaller than a task, and there are some for each worker.
+
+    Attributes
+    ----------
+    pieces : list of CopyPiece
+        In the order in which they are to be committed.
+    """
+
+    def __init__(
+        self, directory: LogDirectory, *, keeps_offsets: bool, since_last: bool, task_bytes: int, workers: int
+    ) -> None:
+        self.pieces: list[CopyPiece] = []
+        self._targets: set[str] = set()
+        self._directory, self._keeps_offsets = directory, keeps_offsets
+        self._task_bytes, self._workers = task_bytes, workers
+        self._there = {entry.name for entry in self._directory.storage.names(self._directory.path) if entry.is_folder}
+        self._landings: dict[str, _Landing] = {}
+        self._seen: dict[_Identity, str] = {}
+        self._moved = self._ledger() if since_last else {}
+
+    def _ledger(self) -> dict[_Identity, Moved]:
+        """Return what was copied last of each partition of each source."""
+        return {
+            _identity(entry.topic_partition, entry.topic_id, entry.source, entry.target_topic): entry
+            for each in commits(self._directory.storage, self._directory.file(files.JOBS_LEDGER))
+            for entry in each.entries
+            if isinstance(entry, Moved)
+        }
+
+    def add(self, source: CopySource) -> None:
+        """Plan what is to be copied of a source, behind what is planned already."""
+        folders = source.logs.folders()
+        moved: dict[TopicPartition, Moved] = {}
+        for folder in folders:
+            target_topic = source.target_of(named(folder)).topic
+            identity = _identity(named(folder), topic_id_of(folder), folder.directory.path, target_topic)
+            if identity in self._seen:
+                raise InvalidOptionError(
+                    f"{folder.location} and {self._seen[identity]} are the same partition of the same topic, and both "
+                    f"are to be copied to {target_topic}: copy one"
+                )
+            self._seen[identity] = folder.location
+            if identity in self._moved:
+                moved[named(folder)] = self._moved[identity]
+        selected = source.logs.select(moved.get)
+        for each in selected:
+            if each.damage is not None:
+                raise each.damage
+        ranges = {each.range.topic_partition: each for each in selected}
+        bytes_max = self._bytes_max(selected)
+        for folder in folders:
+            found = ranges.get(named(folder))
+            landing = self._landing(folder, source.target_of(named(folder)))
+            if found is None or found.layout is None:
+                self._add_empty(folder, landing)
+            else:
+                is_committed = source.logs.isolation_level == "read_committed"
+                whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
+                self._add(found, whole, found.layout, landing, bytes_max, goes_on=named(folder) in moved)
+
+    def _bytes_max(self, selected: Sequence[Selected]) -> int:
+        total_bytes = sum(
+            sum(segment.size_bytes for segment in each.layout.segments) for each in selected if each.layout
+        )
+        return min(self._task_bytes, max(total_bytes // (self._workers * _TASKS_A_WORKER), _TASK_BYTES_MIN))
+
+    def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
+        """Return the log that a partition is copied to."""
+        if not is_topic_name(at.topic):
+            raise InvalidOptionError(f"not a topic's name: {at.topic!r}")
+        folder = PartitionFolder(self._directory, at.topic, at.partition)
+        if folder.name not in self._landings:
+            self._landings[folder.name] = self._found(folder) if folder.name in self._there else _Landing(folder, True)
+        storage = folder.storage
+        if not self._landings[folder.name].is_new and storage.identity(folder.location) == source.storage.identity(
+            source.location
+        ):
+            raise InvalidOptionError(f"{source.location} would be copied to itself: give its topic another name")
+        return self._landings[folder.name]
+
+    def _found(self, folder: PartitionFolder) -> _Landing:
+        layout = read_layout(folder)
+        path = folder.file(files.LEADER_EPOCH_CHECKPOINT)
+        epochs = parse_leader_epochs(folder.storage.read_small(path) or b"", path)
+        return _Landing(
+            folder,
+            is_new=False,
+            is_empty=layout.start_offset == layout.end_offset,
+            end_offset=layout.end_offset,
+            leader_epoch=max((epoch for epoch, _ in epochs), default=0),
+        )
+
+    def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
+        """Have a partition of which nothing is copied be there, and where offsets are kept begin where it begins."""
+        if not landing.is_new or landing.folder.name in self._targets:
+            return
+        layout = read_layout(folder)
+        if self._keeps_offsets and layout.start_offset == layout.end_offset > 0:
+            landing.bounds = OffsetBounds(layout.start_offset, layout.end_offset)
+            landing.end_offset = layout.end_offset
+        nothing = ReadRange(folder, layout.end_offset, layout.end_offset, layout.end_offset)
+        moved = Moved(folder.topic, folder.partition or 0, nothing.start_offset, nothing.end_offset, 0, 0)
+        origin = Origin(folder.location)
+        self._put(CopyPiece(nothing, landing.folder.name, landing.end_offset, origin, landing.bounds, moved))
+
+    def _put(self, piece: CopyPiece) -> None:
+        self.pieces.append(piece)
+        self._targets.add(piece.target)
+
+    def _add(
+        self,
+        found: Selected,
+        whole: ReadRange,
+        layout: PartitionLayout,
+        landing: _Landing,
+        bytes_max: int,
+        *,
+        goes_on: bool,
+    ) -> None:
+        if whole.size <= 0:
+            self._add_empty(layout.folder, landing)
+            return
+        keeps_offsets, first_offset = self._keeps_offsets, _base_offset_at(layout, whole.start_offset)
+        self._bound(first_offset, whole.end_offset, layout, landing)
+        origin = Origin(layout.path, goes_on, keeps_offsets, landing.leader_epoch)
+        shift = 0 if keeps_offsets else landing.end_offset - first_offset
+        base_offset = first_offset + shift
+        for piece, log_bytes in cut_by_bytes(whole, layout, bytes_max):
+            at, epoch = piece.topic_partition, found.leader_epoch(piece.end_offset)
+            moved = Moved(
+                at.topic, at.partition, piece.start_offset, piece.end_offset, 0, log_bytes, found.topic_id, epoch,
+                source=layout.folder.directory.path, target_topic=landing.folder.topic,
+            )  # fmt: skip
+            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
+            # A batch in which a piece was cut may begin before the next one: then offsets that are kept do.
+            base_offset = first_offset if keeps_offsets else piece.end_offset + shift
+        landing.end_offset, landing.is_empty = whole.end_offset + shift, False
+
+    def _whole_batches(self, wanted: ReadRange, layout: PartitionLayout, *, is_committed: bool) -> ReadRange:
+        """Widen a range to the batch at its end; where only decided transactions are copied, cut others off."""
+        start, end = wanted.start_offset, wanted.end_offset
+        if end == layout.end_offset:
+            refuse_damaged_end(layout)
+        elif end > start:
+            end = _end_offset_at(layout, end - 1)
+        while is_committed and start < end < layout.end_offset:
+            # What was decided before the last stable offset may have its marker behind that, as in the midst of a log.
+            stable_offset = last_stable_offset(replace(layout, end=OffsetPosition(0, end)))
+            if stable_offset == end:
+                break
+            end = stable_offset
+        return wanted.within(start, max(start, end))
+
+    def _bound(self, first_offset: int, end_offset: int, layout: PartitionLayout, landing: _Landing) -> None:
+        """Say where the log that is copied to is to start and end; raise where it cannot."""
+        path, target = layout.path, landing.folder.location
+        hidden = max(layout.start_offset - first_offset, 0)
+        if hidden and not landing.is_empty:
+            raise InvalidOptionError(
+                f"the first batch of {path} has {hidden} offsets before its log start offset {layout.start_offset}, "
+                f"where records were deleted that would be back in {target}, which is not empty. Begin behind that "
+                f"batch, or copy to an empty log"
+            )
+        if not self._keeps_offsets:
+            if hidden:
+                landing.bounds = OffsetBounds(landing.end_offset + hidden)
+            return
+        if first_offset < landing.end_offset:
+            raise InvalidOptionError(
+                f"keep_offsets: the first offset of {path} that is to be copied is {first_offset}, and {target} "
+                f"ends at offset {landing.end_offset}, so that it cannot take that offset. Begin there, or let the "
+                f"offsets be counted on"
+            )
+        start_offset = first_offset + hidden if landing.is_empty else landing.bounds.start_offset
+        landing.bounds = OffsetBounds(start_offset, end_offset if end_offset == layout.end_offset else None)
+
+
+def topic_id_of(folder: PartitionFolder) -> str | None:
+    """Return the topic id of a partition; None where it has none."""
+    path = folder.file(files.PARTITION_METADATA)
+    data = folder.storage.read_small(path)
+    return None if data is None else parse_topic_id(data, path)
+
+
+def _base_offset_at(layout: PartitionLayout, offset: int) -> int:
+    """Return the first offset of the batch that holds an offset; the offset itself where none does."""
+    with _segment_at(layout, offset) as log:
+        header = None if log is None else log.first_batch_from(offset)
+        if log is None or header is None:
+            return offset
+        base_offset = int(header.column("base_offset")[0])
+        if header.column("record_count")[0] < 0 and header.column("magic")[0] == 1:
+            inside = last_offset_inside(log.read(header).batch(0))
+            base_offset -= inside or 0
+    return min(base_offset, offset)
+
+
+def _end_offset_at(layout: PartitionLayout, offset: int) -> int:
+    """Return the offset behind the batch that holds an offset, or behind the offset itself."""
+    with _segment_at(layout, offset) as log:
+        header = None if log is None else log.first_batch_from(offset)
+    if header is None or header.column("base_offset")[0] > offset:
+        return offset + 1
+    return int(header.column("last_offset")[0]) + 1
+
+
+def _segment_at(layout: PartitionLayout, offset: int) -> OpenSegment | nullcontext[None]:
+    if not layout.segments or offset >= layout.end_offset:
+        return nullcontext()
+    return layout.segments[layout.segment_of(offset)].open()

@@ -1,0 +1,161 @@
+"""Finds the files that are to be loaded, in the order in which they are.
+
+A source is a file, a pattern, or a folder, all of whose files are taken, those of folders within it included. Files
+come in the order of their names, sources in the order in which they are given, and a file counts once, however often
+it is named. Names that begin with ``_`` or ``.`` are passed over, such as ``_SUCCESS`` and ``_seglog``. Any other file
+of a folder must be of a known kind: to leave one out without a word would be to lose it.
+
+Folders that are named ``column=value`` give their files a column of text, as Hive has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import unquote
+
+from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
+from sparklog.log.places import join_path, split_path
+from sparklog.storage.base import Storage
+from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate, spelled
+
+PARQUET, ARROW, CSV, JSON = "parquet", "arrow", "csv", "json"
+FORMATS: Final = (PARQUET, ARROW, CSV, JSON)
+_FORMAT_OF_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "parquet": PARQUET,
+        "arrow": ARROW,
+        "arrows": ARROW,
+        "feather": ARROW,
+        "ipc": ARROW,
+        "csv": CSV,
+        "json": JSON,
+        "jsonl": JSON,
+        "ndjson": JSON,
+    }
+)
+_CODEC_OF_SUFFIX: Final[Mapping[str, str]] = MappingProxyType({"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"})
+_PASSED_OVER: Final = ("_", ".")
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that is to be loaded, as it was when it was found.
+
+    Attributes
+    ----------
+    codec : str or None
+        How the whole of the file is compressed, by the name that pyarrow has for it.
+    columns : tuple of (str, str or None)
+        What the names of its folders say.
+    """
+
+    storage: Storage
+    path: str
+    format: str
+    codec: str | None
+    size_bytes: int
+    modified_ns: int
+    columns: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The path, with its scheme where that is not of this machine: what a ledger and errors call it."""
+        return spelled(Location(self.storage, self.path))
+
+
+def find_files(sources: Sequence[PathText], given_format: str | None = None) -> list[InputFile]:
+    """Find the files of some sources.
+
+    Parameters
+    ----------
+    given_format : str, optional
+        One of `FORMATS`, of all files; by default the names of the files say it.
+
+    Raises
+    ------
+    InvalidOptionError
+        A file is of no kind that is known.
+    PathNotFoundError
+        A source is not there, or has no file.
+    """
+    found: dict[str, InputFile] = {}
+    for source in sources:
+        located = locate(source, "source")
+        of_source = [file for place in _places(located) for file in _files_at(place, given_format)]
+        if not of_source:
+            raise PathNotFoundError(f"no file to load in {located.path}")
+        found.update((each.name, each) for each in of_source if each.name not in found)
+    return list(found.values())
+
+
+def _places(located: Location) -> list[Location]:
+    """Return what a source stands for; a pattern stands for nothing that a folder would not give either."""
+    places = expand(located)
+    if not is_pattern(located):
+        return places
+    return [place for place in places if not split_path(place.path)[1].startswith(_PASSED_OVER)]
+
+
+def _files_at(place: Location, given_format: str | None) -> Iterator[InputFile]:
+    storage, path = place
+    if not storage.is_folder(path):
+        yield _input_file(storage, path, given_format)
+        return
+    yield from _files_in(storage, path, given_format, {storage.identity(path)})
+
+
+def _files_in(
+    storage: Storage, folder: str, given_format: str | None, above: set[tuple[int, int] | None]
+) -> Iterator[InputFile]:
+    for entry in storage.entries(folder):
+        path = join_path(folder, entry.name)
+        if entry.name.startswith(_PASSED_OVER):
+            continue
+        if entry.is_folder:
+            identity = storage.identity(path)
+            if identity in above:
+                raise StorageError(f"cannot walk {path}: its links lead round in a circle; remove the link")
+            yield from _files_in(storage, path, given_format, above | {identity})
+        elif entry.is_file:
+            yield _input_file(storage, path, given_format)
+        else:
+            raise StorageError(f"cannot load {path}: it is {entry.special}, and not a file; take it out of the folder")
+
+
+def _input_file(storage: Storage, path: str, given_format: str | None) -> InputFile:
+    found_format, codec = _kind(split_path(path)[1])
+    kind = given_format or found_format
+    if kind is None:
+        known, codecs = (", ".join(f".{each}" for each in of) for of in (_FORMAT_OF_SUFFIX, _CODEC_OF_SUFFIX))
+        raise InvalidOptionError(
+            f"{path} is of no kind that is loaded: names end with {known}, those of text also with {codecs} behind "
+            f"that. Say its format, choose other files by a pattern, or have its name begin with _ to leave it out"
+        )
+    if codec is not None and kind not in (CSV, JSON):
+        raise InvalidOptionError(f"{path} is compressed as a whole, and is to be {kind}: decompress it first")
+    with storage.open(path) as file:
+        return InputFile(storage, path, kind, codec, file.size_bytes(), file.modified_ns(), _columns_of(path))
+
+
+def _kind(name: str) -> tuple[str | None, str | None]:
+    """Return what the end of a name says of the format of a file, and how it is compressed."""
+    stem, _, last = name.lower().rpartition(".")
+    codec = _CODEC_OF_SUFFIX.get(last) if stem else None
+    if codec is not None:
+        last = stem.rpartition(".")[2]
+    return _FORMAT_OF_SUFFIX.get(last), codec
+
+
+def _columns_of(path: str) -> tuple[tuple[str, str | None], ...]:
+    columns: dict[str, str | None] = {}
+    folder = split_path(path)[0]
+    while folder != "/":
+        folder, name = split_path(folder)
+        column, is_column, value = name.partition("=")
+        if is_column and column:
+            columns.setdefault(unquote(column), None if value == _HIVE_NULL else unquote(value))
+    return tuple(reversed(columns.items()))

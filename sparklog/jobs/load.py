@@ -1,0 +1,462 @@
+"""Loads files of rows into partition logs: Parquet, Arrow, CSV and JSON lines; a task a group of files.
+
+Rows take the way of a Spark write: they are staged by tasks, and one commit makes all of them visible, or none. The
+commit adds to the ledger of the log directory which files they came from, so that a rerun passes over these. A file is
+known by its path, its size and its time: one that was written anew or has grown under the same path is another, some of
+whose rows may be in the logs, so it is refused.
+
+Records of a partition are in the order of their rows in a file, and of the files. A file is one task's, but for
+Parquet, whose row groups may be cut apart: tasks are numbered in the order of files, and committed in that order.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sparklog.errors import InputFileError, InvalidOptionError
+from sparklog.jobs.exclusive import exclusive
+from sparklog.jobs.inputs import FORMATS, PARQUET, InputFile, find_files
+from sparklog.jobs.job import Amount, Report, Watch, run_job
+from sparklog.jobs.ledger import Ledger, Loaded, encode_commit, read_ledger
+from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.mapping import Columns
+from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows, row_groups
+from sparklog.log import files
+from sparklog.log.config import LogConfig
+from sparklog.log.properties import COMMIT
+from sparklog.storage.process import usable_cores
+from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.topic.accumulator import RecordAccumulator, Task
+from sparklog.topic.commit import Job, commit
+from sparklog.topic.write_target import WriteTarget, find_target
+from sparklog.write.clock import wall_clock_ms
+from sparklog.write.staging import StagedRun, new_job
+
+_TASK_BYTES_MAX: Final = 1 << 28
+_TASK_BYTES_MIN: Final = 1 << 27
+"""A process that has less to do takes longer to start than to do it."""
+_TASKS_A_PROCESS: Final = 4
+_ATTEMPTS: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A file, or of a Parquet file some of its row groups.
+
+    Attributes
+    ----------
+    groups : range or None
+        The row groups; None for all of the file.
+    """
+
+    file: InputFile
+    groups: range | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTask:
+    """Files that one task loads; ``number`` is that of the task in the plan."""
+
+    number: int
+    parts: tuple[FilePart, ...]
+
+    @property
+    def name(self) -> str:
+        first, last = self.parts[0], self.parts[-1]
+        groups = "" if first.groups is None else f", row groups {first.groups[0]} to {first.groups[-1]}"
+        return first.file.name + (groups if len(self.parts) == 1 else f" to {last.file.name}")
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def follows(self) -> int | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPart:
+    """What became of a part of a file.
+
+    Attributes
+    ----------
+    kinds : mapping of str to str
+        Of a value that is made of other columns: what each of these is in JSON.
+    """
+
+    file: InputFile
+    rows: int
+    kinds: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What a task has staged, and of which files."""
+
+    parts: tuple[LoadedPart, ...]
+    staged: tuple[StagedRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPartition:
+    """What a load has written to a partition; ``size_bytes`` is that of its batches."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSummary:
+    """What a load has done.
+
+    Attributes
+    ----------
+    records, size_bytes : int
+        How many records were written, and the bytes of their batches.
+    partitions : tuple of LoadedPartition
+        Where they are.
+    files : tuple of Loaded
+        What was loaded, as the ledger has it.
+    skipped : tuple of str
+        Files that were passed over, since they have been loaded before.
+    """
+
+    records: int = 0
+    size_bytes: int = 0
+    partitions: tuple[LoadedPartition, ...] = ()
+    files: tuple[Loaded, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """What the driver of a load knows when it is done."""
+
+    skipped: tuple[str, ...] = ()
+    summary: LoadSummary = field(default_factory=LoadSummary)
+
+
+@dataclass(frozen=True)
+class LoadJob:
+    """Loads files; see `sparklog.jobs.job.Job`.
+
+    Attributes
+    ----------
+    sources : tuple of paths
+        See `sparklog.jobs.inputs`.
+    job_id : str
+        From `sparklog.write.staging.new_job`, at ``now_ms``, which is the time of records that have none.
+    tasks : int
+        How many there are to be at least, where the files are large enough.
+    outcome : Outcome
+        Filled in the process that drives the job.
+    """
+
+    sources: tuple[PathText, ...]
+    format: str | None
+    target: WriteTarget
+    config: LogConfig
+    partitioner: str
+    columns: Columns
+    csv: Csv
+    job_id: str
+    now_ms: int
+    tasks: int
+    again: bool
+    lock_timeout_seconds: float
+    outcome: Outcome = field(default_factory=Outcome, compare=False)
+
+    commits_as_it_goes = False
+
+    def held(self) -> AbstractContextManager[None]:
+        return exclusive(self.target.directory, self.job_id, self.lock_timeout_seconds)
+
+    def plan(self) -> Sequence[LoadTask]:
+        found = find_files(self.sources, self.format)
+        loaded = {} if self.again else self._ledger().loaded
+        to_load = [file for file in found if self._is_new(file, loaded.get((file.name, self._into)))]
+        names = {file.name for file in to_load}
+        self.outcome.skipped = tuple(file.name for file in found if file.name not in names)
+        self._refuse_unknown_columns(to_load)
+        total_bytes = sum(file.size_bytes for file in to_load)
+        task_bytes = min(max(total_bytes // self.tasks, _TASK_BYTES_MIN), _TASK_BYTES_MAX)
+        return [LoadTask(number, parts) for number, parts in enumerate(_grouped(to_load, task_bytes))]
+
+    def _ledger(self) -> Ledger:
+        directory = self.target.directory
+        return read_ledger(directory.storage, directory.file(files.JOBS_LEDGER))
+
+    def _is_new(self, file: InputFile, known: Loaded | None) -> bool:
+        if known is None:
+            return True
+        if (known.size_bytes, known.modified_ns) == (file.size_bytes, file.modified_ns):
+            return False
+        raise InvalidOptionError(
+            f"{file.name} was loaded before, with {known.rows} rows, and has changed since: some of its rows may "
+            f"be in the logs already. Put new rows into a file of another name, or load all of it again by again=True"
+        )
+
+    @property
+    def _into(self) -> str | None:
+        target = self.target
+        return target.topic if target.partition is None else f"{target.topic}:{target.partition}"
+
+    def _refuse_unknown_columns(self, to_load: Sequence[InputFile]) -> None:
+        """Refuse columns that were named and that no file has; all but the value may be missing in some files."""
+        missing = dict(self.columns.chosen)
+        for file in to_load:
+            if not missing:
+                return
+            of_folders = [name for name, _ in file.columns]
+            for name in [*columns_of(file, list(missing), self.csv), *of_folders]:
+                missing.pop(name, None)
+        if missing and to_load:
+            name, role = next(iter(missing.items()))
+            raise InvalidOptionError(f"no file has a column {name!r}, which was to be the {role} of records")
+
+    def run(self, task: LoadTask, report: Report) -> LoadResult:
+        staging = Task(
+            target=self.target,
+            config=self.config,
+            partitioner=self.partitioner,
+            job_id=self.job_id,
+            task=task.number,
+            # Some runners try a task again, wherever they please.
+            attempt=secrets.randbelow(_ATTEMPTS),
+            now_ms=self.now_ms,
+        )
+        with RecordAccumulator(staging) as accumulator:
+            parts = tuple(self._load(part, accumulator, report) for part in task.parts)
+            return LoadResult(parts, tuple(accumulator.finish()))
+
+    def _load(self, part: FilePart, accumulator: RecordAccumulator, report: Report) -> LoadedPart:
+        file, loaded_rows, told_bytes = part.file, 0, 0
+        kinds: Mapping[str, str] = {}
+        with opened(file) as source:
+            for rows in read_rows(source, file, part.groups, self.columns.wanted, self.csv):
+                kinds = kinds or self.columns.json_kinds(rows.schema)
+                accumulator.append(self.columns.rows(rows, file, loaded_rows))
+                loaded_rows += rows.num_rows
+                more_bytes = min(source.read_bytes, part.size_bytes) - told_bytes
+                told_bytes += more_bytes
+                report(Amount(more_bytes, rows.num_rows))
+        report(Amount(part.size_bytes - told_bytes, 0))
+        return LoadedPart(file, loaded_rows, kinds)
+
+    def commit(self, results: Sequence[LoadResult]) -> None:
+        if not results:
+            self.outcome.summary = LoadSummary(skipped=self.outcome.skipped)
+            return
+        parts = [part for result in results for part in result.parts]
+        _refuse_other_kinds(parts)
+        staged = [run for result in results for run in result.staged]
+        loaded = self._entries(parts)
+        written = commit(self._commit_job(staged, loaded), staged, wall_clock_ms())
+        self.outcome.summary = _summary(written, loaded, self.outcome.skipped)
+
+    def _entries(self, parts: Sequence[LoadedPart]) -> tuple[Loaded, ...]:
+        rows: dict[str, int] = {}
+        for part in parts:
+            rows[part.file.name] = rows.get(part.file.name, 0) + part.rows
+        found = {part.file.name: part.file for part in parts}
+        return tuple(
+            Loaded(name, self._into, file.size_bytes, file.modified_ns, rows[name]) for name, file in found.items()
+        )
+
+    def _commit_job(self, staged: Sequence[StagedRun], loaded: Sequence[Loaded] = ()) -> Job:
+        appended, positions = {}, {}
+        if loaded:
+            ledger = self._ledger()
+            lines = encode_commit(ledger.next_number, "load", self.job_id, wall_clock_ms(), loaded)
+            appended, positions = {files.JOBS_LEDGER: lines}, {files.JOBS_LEDGER: ledger.size_bytes}
+        return Job(
+            job_id=self.job_id,
+            directory=self.target.directory,
+            config=self.config,
+            new_topics=self.target.new_topics({each.folder for each in staged}),
+            lock_timeout_seconds=self.lock_timeout_seconds,
+            appended=appended,
+            append_positions=positions,
+        )
+
+
+def _grouped(to_load: Sequence[InputFile], task_bytes: int) -> Iterator[tuple[FilePart, ...]]:
+    """Yield the parts of each task: about so many bytes, in the order of files."""
+    group: list[FilePart] = []
+    group_bytes = 0
+    for file in to_load:
+        for part in _parts(file, task_bytes):
+            if group and group_bytes + part.size_bytes > task_bytes:
+                yield tuple(group)
+                group, group_bytes = [], 0
+            group.append(part)
+            group_bytes += part.size_bytes
+    if group:
+        yield tuple(group)
+
+
+def _parts(file: InputFile, task_bytes: int) -> Iterator[FilePart]:
+    """Cut a file that is larger than a task, where its format lets it be cut."""
+    if file.format != PARQUET or file.size_bytes <= task_bytes:
+        yield FilePart(file, None, file.size_bytes)
+        return
+    start = size_bytes = 0
+    groups = row_groups(file)
+    for number, group_bytes in enumerate(groups):
+        if number > start and size_bytes + group_bytes > task_bytes:
+            yield FilePart(file, range(start, number), size_bytes)
+            start, size_bytes = number, 0
+        size_bytes += group_bytes
+    yield FilePart(file, range(start, len(groups)), size_bytes)
+
+
+def _refuse_other_kinds(parts: Sequence[LoadedPart]) -> None:
+    """Refuse columns that are of another kind in another file, since they go into one value."""
+    known: dict[str, tuple[str, InputFile]] = {}
+    for part in parts:
+        for name, kind in part.kinds.items():
+            other, file = known.setdefault(name, (kind, part.file))
+            if other != kind:
+                raise InputFileError(
+                    f"column {name!r} is {kind} in {part.file.name}, and {other} in {file.name}. Nothing was written: "
+                    f"load these files into different topics, or make their columns the same"
+                )
+
+
+def _summary(written: Mapping[str, Any], loaded: tuple[Loaded, ...], skipped: tuple[str, ...]) -> LoadSummary:
+    partitions = tuple(
+        LoadedPartition(
+            topic=each["topic"],
+            partition=each["partition"],
+            first_offset=each["first_offset"],
+            last_offset=each["last_offset"],
+            records=each["records"],
+            size_bytes=each["bytes"],
+        )
+        for each in written["partitions"]
+    )
+    records, size_bytes = (sum(getattr(each, name) for each in partitions) for name in ("records", "size_bytes"))
+    return LoadSummary(records, size_bytes, partitions, loaded, skipped)
+
+
+def load(
+    sources: PathText | Sequence[PathText],
+    log_directory: PathText,
+    *,
+    topic: str | None = None,
+    num_partitions: int | None = None,
+    config: Mapping[str, object] | None = None,
+    partitioner: str = "default",
+    key: str | None = "key",
+    value: str | None = "value",
+    headers: str | None = "headers",
+    timestamp: str | None = "timestamp",
+    partition: str | None = "partition",
+    topic_column: str | None = "topic",
+    value_json: bool = False,
+    format: str | None = None,  # noqa: A002 - what Spark, polars and DuckDB call it
+    csv_delimiter: str = ",",
+    csv_columns: Sequence[str] = (),
+    csv_types: Mapping[str, Any] | None = None,
+    again: bool = False,
+    processes: int = 0,
+    watch: Watch | None = None,
+    lock_timeout_seconds: float = 600.0,
+) -> LoadSummary:
+    """Load files of rows into partition logs: all of them become visible at once, or none.
+
+    A rerun of the same load passes over files that it has loaded and that have not changed, by their path, size and
+    time; the log directory's ledger, ``seglog.ledger.jsonl``, remembers them. No broker may run on the directory.
+
+    Parameters
+    ----------
+    sources : path, or sequence of paths
+        Files, patterns, or folders with all that is below them; Parquet, Arrow IPC (files and streams), CSV and JSON
+        lines, text also compressed, as their names say. Names that begin with ``_`` or ``.`` are passed over. Folders
+        that are named ``column=value`` give their files a column.
+    log_directory : path
+        A log directory, which is made where it is not there; or the path of a topic, or of a partition's folder in one.
+    topic : str, optional
+        The topic of all rows. Without it rows name their topics in the column `topic_column`.
+    num_partitions : int, optional
+        How many partitions a new topic gets; without it a topic that is not there is an error.
+    config : mapping of str to object, optional
+        Topic properties under Kafka's names, such as ``{"compression.type": "zstd"}``.
+    partitioner : str
+        How a row that names no partition gets one: as of Spark's writes.
+    key, value, headers, timestamp, partition, topic_column : str, optional
+        The names of columns; None where there is none. Other columns are left out. A column may be missing, but for
+        the value; a name that was given for one must be in some file. Keys and values are text or bytes; timestamps are
+        timestamps, int64 of ms, or text of either; headers a list of structs of key and value, or a map.
+    value_json : bool
+        Make the value of all other columns, as one JSON object a row, in the way of Spark's ``to_json``. Of JSON lines
+        the value is the whole line, as it is.
+    format : str, optional
+        "parquet", "arrow", "csv" or "json", where the names of the files do not say it.
+    csv_delimiter, csv_columns, csv_types
+        The character between fields; the names of the columns, where the first line does not say them; and the types
+        of pyarrow of those columns that are not text.
+    again : bool
+        Load also what was loaded before.
+    processes : int
+        How many work at a time; by default one for each core.
+    watch : Watch, optional
+        Is told how the load goes on.
+    lock_timeout_seconds : float
+        How long to wait for another job on the directory, and for other writers.
+
+    Returns
+    -------
+    LoadSummary
+        What was written where, and which files were loaded or passed over.
+
+    Raises
+    ------
+    InvalidOptionError
+        An argument is wrong, a file is of no known kind, or one that was loaded has changed since.
+    PathNotFoundError
+        A source is not there, or has no file.
+    InputFileError
+        A file is damaged, or its columns do not fit; the message names file and column.
+    LockedError
+        A broker runs on the directory, or another job or writer took too long.
+    SeglogError
+        Whatever it is, nothing of the load is visible, unless its ``outcome`` says otherwise.
+    """
+    if format not in (None, *FORMATS):
+        raise InvalidOptionError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    given = (sources,) if isinstance(sources, str) or hasattr(sources, "__fspath__") else tuple(sources)
+    log_config = LogConfig.from_properties(config or {})
+    log_config.warn_idle(COMMIT)
+    location = expand_one(locate(log_directory, "log_directory"), "log_directory")
+    target = find_target(location, topic, num_partitions, has_topic_column=topic is None and topic_column is not None)
+    columns = Columns(
+        key, value, headers, timestamp, topic_column if target.topic is None else None, partition, value_json
+    )
+    now_ms = wall_clock_ms()
+    job = LoadJob(
+        sources=given,
+        format=format,
+        target=target,
+        config=log_config,
+        partitioner=partitioner,
+        columns=columns,
+        csv=Csv(csv_delimiter, tuple(csv_columns), dict(csv_types or {})),
+        job_id=new_job(now_ms),
+        now_ms=now_ms,
+        tasks=(processes or usable_cores()) * _TASKS_A_PROCESS,
+        again=again,
+        lock_timeout_seconds=lock_timeout_seconds,
+    )
+    run_job(job, LocalRunner(processes), watch)
+    return job.outcome.summary
