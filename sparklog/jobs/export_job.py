@@ -171,13 +171,14 @@ class ExportJob:
             raise task.damage
         found: list[Moved] = []
         errors: dict[TopicPartition, Exception] = {}
+        decoder, schema = self._decoder(), self.table().schema
         for number, piece in enumerate(task.pieces):
             if piece.range.topic_partition in errors:
                 continue
             # Other attempts of the task may run, or have run.
             staged_name = f"{self.run_id}-{task.number}-{number}-{secrets.token_hex(4)}"
             try:
-                found.append(self._moved(piece, staged_name, report))
+                found.append(self._moved(piece, decoder, schema, staged_name, report))
             except OF_ONE_PARTITION as error:
                 error.add_note(f"in {piece.range}")
                 errors[piece.range.topic_partition] = error
@@ -192,11 +193,13 @@ class ExportJob:
         if moved:
             self.target.commit(moved, self.table(), self.run_id, self.now_ms)
 
-    def _moved(self, piece: Piece, staged_name: str, report: Report) -> Moved:
-        whole, decoder = piece.range, self._decoder()
+    def _moved(
+        self, piece: Piece, decoder: RecordDecoder, schema: pa.Schema, staged_name: str, report: Report
+    ) -> Moved:
+        whole = piece.range
         beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
         with (
-            Outputs(self._layout(self.table().schema, self.partition_by), self.target, whole, staged_name) as outputs,
+            Outputs(self._layout(schema, self.partition_by), self.target, whole, staged_name) as outputs,
             Outputs(self._layout(beside, ()), self.target, whole, f"{staged_name}-d", DEAD_LETTER) as set_aside,
         ):
             for batch in self._batches(whole, piece.log_bytes, report):

@@ -76,6 +76,8 @@ class IcebergTarget:
 
     def check(self) -> None:
         import_optional("pyiceberg", "pyiceberg", "iceberg")
+        if "." not in self.table.strip("."):
+            raise InvalidOptionError(f"the table {self.table!r} has no namespace: give it as namespace.table")
         refuse_as_folder(self.storage, self.path)
 
     def shape(self, table: TableShape) -> TableShape:
@@ -146,7 +148,11 @@ class IcebergTarget:
     def _opened(self) -> Any:
         properties = dict(self.catalog)
         library = import_optional("pyiceberg.catalog", "pyiceberg", "iceberg")
-        return closing(library.load_catalog(properties.pop("name", "default"), **properties))
+        try:
+            return closing(library.load_catalog(properties.pop("name", "default"), **properties))
+        except Exception as error:
+            # What a catalog raises is that of its own library: of a data base, or of HTTP.
+            raise InvalidOptionError(f"the catalog of {self.table} cannot be opened: {error}") from error
 
     def _made(self, catalog: Any, table: TableShape) -> Any:
         exceptions = import_optional("pyiceberg.exceptions", "pyiceberg", "iceberg")

@@ -27,7 +27,7 @@ FOLDERS: Final = ("topic", "partition", "date", "hour")
 NO_TIME: Final = "__HIVE_DEFAULT_PARTITION__"
 """The date of records that have none, as Hive names what is null: no timestamp, or one after the year 9999."""
 DEAD_LETTER: Final = "_dead_letter"
-"""The folder of records that were not decoded; readers of tables pass over it."""
+"""The folder of records that were not decoded. Spark and Arrow pass over it; a pattern must not: ``topic=*/**``."""
 BUFFERED_BYTES_MAX: Final = 1 << 28
 """How many bytes of rows a task holds over all of the files that it writes to."""
 OPEN_FILES_MAX: Final = 256
@@ -95,7 +95,8 @@ class Outputs:
         for folder, rows in self._by_time(batch):
             output = self._open.pop(folder, None) or self._begin(folder)
             self._open[folder] = output
-            output.append(rows.select(self._layout.schema.names).cast(self._layout.schema))
+            wanted = rows.select(self._layout.schema.names)
+            output.append(wanted if wanted.schema == self._layout.schema else wanted.cast(self._layout.schema))
         while sum(each.buffered_bytes for each in self._open.values()) > BUFFERED_BYTES_MAX:
             max(self._open.values(), key=lambda each: each.buffered_bytes).flush()
 

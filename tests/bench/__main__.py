@@ -23,6 +23,9 @@ MEASUREMENTS = (
     "spark_write",
     "spark_write --memory",
     "commit",
+    "jobs",
+    "jobs --many",
+    "jobs --memory",
     "scale",
     "connector",
 )

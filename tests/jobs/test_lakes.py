@@ -293,6 +293,13 @@ def test_offsets_of_iceberg_are_known_when_snapshots_have_expired(tmp_path: Path
     assert export_to(lake, partition_by=[]).rows == 0
 
 
+@pytest.mark.parametrize("catalog", [{"type": "nosuch"}, {"type": "sql", "uri": "sqlite:////nowhere/at/all.db"}])
+def test_a_catalog_that_cannot_be_opened_is_told(tmp_path: Path, catalog: dict[str, str]) -> None:
+    append(tmp_path / "logs" / "a-0", "1")
+    with pytest.raises(InvalidOptionError, match=r"the catalog of db\.rows cannot be opened"):
+        moved_to(tmp_path / "out", source=tmp_path / "logs", format="iceberg", table="db.rows", catalog=catalog)
+
+
 def test_records_without_a_date_have_null_there(tmp_path: Path) -> None:
     write_times(tmp_path / "logs" / "a-0", -1, 1_700_000_000_000)
     lake = Delta(tmp_path / "table")
@@ -319,6 +326,7 @@ def test_what_does_not_decode_lies_beside_the_table(lake: Lake) -> None:
     ("given", "message"),
     [
         ({"format": "iceberg"}, "needs a catalog and the name of the table"),
+        ({"format": "iceberg", "table": "rows", "catalog": {"type": "sql"}}, "has no namespace"),
         ({"format": "delta", "table": "a.b"}, "which only the format iceberg has"),
         ({"format": "delat"}, "delta"),
     ],
