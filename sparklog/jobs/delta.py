@@ -19,7 +19,7 @@ import pyarrow as pa
 from sparklog.errors import CommitError, InvalidOptionError, SeglogError
 from sparklog.jobs.ledger import Moved, MovedFile
 from sparklog.jobs.outputs import NO_TIME
-from sparklog.jobs.pending import forget_pending, pending, remember_pending
+from sparklog.jobs.pending import forget_pending, from_mark, pending, remember_pending, to_marks
 from sparklog.jobs.targets import (
     MovedLast,
     TableShape,
@@ -38,6 +38,7 @@ from sparklog.storage.capabilities import to_writable
 from sparklog.values.libraries import import_optional
 
 _FOLDER_TYPES = {"topic": pa.string(), "partition": pa.int32(), "date": pa.date32(), "hour": pa.int32()}
+_COMMITS_LOOKED_AT = 100
 _MICROSECONDS = pa.timestamp("us", "UTC")
 
 
@@ -95,9 +96,14 @@ class DeltaTarget:
                 f"{', '.join(table.folders) or 'nothing'}: give the same, or move to another target"
             )
 
+        marks = _newest_marks(found)
+
         def last(at: TopicPartition) -> Moved | None:
             end_offset = found.transaction_version(_application(at))
-            return None if end_offset is None else Moved(*at, end_offset, end_offset, 0, 0)
+            if end_offset is None:
+                return None
+            mark = marks.get(str(at), {})
+            return from_mark(at, mark if mark.get("to") == end_offset else {"to": end_offset})
 
         return last
 
@@ -112,7 +118,7 @@ class DeltaTarget:
         sync_names(storage, self.path, every)
         last = {each.topic_partition: each.end_offset for each in moved}
         properties = transaction.CommitProperties(
-            custom_metadata={"sparklog": json.dumps({"run": run, "offsets": {str(at): to for at, to in last.items()}})},
+            custom_metadata={"sparklog": json.dumps({"run": run, "offsets": to_marks(moved)})},
             app_transactions=[transaction.Transaction(_application(at), end) for at, end in last.items()],
         )
         try:
@@ -208,6 +214,15 @@ def partition_values(path: str) -> Mapping[str, str | None]:
         name, _, value = folder.partition("=")
         found[name] = None if value == NO_TIME else str(int(value)) if name == "hour" else value
     return found
+
+
+def _newest_marks(table: Any) -> dict[str, dict[str, Any]]:
+    """Return what the newest commits say of the logs that they moved; nothing of those that only older ones moved."""
+    marks: dict[str, dict[str, Any]] = {}
+    for commit in table.history(_COMMITS_LOOKED_AT):
+        for name, mark in json.loads(commit.get("sparklog", "{}")).get("offsets", {}).items():
+            marks.setdefault(name, mark)
+    return marks
 
 
 def _application(at: TopicPartition) -> str:

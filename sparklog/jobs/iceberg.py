@@ -1,9 +1,10 @@
 """Exports to Iceberg tables: our files, added by a commit of the table that also says how far we are.
 
-Each snapshot that a job makes has the property ``sparklog.offsets``, JSON of the offset that is moved next by
-``<topic>-<partition>``, of all partitions so far; so has the table, for when snapshots have expired. What counts is the
-newest snapshot that has it among those that led to the current one. Files get their names before the commit, when no
-reader knows of them; those of a run that died in between are listed in a file, and the next run removes them.
+Each snapshot that a job makes has the property ``sparklog.offsets``, JSON by ``<topic>-<partition>`` of the offset that
+is moved next, ``to``, and of which log it is, for all partitions so far; so has the table, for when snapshots have
+expired. What counts is the newest snapshot that has it among those that led to the current one. Files get their names
+before the commit, when no reader knows of them; those of a run that died in between are listed in a file, and the next
+run removes them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, ClassVar, Final
 from sparklog.errors import CommitError, InvalidOptionError, SeglogError
 from sparklog.jobs.delta import refuse_moved_meanwhile, refuse_other_columns, with_microseconds
 from sparklog.jobs.ledger import Moved
-from sparklog.jobs.pending import forget_pending, pending, remember_pending
+from sparklog.jobs.pending import forget_pending, from_mark, pending, remember_pending, to_marks
 from sparklog.jobs.targets import (
     MovedLast,
     TableShape,
@@ -102,11 +103,10 @@ class IcebergTarget:
                 raise InvalidOptionError(f"a table that is partitioned by {name} needs the column {column}")
         with self._opened() as catalog:
             found = self._made(catalog, table)
-            offsets = _offsets(found)
+            marks = _marks(found)
 
         def last(at: TopicPartition) -> Moved | None:
-            end_offset = offsets.get(str(at))
-            return None if end_offset is None else Moved(*at, end_offset, end_offset, 0, 0)
+            return from_mark(at, marks[str(at)]) if str(at) in marks else None
 
         return last
 
@@ -115,7 +115,7 @@ class IcebergTarget:
         every = [file for each in moved for file in each.all_files]
         with self._opened() as catalog:
             found = catalog.load_table(self.table)
-            refuse_moved_meanwhile(moved, partial(_of, _offsets(found)))
+            refuse_moved_meanwhile(moved, partial(_of, _marks(found)))
             remember_pending(storage, self.path, moved)
             name_files(storage, self.path, every)
             sync_names(storage, self.path, every)
@@ -127,10 +127,9 @@ class IcebergTarget:
         paths = [_url(join_path(self.path, file.path)) for each in moved for file in each.files]
         conflict = import_optional("pyiceberg.exceptions", "pyiceberg", "iceberg").CommitFailedException
         for attempt in range(1, _ATTEMPTS + 1):
-            offsets = _offsets(found)
-            refuse_moved_meanwhile(moved, partial(_of, offsets))
-            offsets.update({str(each.topic_partition): each.end_offset for each in moved})
-            text = json.dumps(offsets)
+            marks = _marks(found)
+            refuse_moved_meanwhile(moved, partial(_of, marks))
+            text = json.dumps({**marks, **to_marks(moved)})
             # It would try again by itself, and not ask which offsets are there by then. This is of our copy alone.
             found.metadata.properties["commit.retry.num-retries"] = "0"
             try:
@@ -194,9 +193,9 @@ class IcebergTarget:
         left = pending(storage, self.path)
         if left:
             with self._opened() as catalog:
-                offsets = _offsets(catalog.load_table(self.table)) if catalog.table_exists(self.table) else {}
+                marks = _marks(catalog.load_table(self.table)) if catalog.table_exists(self.table) else {}
             for at, end_offset, path in left:
-                if offsets.get(str(at), -1) < end_offset:
+                if (_of(marks, at) or 0) < end_offset:
                     storage.remove(path)
         forget_pending(storage, self.path)
         sweep_staged(storage, self.path)
@@ -212,28 +211,20 @@ def _partition_names(folders: Sequence[str]) -> tuple[str, ...]:
     return tuple({"date": "timestamp_day", "hour": "timestamp_hour"}.get(name, name) for name in _needed(folders))
 
 
-def _offsets(table: Any) -> dict[str, int]:
-    """Return the offset that is moved next of each partition, by its name."""
+def _marks(table: Any) -> dict[str, dict[str, Any]]:
+    """Return how far each partition is, by its name; `sparklog.jobs.pending.to_marks` made it."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
     snapshot = table.current_snapshot()
     while snapshot is not None:
-        text = (
-            snapshot.summary[_OFFSETS]
-            if snapshot.summary and _OFFSETS in snapshot.summary.additional_properties
-            else None
-        )
+        text = snapshot.summary.additional_properties.get(_OFFSETS) if snapshot.summary else None
         if text is not None:
-            return {str(name): int(offset) for name, offset in json.loads(text).items()}
+            return dict(json.loads(text))
         snapshot = by_id.get(snapshot.parent_snapshot_id)
-    return _parsed(table.properties.get(_OFFSETS, "{}"))
+    return dict(json.loads(table.properties.get(_OFFSETS, "{}")))
 
 
-def _of(offsets: Mapping[str, int], at: TopicPartition) -> int | None:
-    return offsets.get(str(at))
-
-
-def _parsed(text: str) -> dict[str, int]:
-    return {str(name): int(offset) for name, offset in json.loads(text).items()}
+def _of(marks: Mapping[str, Mapping[str, Any]], at: TopicPartition) -> int | None:
+    return int(marks[str(at)]["to"]) if str(at) in marks else None
 
 
 def _url(path: str) -> str:

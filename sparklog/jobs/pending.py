@@ -7,7 +7,8 @@ a file in the folder of jobs lists them, and whoever finds it removes those that
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.targets import FOLDER_OF_JOBS, UNFINISHED, own_path
@@ -37,3 +38,21 @@ def pending(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]
 def forget_pending(storage: WritableStorage, path: str) -> None:
     """Say that the commit is finished, or undone."""
     storage.remove(own_path(path, UNFINISHED))
+
+
+def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
+    """Return how far each partition is, and of which log, as a table's commit says it: the last of each."""
+    return {
+        str(each.topic_partition): {
+            "to": each.end_offset,
+            "topic_id": each.topic_id,
+            "leader_epoch": each.leader_epoch,
+        }
+        for each in moved
+    }
+
+
+def from_mark(at: TopicPartition, mark: Mapping[str, Any]) -> Moved:
+    """Return what was moved last of a partition, of which its commit says no more than the end."""
+    end_offset = int(mark["to"])
+    return Moved(*at, end_offset, end_offset, 0, 0, mark.get("topic_id"), mark.get("leader_epoch"))

@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Transaction
 
-from sparklog.errors import CommitError, InvalidOptionError
+from sparklog.errors import CommitError, DataLossError, InvalidOptionError
 from sparklog.jobs.delta import DeltaTarget
 from sparklog.jobs.export_job import ExportJob
 from sparklog.jobs.formats import ParquetFormat
@@ -169,6 +169,17 @@ def test_another_writer_is_not_disturbed_and_offsets_stay_known(lake: Lake) -> N
     assert len(lake.rows()) == 7
 
 
+def test_a_topic_that_was_made_anew_is_refused(lake: Lake) -> None:
+    logs = lake.folder.parent / "logs"
+    metadata = logs / "a-0" / "partition.metadata"
+    metadata.write_text(f"version: 0\ntopic_id: C{'A' * 21}\n")
+    export_to(lake)
+    append(logs / "a-0", "4")
+    metadata.write_text(f"version: 0\ntopic_id: B{'A' * 21}\n")
+    with pytest.raises(DataLossError, match="it was deleted and made again"):
+        export_to(lake)
+
+
 def test_a_table_of_other_columns_is_refused(lake: Lake) -> None:
     export_to(lake, columns=["topic", "partition", "offset", "value"])
     with pytest.raises(InvalidOptionError, match=r"has other columns: value \(binary there, string here\)"):
@@ -284,7 +295,9 @@ def test_offsets_of_iceberg_are_known_when_snapshots_have_expired(tmp_path: Path
     lake.append([b"x"])
     with lake.opened() as catalog:
         table = catalog.load_table("db.rows")
-        assert json.loads(table.properties["sparklog.offsets"]) == {"a-0": 2}
+        assert json.loads(table.properties["sparklog.offsets"]) == {
+            "a-0": {"to": 2, "topic_id": None, "leader_epoch": 0}
+        }
         newest = table.current_snapshot()
         assert newest is not None
         for snapshot in table.snapshots():
