@@ -151,6 +151,12 @@ class CommitError(SeglogError):
     code = "SEGLOG_COMMIT"
 
 
+class ValueDecodeError(SeglogError):
+    """A key or a value is not what its format or its schema says."""
+
+    code = "SEGLOG_VALUE_DECODE"
+
+
 class CorruptLogError(SeglogError):
     """Bytes of a log that Kafka does not write.
 

@@ -21,6 +21,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 
 HERE: Final = Path(__file__).parent
 LONGEST_FIRST: Final = (
+    "jobs/test_crashes.py",
     "spark/test_write.py",
     "spark/test_source.py",
     "spark/test_write_failures.py",

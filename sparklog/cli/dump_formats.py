@@ -13,12 +13,13 @@ from pyarrow.csv import WriteOptions, write_csv
 
 from sparklog.cli import render, views
 from sparklog.cli.choices import Format
-from sparklog.cli.json_records import base64_of, header_objects, octets_of, record_lines
+from sparklog.cli.json_records import record_lines
 from sparklog.cli.tables import Column, StreamedTable, no_heading
 from sparklog.errors import InvalidOptionError
 from sparklog.inspect.dump import TIMESTAMP_TYPES, RowDict, record_rows
 from sparklog.inspect.dump_range import DumpedLog
 from sparklog.log.reader import FILE_COLUMN
+from sparklog.values.json_text import base64_of, header_objects, octets_of
 from sparklog.values.rows import only_where
 from sparklog.values.text import is_text
 

@@ -222,6 +222,16 @@ size_bytes    integer  length of their batches
 """
         )
     },
+    "ledger verify": {
+        "a finding": _fields(
+            """
+kind       string   ledger, missing, unfinished, size, checksum, rows, doubled, overlap, gap, unknown, staged
+is_damage  boolean  whether rows may be lost, doubled or changed
+path       string   path of the file, or of the ledger
+reason     string   what is wrong
+"""
+        )
+    },
     "ledger show": {
         "a partition": _fields(
             """

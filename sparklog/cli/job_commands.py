@@ -240,3 +240,20 @@ def show(
     from sparklog.cli.ledger import show as show_ledger
 
     show_ledger(path, of_commits=commits, as_json=as_json)
+
+
+@ledger.command("verify")
+def verify(
+    path: Annotated[str, typer.Argument(help="The target of an export: a folder of files.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Look at names and sizes, and read no file.")] = False,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Compare the files of an export with its ledger: each is there as it was written, and nothing twice.
+
+    Exit status 1 where rows may be lost, doubled or changed.
+    """
+    from sparklog.cli.ledger import verify as verify_files
+
+    if not verify_files(path, reads_files=not quick, as_json=as_json):
+        raise typer.Exit(_FAILED)

@@ -1,4 +1,4 @@
-"""``ledger show``: makes rows of what a ledger says."""
+"""``ledger``: makes rows of what a ledger says, and of where files differ from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sparklog.cli import render, tables, views
 from sparklog.errors import PathNotFoundError
-from sparklog.jobs.ledger import LedgerCommit, Loaded, commits
+from sparklog.jobs.ledger import LedgerCommit, Loaded, Moved, commits
 from sparklog.jobs.targets import FOLDER_OF_JOBS, LEDGER
 from sparklog.log.files import JOBS_LEDGER
 from sparklog.log.places import join_path
@@ -33,6 +33,26 @@ def show(path: str, *, of_commits: bool, as_json: bool) -> None:
             tables.table(columns, rows)
 
 
+def verify(path: str, *, reads_files: bool, as_json: bool) -> bool:
+    """Print where a folder of tables differs from its ledger; tell whether no row is lost, doubled or changed."""
+    from sparklog.jobs.ledger_check import verify_ledger
+
+    found, is_sound = list[dict[str, Any]](), True
+    for finding in verify_ledger(path, reads_files=reads_files):
+        is_sound = is_sound and not finding.is_damage
+        row = {"kind": finding.kind, "is_damage": finding.is_damage, "path": finding.path, "reason": finding.reason}
+        found.append(row)
+        if as_json:
+            render.json_lines([row])
+    if as_json:
+        return is_sound
+    if found:
+        tables.table(views.LEDGER_FINDINGS, found)
+    else:
+        render.say("all files are as the ledger says")
+    return is_sound
+
+
 def _find(path: str) -> tuple[Storage, str]:
     """Return where the ledger of a target is: of a folder of files, or of a log directory, or the file itself."""
     storage, plain = expand_one(locate(path), "path")
@@ -45,15 +65,16 @@ def _find(path: str) -> tuple[Storage, str]:
 
 
 def _commit_row(commit: LedgerCommit) -> dict[str, Any]:
-    moved = [each for each in commit.entries if not isinstance(each, Loaded)]
+    moved = [each for each in commit.entries if isinstance(each, Moved)]
+    loaded = [each for each in commit.entries if isinstance(each, Loaded)]
     return {
         "number": commit.number,
         "job": commit.job,
         "run": commit.run,
         "time_ms": commit.time_ms,
-        "entries": len(commit.entries),
-        "rows": sum(each.rows for each in commit.entries),
-        "files": sum(len(each.files) for each in moved) + len(commit.entries) - len(moved),
+        "entries": len(moved) + len(loaded),
+        "rows": sum(each.rows for each in moved) + sum(each.rows for each in loaded),
+        "files": sum(len(each.files) for each in moved) + len(loaded),
     }
 
 
@@ -66,6 +87,7 @@ def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], li
             if isinstance(each, Loaded):
                 row = {name: value for name, value in each.to_json().items() if name != "kind"}
                 files[each.path, each.into or ""] = row | {"time_ms": commit.time_ms}
+            if not isinstance(each, Moved):
                 continue
             new = {"topic": each.topic, "partition": each.partition, "from": each.start_offset}
             at = (each.topic, f"{each.partition:010}", each.source or "", each.target_topic or "")

@@ -192,6 +192,11 @@ LEDGER_COMMITS: Final = (
     Column("RUN", lambda row: printable(row["run"]), rank=1),
 )
 
+LEDGER_FINDINGS: Final = (
+    Column("KIND", lambda row: row["kind"]),
+    Column("FILE", lambda row: printable(row["path"]), folded_width=30),
+    Column("WHAT", lambda row: printable(row["reason"]), folded_width=30),
+)
 
 FIELDS: Final = (
     Column("FIELD", lambda row: row["field"]),

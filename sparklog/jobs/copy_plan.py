@@ -162,7 +162,7 @@ class CopyPlan:
             self._seen[identity] = folder.location
             if identity in self._moved:
                 moved[named(folder)] = self._moved[identity]
-        selected = source.logs.select(moved)
+        selected = source.logs.select(moved.get)
         for each in selected:
             if each.damage is not None:
                 raise each.damage

@@ -5,16 +5,21 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError, did_you_mean
-from sparklog.jobs.export_job import FOLDERS, PARTITION_BY, TASK_BYTES, ExportJob, ExportTask
-from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, format_named
+from sparklog.jobs.decoding import OnDecodeError, parse_decoding
+from sparklog.jobs.delta import DeltaTarget
+from sparklog.jobs.export_job import TASK_BYTES, ExportJob, ExportTask
+from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, ParquetFormat, format_named
+from sparklog.jobs.iceberg import IcebergTarget
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.local import runner_of
+from sparklog.jobs.outputs import FOLDERS, PARTITION_BY
 from sparklog.jobs.source import source_of
-from sparklog.jobs.targets import TableFolder
+from sparklog.jobs.targets import TableFolder, Target
 from sparklog.log.reader import IsolationLevel, chosen_columns
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
@@ -23,6 +28,7 @@ from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA
 from sparklog.write.clock import wall_clock_ms
 
 _LOCK_TIMEOUT_SECONDS: Final = 600.0
+_TABLE_FORMATS: Final = ("delta", "iceberg")
 
 
 @dataclass(frozen=True)
@@ -69,11 +75,19 @@ def export(
     target: PathText,
     *,
     format: str | FileFormat = "parquet",  # noqa: A002 - as Spark calls it
+    table: str | None = None,
+    catalog: Mapping[str, str] | None = None,
     topics: str | Sequence[str] = (),
     topic_pattern: str | None = None,
     partitions: Sequence[tuple[str, int]] = (),
     columns: str | Sequence[str] | None = None,
     partition_by: Sequence[str] = PARTITION_BY,
+    key_format: str | None = None,
+    value_format: str | None = None,
+    key_options: Mapping[str, Any] = MappingProxyType({}),
+    value_options: Mapping[str, Any] = MappingProxyType({}),
+    unnests_value: bool = False,
+    on_decode_error: OnDecodeError = "fail",
     start_offsets: Mapping[tuple[str, int], int] | None = None,
     end_offsets: Mapping[tuple[str, int], int] | None = None,
     start_time: Time | None = None,
@@ -102,14 +116,30 @@ def export(
     target : str or os.PathLike
         A folder, made where it is not there. It is this job's: files of others in it are left alone.
     format : str or FileFormat
-        ``parquet``, ``arrow`` or ``csv``.
+        ``delta`` and ``iceberg`` are tables of Parquet files, which say themselves what was moved to them. Else
+        ``parquet``, ``arrow``, ``csv`` or ``jsonl``. JSON lines have bytes that are UTF-8 as text, and others as
+        base64, in a field with ``_base64`` behind its name. CSV has no headers.
+    table : str, optional
+        The name of an Iceberg table in its catalog, such as ``sales.orders``.
+    catalog : mapping of str to str, optional
+        The properties of that catalog, as pyiceberg has them, and its ``name``.
     topics, topic_pattern, partitions
         Only these topics, those whose whole name a regular expression matches, or these partitions.
     columns : str or sequence of str, optional
-        Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers.
+        Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers but in CSV.
     partition_by : sequence of str
         The folders in which files lie, of ``topic``, ``partition``, ``date`` and ``hour`` (of the timestamp, UTC). The
         columns topic and partition are not in the files where they are folders.
+    key_format, value_format : str, optional
+        How keys and values are decoded into typed columns: a format of `sparklog.values.spec.parse_decoder`, or
+        ``base64`` or ``hex``. By default they are bytes, and in CSV text.
+    key_options, value_options : mapping of str to object
+        What else that function is given: ``schema``, ``wire``, ``schema_id`` and ``message``.
+    unnests_value : bool
+        Whether the fields of a value become columns of their own, in the place of the column ``value``.
+    on_decode_error : {"fail", "dead_letter", "null"}
+        What becomes of a record whose key or value does not decode: an error that ends its partition, a row of a file
+        of the same name in the folder ``_dead_letter``, or null.
     start_offsets, end_offsets : mapping of (topic, partition) to int, optional
         Offsets before the one are not moved, nor those from the other on.
     start_time, end_time : int or datetime, optional
@@ -148,13 +178,15 @@ def export(
         Arguments are wrong; nothing was made.
     LockedError
         Another job moves to the target.
-    CorruptLogError, DataLossError
+    CorruptLogError, DataLossError, ValueDecodeError
         Of the first partition that could not be moved, with the others in ``others``; what could be moved was.
     """
     runner = runner_of(processes, spark)
     for name, number in (("task_bytes", task_bytes), ("row_group_rows", row_group_rows)):
         if number < 1:
             raise InvalidOptionError(f"{name} is {number}, and must be at least 1")
+    written_as = _file_format(format)
+    default_columns = [name for name in TOPIC_DEFAULT_COLUMNS if written_as.holds_bytes or name != "headers"]
     job = ExportJob(
         source=source_of(
             source,
@@ -169,10 +201,19 @@ def export(
             stops_at_high_watermark=stops_at_high_watermark,
             fail_on_data_loss=fail_on_data_loss,
         ),
-        target=_table_folder(target, lock_timeout_seconds),
-        format=format_named(format) if isinstance(format, str) else format,
-        columns=chosen_columns(columns, TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA.names),
+        target=_target(target, format, table, catalog, lock_timeout_seconds),
+        format=written_as,
+        columns=chosen_columns(columns, default_columns, TOPIC_SCHEMA.names),
         partition_by=_checked_folders(partition_by),
+        decoding=parse_decoding(
+            key_format,
+            value_format,
+            key_options,
+            value_options,
+            unnests=unnests_value,
+            on_error=on_decode_error,
+            holds_bytes=written_as.holds_bytes,
+        ),
         run_id=secrets.token_hex(8),
         now_ms=wall_clock_ms(),
         workers=runner.workers,
@@ -186,9 +227,29 @@ def export(
     return ExportSummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))
 
 
-def _table_folder(target: PathText, lock_timeout_seconds: float) -> TableFolder:
+def _file_format(wanted: str | FileFormat) -> FileFormat:
+    if not isinstance(wanted, str):
+        return wanted
+    return ParquetFormat() if wanted in _TABLE_FORMATS else format_named(wanted, _TABLE_FORMATS)
+
+
+def _target(
+    target: PathText,
+    wanted: str | FileFormat,
+    table: str | None,
+    catalog: Mapping[str, str] | None,
+    lock_timeout_seconds: float,
+) -> Target:
     storage, path = expand_one(locate(target, "target"), "target")
     to_writable(storage, path)
+    if wanted == "iceberg":
+        if table is None or catalog is None:
+            raise InvalidOptionError("an Iceberg table needs a catalog and the name of the table in it: give both")
+        return IcebergTarget(storage, path, table, tuple(sorted(catalog.items())), lock_timeout_seconds)
+    if table is not None or catalog is not None:
+        raise InvalidOptionError("a table and a catalog are given, which only the format iceberg has")
+    if wanted == "delta":
+        return DeltaTarget(storage, path, lock_timeout_seconds)
     return TableFolder(storage, path, lock_timeout_seconds)
 
 

@@ -1,31 +1,33 @@
-"""Exports partition logs to tables: a task decodes ranges of offsets into Arrow, and writes files itself.
-
-Files are named for what they hold, ``events-0-<from>-<to>.parquet``, with offsets in 20 digits, so that names sort as
-records do. They lie in folders by topic and partition, or by the date or hour of their records.
-"""
+"""Exports partition logs to tables: a task decodes ranges of offsets into Arrow, and writes files itself."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
-from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileFormat, RowGroups
-from sparklog.jobs.job import Amount, Report
-from sparklog.jobs.ledger import Moved, MovedFile
+from sparklog.jobs.decoding import (
+    DEAD_LETTERS,
+    DEAD_LETTERS_AS_TEXT,
+    NO_DECODING,
+    Decoding,
+    RecordDecoder,
+    as_digits,
+)
+from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileFormat
+from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
+from sparklog.jobs.ledger import Moved, Settings
+from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
 from sparklog.jobs.source import LogSource, Selected
-from sparklog.jobs.staged_file import StagedFile
-from sparklog.jobs.targets import Target
+from sparklog.jobs.targets import TableShape, Target
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
-from sparklog.log.places import path_of
+from sparklog.log.places import LogDirectory, is_within
 from sparklog.log.reader import LogReader
 from sparklog.record.decode import DecodeLimits
 from sparklog.record.schema import selector
@@ -39,18 +41,9 @@ TASK_BYTES: Final = 1 << 28
 _TASK_BYTES_MIN: Final = 1 << 26
 """Tasks are made smaller where there would be too few, but not smaller than this: each makes a file of its own."""
 _TASKS_A_WORKER: Final = 3
-BUFFERED_BYTES_MAX: Final = 1 << 28
-"""How many bytes of rows a task holds over all of the files that it writes to."""
-PARTITION_BY: Final = ("topic", "partition")
-FOLDERS: Final = ("topic", "partition", "date", "hour")
-NO_TIME: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The date of records that have no timestamp, as Hive names what is null."""
 
 _schema_of: Final = selector(TOPIC_SCHEMA)
 _LIMITS: Final = DecodeLimits(chunk_bytes=1 << 20, output_bytes_max=1 << 23)
-_MS: Final = {"date": 24 * 3600 * 1000, "hour": 3600 * 1000}
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NEVER: Final = -1
 
 
 @dataclass(frozen=True)
@@ -113,6 +106,7 @@ class ExportJob:
     format: FileFormat
     columns: tuple[str, ...] = TOPIC_DEFAULT_COLUMNS
     partition_by: tuple[str, ...] = PARTITION_BY
+    decoding: Decoding = NO_DECODING
     run_id: str = ""
     now_ms: int = 0
     workers: int = 1
@@ -127,14 +121,17 @@ class ExportJob:
         if not self.file_schema().names:
             raise InvalidOptionError(f"no column is left for the files: {', '.join(self.columns)} are their folders")
         self.format.check(self.file_schema())
-        self.source.check()
+        folders = self.source.check()
+        for directory in sorted({folder.directory for folder in folders}, key=lambda each: each.path):
+            _refuse_nested(self.target, directory)
+        self.target.check()
 
     def held(self) -> AbstractContextManager[None]:
         return self.target.held()
 
     def plan(self) -> list[ExportTask]:
         """Cut what is to be moved into tasks of about equal bytes, and give small partitions to one together."""
-        selected = self.source.select(self.target.moved())
+        selected = self.source.select(self.target.moved(self.table()))
         damaged = [each for each in selected if each.damage is not None]
         cut = self._cut([each for each in selected if each.damage is None])
         pieces = [piece for of_one in cut for piece in of_one]
@@ -172,26 +169,59 @@ class ExportJob:
         """Write the files of a task, staged, and return what is in them."""
         if task.damage is not None:
             raise task.damage
-        found = tuple(self._moved(task, number, piece, report) for number, piece in enumerate(task.pieces))
+        found: list[Moved] = []
+        errors: dict[TopicPartition, Exception] = {}
+        decoder, schema = self._decoder(), self.table().schema
+        for number, piece in enumerate(task.pieces):
+            if piece.range.topic_partition in errors:
+                continue
+            # Other attempts of the task may run, or have run.
+            staged_name = f"{self.run_id}-{task.number}-{number}-{secrets.token_hex(4)}"
+            try:
+                found.append(self._moved(piece, decoder, schema, staged_name, report))
+            except OF_ONE_PARTITION as error:
+                error.add_note(f"in {piece.range}")
+                errors[piece.range.topic_partition] = error
         storage = to_writable(self.target.storage, self.target.path)
-        storage.sync_files([self.target.staged_path(file.staged) for each in found for file in each.files])
-        return found
+        storage.sync_files([self.target.staged_path(file.staged) for each in found for file in each.all_files])
+        if errors:
+            raise PartlyDoneError(tuple(found), list(errors.values()))
+        return tuple(found)
 
     def commit(self, results: Sequence[tuple[Moved, ...]]) -> None:
-        self.target.commit([each for result in results for each in result], self.run_id, self.now_ms)
+        moved = [each for result in results for each in result]
+        if moved:
+            self.target.commit(moved, self.table(), self.run_id, self.now_ms)
 
-    def _moved(self, task: ExportTask, number: int, piece: Piece, report: Report) -> Moved:
-        whole, at = piece.range, piece.range.topic_partition
-        # Spark may make two attempts of a task, also at the same time: each has names of its own.
-        staged_name = f"{self.run_id}-{task.number}-{number}-{secrets.token_hex(4)}"
-        with _Outputs(self, at, _file_name(whole, self.format.suffix), staged_name) as outputs:
+    def _moved(
+        self, piece: Piece, decoder: RecordDecoder, schema: pa.Schema, staged_name: str, report: Report
+    ) -> Moved:
+        whole = piece.range
+        beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
+        with (
+            Outputs(self._layout(schema, self.partition_by), self.target, whole, staged_name) as outputs,
+            Outputs(self._layout(beside, ()), self.target, whole, f"{staged_name}-d", DEAD_LETTER) as set_aside,
+        ):
             for batch in self._batches(whole, piece.log_bytes, report):
-                outputs.append(batch)
-            files = outputs.finish()
-        rows = sum(file.rows for file in files)
+                rows, dead_letters = decoder.decode(batch, whole.topic_partition)
+                outputs.append(rows)
+                if dead_letters is not None:
+                    set_aside.append(dead_letters if self.format.holds_bytes else as_digits(dead_letters))
+            files, dead_files = outputs.finish(), set_aside.finish()
         return Moved(
-            *at, whole.start_offset, whole.end_offset, rows, piece.log_bytes, piece.topic_id, piece.leader_epoch, files
+            *whole.topic_partition,
+            whole.start_offset,
+            whole.end_offset,
+            sum(file.rows for file in files + dead_files),
+            piece.log_bytes,
+            piece.topic_id,
+            piece.leader_epoch,
+            files,
+            dead_letters=dead_files,
         )
+
+    def _layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
+        return Layout(self.format, schema, partition_by, self.row_group_rows, self.row_group_bytes)
 
     def _batches(self, whole: ReadRange, log_bytes: int, report: Report) -> Iterator[pa.RecordBatch]:
         """Read a range, and say on the way how much was read, by its offsets."""
@@ -202,6 +232,8 @@ class ExportJob:
             _refuse_gone(whole, log)
             batches = log.batches(whole.start_offset, whole.end_offset, of_log, self.source.isolation_level, _LIMITS)
             for batch in of_partition(batches, whole.topic_partition, schema):
+                if not batch.num_rows:
+                    continue
                 yield batch
                 done = batch.column("offset")[-1].as_py() + 1 - whole.start_offset
                 read_bytes = log_bytes * done // whole.size
@@ -212,100 +244,25 @@ class ExportJob:
     def _read_columns(self) -> tuple[str, ...]:
         """Return the columns that are needed: those that are written, the time to choose a folder, and offsets."""
         by_time = ("timestamp",) if {"date", "hour"} & set(self.partition_by) else ()
-        return tuple(dict.fromkeys((*self.columns, *by_time, "offset")))
+        return tuple(dict.fromkeys((*self.columns, *by_time, *self.decoding.read_columns, "offset")))
+
+    def _decoder(self) -> RecordDecoder:
+        folders = () if self.target.keeps_columns else self.partition_by
+        return RecordDecoder(self.decoding, _schema_of(tuple(name for name in self.columns if name not in folders)))
 
     def file_schema(self) -> pa.Schema:
-        """Return the columns of the files: those asked for, but for those that are folders."""
-        return _schema_of(tuple(name for name in self.columns if name not in self.partition_by))
+        """Return the columns of the files: those asked for, decoded, but for those that are folders."""
+        return self._decoder().schema
 
-
-class _Outputs:
-    """The files of one piece: one, or one for each date or hour of its records."""
-
-    def __init__(self, job: ExportJob, at: TopicPartition, file_name: str, staged_name: str) -> None:
-        self._job, self._at, self._file_name, self._staged_name = job, at, file_name, staged_name
-        self._schema = job.file_schema()
-        self._storage = to_writable(job.target.storage, job.target.path)
-        self._opened = ExitStack()
-        self._by_folder: dict[str, _Output] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: Any) -> None:
-        self._opened.__exit__(*exc_info)
-
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the files of their folders."""
-        for folder, rows in self._by_time(batch):
-            output = self._by_folder.get(folder)
-            if output is None:
-                output = self._by_folder[folder] = self._begin()
-            output.append(rows.select(self._schema.names))
-        while sum(each.buffered_bytes for each in self._by_folder.values()) > BUFFERED_BYTES_MAX:
-            max(self._by_folder.values(), key=lambda each: each.buffered_bytes).flush()
-
-    def finish(self) -> tuple[MovedFile, ...]:
-        """End all files; they are not synced."""
-        return tuple(
-            self._by_folder[folder].finish(path_of(folder, self._file_name)) for folder in sorted(self._by_folder)
-        )
-
-    def _begin(self) -> _Output:
-        name = f"{self._staged_name}-{len(self._by_folder)}"
-        file = self._opened.enter_context(StagedFile(self._storage, self._job.target.staged_path(name)))
-        return _Output(self._job, file, name, self._schema)
-
-    def _by_time(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        by_time = [name for name in self._job.partition_by if name in _MS]
-        if not by_time:
-            yield self._folder(None), batch
-            return
-        # Hours lie within dates: where both are asked for, the hour tells the date.
-        unit_ms = min(_MS[name] for name in by_time)
-        times = np.asarray(batch.column("timestamp").cast(pa.int64()))
-        units = np.where(times < 0, _NEVER, times // unit_ms)
-        for unit in dict.fromkeys(units.tolist()):
-            is_in = units == unit
-            yield self._folder(unit * unit_ms), batch if is_in.all() else batch.filter(pa.array(is_in))
-
-    def _folder(self, time_ms: int | None) -> str:
-        """Return the path of a folder, relative to the target."""
-        values = {"topic": self._at.topic, "partition": str(self._at.partition)}
-        if time_ms is not None:
-            time = _EPOCH + timedelta(milliseconds=time_ms) if time_ms >= 0 else None
-            values["date"] = NO_TIME if time is None else time.strftime("%Y-%m-%d")
-            values["hour"] = NO_TIME if time is None else time.strftime("%H")
-        return path_of(*(f"{name}={values[name]}" for name in self._job.partition_by))
-
-
-class _Output:
-    """A staged file that is written to."""
-
-    def __init__(self, job: ExportJob, file: StagedFile, name: str, schema: pa.Schema) -> None:
-        self._file, self._name, self._rows = file, name, 0
-        writer = job.format.open(file, schema)
-        self._groups = RowGroups(writer, schema, job.row_group_rows, job.row_group_bytes)
-
-    @property
-    def buffered_bytes(self) -> int:
-        return self._groups.buffered_bytes
-
-    def append(self, rows: pa.RecordBatch) -> None:
-        self._groups.append(rows)
-        self._rows += rows.num_rows
-
-    def flush(self) -> None:
-        self._groups.flush()
-
-    def finish(self, path: str) -> MovedFile:
-        self._groups.close()
-        self._file.finish()
-        return MovedFile(path, self._file.size_bytes, self._rows, self._file.crc32c, self._name)
-
-
-def _file_name(whole: ReadRange, suffix: str) -> str:
-    return f"{whole.folder.name}-{whole.start_offset:020}-{whole.end_offset:020}{suffix}"
+    def table(self) -> TableShape:
+        """Return what the table is like."""
+        schema = self.file_schema()
+        values = {
+            "format": self.format.name,
+            "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
+            "partition_by": ", ".join(self.partition_by),
+        }
+        return self.target.shape(TableShape(schema, self.partition_by, Settings(tuple(values.items()))))
 
 
 def _name_of(pieces: Sequence[Piece]) -> str:
@@ -319,4 +276,21 @@ def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
         raise DataLossError(
             f"{whole} was to be moved, and the log now has offsets [{log.start_offset}, {log.end_offset}): repeat the "
             f"job, which goes on from what is there"
+        )
+
+
+def _refuse_nested(target: Target, directory: LogDirectory) -> None:
+    """Raise `InvalidOptionError` where the target is in a log directory that is read, or the other way round."""
+    if target.storage.scheme != directory.storage.scheme:
+        return
+    table, logs = target.storage.real(target.path), directory.storage.real(directory.path)
+    if is_within(table, logs):
+        raise InvalidOptionError(
+            f"the target {target.path} is in {directory.path}, whose logs are read: a folder of others in a log "
+            f"directory stops a broker. Move to another folder"
+        )
+    if is_within(logs, table):
+        raise InvalidOptionError(
+            f"the logs of {directory.path} are in the target {target.path}: who reads the table would meet their "
+            f"files. Move to another folder"
         )

@@ -1,4 +1,4 @@
-"""The formats of files that tables are written in: Parquet, Arrow IPC and CSV.
+"""The formats of files that tables are written in: Parquet, Arrow IPC, CSV and JSON lines.
 
 A format is a small frozen value that opens a writer on a file object; what is written is given to it in tables that are
 worth a row group.
@@ -6,7 +6,7 @@ worth a row group.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -16,14 +16,17 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.jobs.json_lines import json_lines
 
 ROW_GROUP_BYTES: Final = 1 << 26
 """How many bytes of rows are gathered, in memory, before they are written, by default."""
 ROW_GROUP_ROWS: Final = 1 << 20
+_WINDOW_BYTES: Final = 1 << 20
+_BATCH_BYTES: Final = 1 << 12
+"""About what a batch takes beside its rows."""
 _SAMPLED_ROWS: Final = 1 << 12
 _REPEATED_SHARE_MAX: Final = 0.5
 """Values are worth a dictionary of which no more than this share is distinct."""
-_PRUNED_BY: Final = ("offset", "timestamp", "partition")
 
 
 class TableWriter(Protocol):
@@ -39,14 +42,25 @@ class FileFormat(Protocol):
     """Makes writers; a frozen value that pickles small."""
 
     @property
+    def name(self) -> str:
+        """What users call it."""
+
+    @property
     def suffix(self) -> str:
         """Ends the names of its files."""
+
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether columns may be binary."""
 
     def check(self, schema: pa.Schema) -> None:
         """Raise `InvalidOptionError` for a column that the format cannot hold."""
 
     def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
         """Begin a file."""
+
+    def count_rows(self, source: Any) -> int:
+        """Count the rows of a file; `pyarrow.ArrowInvalid` or OSError where it is none of the format."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +73,18 @@ class ParquetFormat:
 
     compression: str = "zstd"
     compression_level: int | None = None
+    name: str = "parquet"
     suffix: str = ".parquet"
+    holds_bytes: bool = True
 
     def check(self, schema: pa.Schema) -> None:
         pass
 
     def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
         return _ParquetWriter(self, sink, schema)
+
+    def count_rows(self, source: Any) -> int:
+        return int(pyarrow.parquet.read_metadata(source).num_rows)
 
 
 class _ParquetWriter:
@@ -91,7 +110,7 @@ class _ParquetWriter:
                 compression_level=self._wanted.compression_level,
                 use_dictionary=[name for name in table.column_names if _repeats(table.column(name))],
                 column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
-                write_statistics=[name for name in table.column_names if name in _PRUNED_BY],
+                write_statistics=[field.name for field in self._schema if not _is_opaque(field)],
             )
         return self._writer
 
@@ -99,6 +118,13 @@ class _ParquetWriter:
 def _is_counted(kind: pa.DataType) -> bool:
     """Tell whether values of a type are likely to be near the ones before them, and their differences small."""
     return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
+
+
+def _is_opaque(field: pa.Field) -> bool:
+    """Tell whether nobody prunes by a column: bytes, what is nested, and the text of keys and values."""
+    kind = field.type
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(is_bytes or pa.types.is_nested(kind) or field.name in ("key", "value", "timestampType"))
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
@@ -114,7 +140,9 @@ class ArrowFormat:
     """Arrow IPC files, which are mapped into memory as they are."""
 
     compression: str | None = "zstd"
+    name: str = "arrow"
     suffix: str = ".arrow"
+    holds_bytes: bool = True
 
     def check(self, schema: pa.Schema) -> None:
         pass
@@ -125,16 +153,25 @@ class ArrowFormat:
         )
         return writer
 
+    def count_rows(self, source: Any) -> int:
+        with pa.ipc.open_file(source) as reader:
+            return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+
+
+_ANY_VALUES: Final = pyarrow.csv.ParseOptions(newlines_in_values=True)
+
 
 @dataclass(frozen=True)
 class CsvFormat:
     """CSV with a line of names; null is nothing at all, and the empty string is ``""``.
 
     It holds text and numbers: bytes have to be decoded, or come as base64, and headers are left out or come as JSON;
-    see `check`.
+    see `check`. Times are text, as Arrow writes them.
     """
 
+    name: str = "csv"
     suffix: str = ".csv"
+    holds_bytes: bool = False
 
     def check(self, schema: pa.Schema) -> None:
         for field in schema:
@@ -145,8 +182,8 @@ class CsvFormat:
                 )
             if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
                 raise InvalidOptionError(
-                    f"the column {field.name} is binary, which CSV cannot hold: say how it is decoded, as string or "
-                    f"base64, or leave it out by columns"
+                    f"the column {field.name} is binary, which CSV cannot hold: say how it is decoded, as string, "
+                    f"base64 or hex, or leave it out by columns"
                 )
 
     def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
@@ -154,21 +191,67 @@ class CsvFormat:
         writer: TableWriter = pyarrow.csv.CSVWriter(sink, schema, write_options=options)
         return writer
 
+    def count_rows(self, source: Any) -> int:
+        # All as text: what values look like is not asked.
+        names = pyarrow.csv.open_csv(source, parse_options=_ANY_VALUES).schema.names
+        source.seek(0)
+        as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()))
+        with pyarrow.csv.open_csv(source, parse_options=_ANY_VALUES, convert_options=as_text) as reader:
+            return sum(batch.num_rows for batch in reader)
+
+
+@dataclass(frozen=True)
+class JsonLinesFormat:
+    """JSON lines: an object a record, as `sparklog.jobs.json_lines.json_lines` writes it."""
+
+    name: str = "jsonl"
+    suffix: str = ".jsonl"
+    holds_bytes: bool = True
+
+    def check(self, schema: pa.Schema) -> None:
+        pass
+
+    def open(self, sink: Any, schema: pa.Schema) -> TableWriter:  # noqa: ARG002
+        return _JsonLinesWriter(sink)
+
+    def count_rows(self, source: Any) -> int:
+        rows = 0
+        while window := source.read(_WINDOW_BYTES):
+            rows += window.count(b"\n")
+        return rows
+
+
+class _JsonLinesWriter:
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def write(self, table: pa.Table) -> None:
+        for batch in table.to_batches():
+            self._sink.write(json_lines(batch))
+
+    def close(self) -> None:
+        pass
+
 
 FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
     "parquet": ParquetFormat,
     "arrow": ArrowFormat,
     "csv": CsvFormat,
+    "jsonl": JsonLinesFormat,
 }
 
 
-def format_named(name: str) -> FileFormat:
-    """Return a format by its name; `InvalidOptionError` where there is none of that name."""
+def format_named(name: str, others: Sequence[str] = ()) -> FileFormat:
+    """Return a format by its name; `InvalidOptionError` where there is none, whose message knows of ``others`` too."""
     if name not in FORMATS:
-        raise InvalidOptionError(
-            f"no format {name!r}: {did_you_mean(name, list(FORMATS), 'formats are ' + ', '.join(FORMATS))}"
-        )
+        known = [*FORMATS, *others]
+        raise InvalidOptionError(f"no format {name!r}: {did_you_mean(name, known, 'formats are ' + ', '.join(known))}")
     return FORMATS[name]()
+
+
+def format_of_file(name: str) -> FileFormat | None:
+    """Return the format of a file by its name; None where it is of none of ours."""
+    return next((each for make in FORMATS.values() if name.endswith((each := make()).suffix)), None)
 
 
 class RowGroups:
@@ -193,7 +276,7 @@ class RowGroups:
     def append(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
         self._rows += batch.num_rows
-        self.buffered_bytes += batch.nbytes
+        self.buffered_bytes += batch.nbytes + _BATCH_BYTES
         if self._rows >= self._rows_max or self.buffered_bytes >= self._bytes_max:
             self.flush()
 

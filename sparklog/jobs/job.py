@@ -17,9 +17,11 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from sparklog.errors import CorruptLogError, DataLossError, SeglogError
+from sparklog.errors import CorruptLogError, DataLossError, SeglogError, ValueDecodeError
 
 COMMIT_INTERVAL_MS: Final = 10_000
+OF_ONE_PARTITION: Final = (CorruptLogError, DataLossError, ValueDecodeError)
+"""Errors that keep one partition from being moved, and not the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,36 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task was not done."""
+    """A task was not done, or a part of it was not.
+
+    Attributes
+    ----------
+    others : tuple of Exception
+        Further errors of the same task.
+    result : object or None
+        What was done of it all the same, which is committed as the result of a whole one is.
+    """
 
     task: int
     error: Exception
+    others: tuple[Exception, ...] = ()
+    result: Any = None
+
+
+class PartlyDoneError(Exception):
+    """Raised by a task of several partitions some of which are damaged.
+
+    Parameters
+    ----------
+    result : object
+        What was done.
+    errors : sequence of Exception
+        Why the rest was not, with a note each that says of what it is; at least one.
+    """
+
+    def __init__(self, result: Any, errors: Sequence[Exception]) -> None:
+        super().__init__(result, errors)
+        self.result, self.errors = result, tuple(errors)
 
 
 class Tasks(Generic[TaskT]):
@@ -207,7 +235,7 @@ def run_job(
                 if isinstance(event, Failed):
                     progress.fail(event)
                     left.fail(event.task)
-                    if not (job.commits_as_it_goes and _is_of_one_partition(event.error)):
+                    if not (job.commits_as_it_goes and _is_of_some_partitions(event)):
                         break
                 else:
                     progress.finish(event)
@@ -220,8 +248,8 @@ def run_job(
         return progress.results()
 
 
-def _is_of_one_partition(error: Exception) -> bool:
-    return isinstance(error, CorruptLogError | DataLossError)
+def _is_of_some_partitions(failed: Failed) -> bool:
+    return all(isinstance(error, OF_ONE_PARTITION) for error in (failed.error, *failed.others))
 
 
 class _Progress(Generic[TaskT, ResultT]):
@@ -231,21 +259,24 @@ class _Progress(Generic[TaskT, ResultT]):
         self._job, self._tasks = job, tasks
         self._waiting: dict[int, ResultT] = {}
         self._committed: dict[int, ResultT] = {}
-        self.errors: dict[int, Exception] = {}
+        self.errors: dict[int, tuple[Exception, ...]] = {}
 
     def finish(self, event: Finished) -> None:
         self._waiting[event.task] = event.result
 
     def fail(self, event: Failed) -> None:
-        event.error.add_note(f"in {self._tasks[event.task].name}")
-        self.errors[event.task] = event.error
+        if event.result is None:
+            event.error.add_note(f"in {self._tasks[event.task].name}")
+        else:
+            self._waiting[event.task] = event.result
+        self.errors[event.task] = (event.error, *event.others)
 
     def commit(self, *, is_last: bool = False) -> None:
         """Commit what waits, but what follows a task that is not committed; a last time also where that is nothing."""
         ready: dict[int, ResultT] = {}
         for row in sorted(self._waiting):
             before = self._tasks[row].follows
-            if before is None or before in self._committed or before in ready:
+            if before is None or (before not in self.errors and (before in self._committed or before in ready)):
                 ready[row] = self._waiting[row]
         if ready or (is_last and not self._job.commits_as_it_goes):
             self._job.commit(list(ready.values()))
@@ -257,7 +288,7 @@ class _Progress(Generic[TaskT, ResultT]):
         """Raise the error of the first task in the plan that has one, with those of the others."""
         if not self.errors:
             return
-        first, *others = (self.errors[row] for row in sorted(self.errors))
+        first, *others = (error for row in sorted(self.errors) for error in self.errors[row])
         for other in others:
             first.add_note(f"and {other}, {other.__notes__[-1]}")
         if isinstance(first, SeglogError):

@@ -82,7 +82,7 @@ def _joined(pieces: Sequence[pa.Array | str]) -> pa.Array:
     return pc.binary_join_element_wise(*pieces, "")
 
 
-def _texts(column: pa.Array, name: str) -> pa.Array:
+def json_texts(column: pa.Array, name: str) -> pa.Array:
     """Return the JSON text of each value of a column, null where it is null."""
     texts, quote = _plain(column, name)
     return _joined([quote, texts, quote]) if quote else texts
@@ -132,13 +132,13 @@ def _nested(column: pa.Array, name: str) -> pa.Array:
         offsets = _offsets(column)
         keys, items = _within(column.keys, offsets), _within(column.items, offsets)
         named = _keys(keys, name)
-        pairs = _joined([named, ":", pc.coalesce(_texts(items, name), "null")])
+        pairs = _joined([named, ":", pc.coalesce(json_texts(items, name), "null")])
         return _bracketed(column, offsets, pairs, "{", "}")
     if pa.types.is_fixed_size_list(kind):
-        return _texts(column.cast(pa.list_(kind.value_type)), name)
+        return json_texts(column.cast(pa.list_(kind.value_type)), name)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         offsets = _offsets(column)
-        values = pc.coalesce(_texts(_within(column.values, offsets), name), "null")
+        values = pc.coalesce(json_texts(_within(column.values, offsets), name), "null")
         return _bracketed(column, offsets, values, "[", "]")
     raise _no_json(name, kind)
 

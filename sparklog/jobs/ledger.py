@@ -9,6 +9,7 @@ loaded, and then one that says that they count:
      "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
     {"kind": "loaded", "path": "/in/a.parquet", "into": "events", "bytes": 40960,
      "modified_ns": 1700000000000000000, "rows": 998}
+    {"kind": "settings", "settings": {"format": "parquet", "columns": "key, value", "partition_by": "topic"}}
     {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
      "lines": 2, "crc32c": 305419896}
 
@@ -19,7 +20,9 @@ loaded, and then one that says that they count:
     source, target_topic  of a copy, the log directory that it has read, and the topic that it has written to
     into                  the topic, or topic:partition, that a load was told; null where rows name their topics
     files.path            relative to the target
+    dead_letters          files of records that were not decoded, in the same words; left out where there is none
     files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
+    settings              how all of a folder of tables is written; the first commit says it
     number                counts the commits from 0
     crc32c                of a file's bytes; in a commit, of the bytes of the lines before it that are its own
 
@@ -42,7 +45,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.storage.base import Storage
 
 _VERSION: Final = 1
-_MOVED, _LOADED, _COMMIT = "moved", "loaded", "commit"
+_MOVED, _LOADED, _SETTINGS, _COMMIT = "moved", "loaded", "settings", "commit"
 _COMMIT_MARK: Final = b'"kind":"commit"'
 _WINDOW_BYTES: Final = 1 << 22
 _LINE_BYTES_MAX: Final = 1 << 26
@@ -89,6 +92,12 @@ class Moved:
     files: tuple[MovedFile, ...] = ()
     source: str | None = None
     target_topic: str | None = None
+    dead_letters: tuple[MovedFile, ...] = ()
+
+    @property
+    def all_files(self) -> tuple[MovedFile, ...]:
+        """Both kinds of files."""
+        return self.files + self.dead_letters
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -96,7 +105,7 @@ class Moved:
 
     def to_json(self) -> dict[str, Any]:
         of_copy = {} if self.source is None else {"source": self.source, "target_topic": self.target_topic}
-        return {
+        written = {
             "kind": _MOVED,
             "topic": self.topic,
             "partition": self.partition,
@@ -109,15 +118,13 @@ class Moved:
             **of_copy,
             "files": [each.to_json() for each in self.files],
         }
+        if self.dead_letters:
+            written["dead_letters"] = [each.to_json() for each in self.dead_letters]
+        return written
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Moved:
-        files = tuple(
-            MovedFile(
-                str(each["path"]), int(each["bytes"]), int(each["rows"]), int(each["crc32c"]), str(each["staged"])
-            )
-            for each in found["files"]
-        )
+        files = tuple(MovedFile.from_json(each) for each in found["files"])
         topic_id, epoch, source = found["topic_id"], found["leader_epoch"], found.get("source")
         target_topic = found.get("target_topic")
         return cls(
@@ -132,6 +139,7 @@ class Moved:
             files=files,
             source=None if source is None else str(source),
             target_topic=None if target_topic is None else str(target_topic),
+            dead_letters=tuple(MovedFile.from_json(each) for each in found.get("dead_letters", ())),
         )
 
 
@@ -161,8 +169,26 @@ class Loaded:
         return cls(str(found["path"]), into, int(found["bytes"]), int(found["modified_ns"]), int(found["rows"]))
 
 
-Entry = Moved | Loaded
-_KINDS: Final[Mapping[str, type[Moved] | type[Loaded]]] = {_MOVED: Moved, _LOADED: Loaded}
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How all that is moved to a target is written, by name; see the module."""
+
+    values: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": _SETTINGS, "settings": dict(self.values)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Settings:
+        return cls(tuple((str(name), str(value)) for name, value in dict(found["settings"]).items()))
+
+
+Entry = Moved | Loaded | Settings
+_KINDS: Final[Mapping[str, type[Moved] | type[Loaded] | type[Settings]]] = {
+    _MOVED: Moved,
+    _LOADED: Loaded,
+    _SETTINGS: Settings,
+}
 
 
 @dataclass(frozen=True)
@@ -191,12 +217,15 @@ class Ledger:
         What was moved last of each partition.
     loaded : mapping of (str, str or None) to Loaded
         What was loaded last of each path into each topic.
+    settings : Settings or None
+        How all is written that was moved.
     """
 
     size_bytes: int = 0
     last: LedgerCommit | None = None
     moved: Mapping[TopicPartition, Moved] = field(default_factory=dict)
     loaded: Mapping[tuple[str, str | None], Loaded] = field(default_factory=dict)
+    settings: Settings | None = None
 
     @property
     def next_number(self) -> int:
@@ -213,14 +242,17 @@ def read_ledger(storage: Storage, path: str) -> Ledger:
     """
     moved: dict[TopicPartition, Moved] = {}
     loaded: dict[tuple[str, str | None], Loaded] = {}
+    settings: Settings | None = None
     last = None
     for last in commits(storage, path):
         for entry in last.entries:
             if isinstance(entry, Moved):
                 moved[entry.topic_partition] = entry
-            else:
+            elif isinstance(entry, Loaded):
                 loaded[entry.path, entry.into] = entry
-    return Ledger(0 if last is None else last.end_position, last, moved, loaded)
+            else:
+                settings = entry
+    return Ledger(0 if last is None else last.end_position, last, moved, loaded, settings)
 
 
 def commits(storage: Storage, path: str) -> Iterator[LedgerCommit]:
@@ -310,7 +342,7 @@ def _parsed(line: bytes, path: str, position: int, where: str) -> dict[str, Any]
     except (ValueError, RecursionError) as error:
         raise _corrupt(path, position, f"{where} is no JSON: {error!r}") from error
     if not isinstance(found, dict) or found.get("kind") not in (*_KINDS, _COMMIT):
-        raise _corrupt(path, position, f"{where} is none of a ledger")
+        raise _corrupt(path, position, f"{where} is none of a ledger, or of one that a later sparklog wrote")
     return found
 
 

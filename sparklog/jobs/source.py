@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, get_args
 
@@ -127,17 +127,17 @@ class LogSource:
                 raise InvalidOptionError(f"no regular expression: {self.topic_pattern!r}, {error}") from error
         return found.all_topics()
 
-    def check(self) -> None:
-        """Raise `InvalidOptionError` or `PathNotFoundError` where there is nothing of what is asked for."""
-        check_sources([self])
+    def check(self) -> list[PartitionFolder]:
+        """Find the partitions; raise `InvalidOptionError` or `PathNotFoundError` where one that is asked for is not."""
+        return check_sources([self])
 
-    def select(self, moved: Mapping[TopicPartition, Moved]) -> list[Selected]:
+    def select(self, moved: Callable[[TopicPartition], Moved | None]) -> list[Selected]:
         """Say which offsets are to be moved, those left out that were.
 
         Parameters
         ----------
-        moved : mapping of TopicPartition to Moved
-            What was moved last of each partition.
+        moved : callable
+            Returns what was moved last of a partition, or None.
 
         Returns
         -------
@@ -148,8 +148,7 @@ class LogSource:
         directories = {each.folder.directory for each in found.values() if isinstance(each, PartitionLayout)}
         marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
         selected = [
-            each if isinstance(each, Selected) else self._selected(each, moved.get(at), marks)
-            for at, each in found.items()
+            each if isinstance(each, Selected) else self._selected(each, moved(at), marks) for at, each in found.items()
         ]
         return [each for each in selected if each.damage is not None or each.range.size > 0]
 
@@ -250,13 +249,15 @@ def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> N
         )
 
 
-def check_sources(sources: Sequence[LogSource]) -> None:
-    """Raise `InvalidOptionError` or `PathNotFoundError` where there is nothing of what sources are asked for."""
-    there = {named(folder) for source in sources for folder in source.folders()}
+def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:
+    """Find the partitions of sources; raise as of `LogSource.check`."""
+    folders = [folder for source in sources for folder in source.folders()]
+    there = {named(folder) for folder in folders}
     for source in sources:
         for each, _ in (*source.start.offsets, *source.end.offsets):
             if each not in there:
                 raise InvalidOptionError(f"an offset of {each} is given, which is not read")
+    return folders
 
 
 def source_of(

@@ -5,22 +5,38 @@ A target is a small frozen value. `TableFolder` is a folder of files, whose ledg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
-from sparklog.errors import CommitError, LockedError, SeglogError
-from sparklog.jobs.ledger import Ledger, Moved, MovedFile, encode_commit, next_number, read_ledger
-from sparklog.log.files import STAGED, TopicPartition
-from sparklog.log.places import join_path, split_path
-from sparklog.storage.base import Storage, WritableStorage
+import pyarrow as pa
+
+from sparklog.errors import CommitError, InvalidOptionError, LockedError, SeglogError
+from sparklog.jobs.ledger import (
+    Entry,
+    Ledger,
+    Moved,
+    MovedFile,
+    Settings,
+    encode_commit,
+    next_number,
+    read_ledger,
+)
+from sparklog.log.files import META_PROPERTIES, STAGED, TopicPartition, parse_partition_folder
+from sparklog.log.places import folder_of, join_path, split_path
+from sparklog.storage.base import HeldLock, Storage, WritableStorage
 from sparklog.storage.capabilities import to_writable
 
 FOLDER_OF_JOBS: Final = "_seglog"
 """In a folder of tables: readers of tables pass over names that begin with ``_``."""
+UNFINISHED: Final = "unfinished"
+"""Is there while files of a commit get their names."""
 LEDGER: Final = "ledger.jsonl"
 _LOCK: Final = "lock"
+
+
+MovedLast = Callable[[TopicPartition], Moved | None]
 
 
 class Target(Protocol):
@@ -33,17 +49,52 @@ class Target(Protocol):
     def path(self) -> str:
         """The folder of the table."""
 
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether files have the columns by which they lie in folders."""
+
+    def check(self) -> None:
+        """Raise `InvalidOptionError` where there can be no such target; nothing is made."""
+
     def held(self) -> AbstractContextManager[None]:
         """Keep other runs out; finish what one that died has decided, and leave nothing that is not committed."""
 
-    def moved(self) -> Mapping[TopicPartition, Moved]:
-        """Return what was moved last of each partition; the target is held."""
+    def shape(self, table: TableShape) -> TableShape:
+        """Return what a table is like here, where types of columns may be others."""
+
+    def moved(self, table: TableShape) -> MovedLast:
+        """Return what says what was moved last of a partition; the target is held.
+
+        Raises
+        ------
+        InvalidOptionError
+            What was moved there before has another shape.
+        """
 
     def staged_path(self, name: str) -> str:
         """Return where a task puts a file that is to be committed under another name."""
 
-    def commit(self, moved: Sequence[Moved], run: str, now_ms: int) -> None:
+    def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
         """Make files visible, and say so in the ledger, at once; the target is held."""
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """What a table is like, which does not change while it is moved to.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        The columns of its files.
+    folders : tuple of str
+        The columns by which its files lie in folders.
+    settings : Settings
+        The same, and more, as text.
+    """
+
+    schema: pa.Schema
+    folders: tuple[str, ...]
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -51,38 +102,36 @@ class TableFolder:
     """A folder of files, such as Parquet, and its ledger.
 
     A commit is decided when its lines of the ledger are on the disk. Its files get their names then; where that was not
-    finished, the next run does it.
+    finished, which a file says that is there as long, the next run does it.
     """
 
     storage: Storage
     path: str
     lock_timeout_seconds: float = 600.0
 
+    keeps_columns: ClassVar[bool] = False
+
     @property
     def ledger_path(self) -> str:
-        return self._own(LEDGER)
+        return own_path(self.path, LEDGER)
+
+    @property
+    def _folder(self) -> str:
+        return join_path(self.path, FOLDER_OF_JOBS)
 
     @property
     def _writable(self) -> WritableStorage:
         return to_writable(self.storage, self.path)
 
-    def _own(self, name: str) -> str:
-        return join_path(join_path(self.path, FOLDER_OF_JOBS), name)
-
     def staged_path(self, name: str) -> str:
-        return self._own(name + STAGED)
+        return own_path(self.path, name + STAGED)
+
+    def check(self) -> None:
+        refuse_as_folder(self.storage, self.path)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        self._writable.make_folder(join_path(self.path, FOLDER_OF_JOBS))
-        try:
-            lock = self._writable.lock(self._own(_LOCK), self.lock_timeout_seconds)
-        except LockedError as error:
-            raise LockedError(
-                f"another job moves to {self.path}, and did not finish in {self.lock_timeout_seconds:g} s. Nothing was "
-                f"moved; repeat it, or wait longer for the lock"
-            ) from error
-        with lock:
+        with hold_folder(self._writable, self.path, self.lock_timeout_seconds):
             self._settle()
             try:
                 yield
@@ -97,50 +146,146 @@ class TableFolder:
         """Read the ledger; errors as of `sparklog.jobs.ledger.read_ledger`."""
         return read_ledger(self.storage, self.ledger_path)
 
-    def moved(self) -> Mapping[TopicPartition, Moved]:
-        return self.ledger().moved
+    def shape(self, table: TableShape) -> TableShape:
+        return table
 
-    def commit(self, moved: Sequence[Moved], run: str, now_ms: int) -> None:
-        storage, staged = self._writable, self._staged()
-        for file in (file for each in moved for file in each.files):
+    def moved(self, table: TableShape) -> MovedLast:
+        ledger = self.ledger()
+        before = dict(ledger.settings.values) if ledger.settings else {}
+        for name, value in table.settings.values:
+            if before.get(name, value) != value:
+                raise InvalidOptionError(
+                    f"what was moved to {self.path} before has {name} {before[name] or 'of nothing'!r}, and now it is "
+                    f"{value or 'nothing'!r}: a table has one shape. Give the same again, or move to another target"
+                )
+        return ledger.moved.get
+
+    def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
+        storage, staged = self._writable, staged_names(self.storage, self.path)
+        files = [file for each in moved for file in each.all_files]
+        for file in files:
             if file.staged not in staged:
                 raise CommitError(f"{self.staged_path(file.staged)} is gone, which a task has staged; nothing is moved")
+        number = next_number(storage, self.ledger_path)
+        entries: list[Entry] = [*moved] if number else [table.settings, *moved]
+        storage.open_for_append(own_path(self.path, UNFINISHED)).close()
         # The files are on the disk, by their tasks; now their names are.
-        storage.sync_folder(join_path(self.path, FOLDER_OF_JOBS))
-        lines = encode_commit(next_number(storage, self.ledger_path), "export", run, now_ms, moved)
+        storage.sync_folder(self._folder)
+        self._decide(encode_commit(number, "export", run, now_ms, entries))
+        self._put_in_place(files)
+
+    def _decide(self, lines: bytes) -> None:
+        storage = self._writable
         with storage.open_for_append(self.ledger_path) as ledger:
-            ledger.append(lines)
-            ledger.sync()
-        storage.sync_folder(join_path(self.path, FOLDER_OF_JOBS))
-        self._put_in_place([file for each in moved for file in each.files])
+            before = ledger.size_bytes()
+            try:
+                ledger.append(lines)
+                ledger.sync()
+            except SeglogError:
+                # The lines may be whole, and yet not be on the disk: they must not count.
+                with suppress(SeglogError):
+                    ledger.truncate(before)
+                    ledger.sync()
+                raise
+        storage.sync_folder(self._folder)
 
     def _settle(self) -> None:
         """Finish the last commit of the ledger, cut off what is behind it, and remove what is staged."""
         storage, ledger = self._writable, self.ledger()
-        if storage.identity(self.ledger_path) is not None:
+        if storage.identity(own_path(self.path, UNFINISHED)) is not None:
+            # Whoever wrote the last commit may have died before it was on the disk, and files are given names now.
             with storage.open_for_append(self.ledger_path) as file:
-                if file.size_bytes() > ledger.size_bytes:
-                    file.truncate(ledger.size_bytes)
-                    file.sync()
-        entries = () if ledger.last is None else ledger.last.entries
-        self._put_in_place([file for each in entries if isinstance(each, Moved) for file in each.files])
-        for name in sorted(self._staged()):
-            storage.remove(self.staged_path(name))
-
-    def _staged(self) -> set[str]:
-        """Return the names of what is staged, as they were given to `staged_path`."""
-        names = (entry.name for entry in self.storage.names(join_path(self.path, FOLDER_OF_JOBS)))
-        return {name.removesuffix(STAGED) for name in names if name.endswith(STAGED)}
+                file.truncate(ledger.size_bytes)
+                file.sync()
+            entries = () if ledger.last is None else ledger.last.entries
+            self._put_in_place([file for each in entries if isinstance(each, Moved) for file in each.all_files])
+        sweep_staged(storage, self.path)
 
     def _put_in_place(self, files: Sequence[MovedFile]) -> None:
-        storage = self._writable
-        staged = self._staged()
+        """Give files their names, those left out that have them, and say that this is finished."""
+        storage, staged = self._writable, staged_names(self.storage, self.path)
         left = [file for file in files if file.staged in staged]
-        folders = sorted({split_path(join_path(self.path, file.path))[0] for file in left})
-        for folder in folders:
-            storage.make_folder(folder)
-        for file in left:
-            storage.rename(self.staged_path(file.staged), join_path(self.path, file.path))
-        if left:
-            above = {split_path(folder)[0] for folder in folders if folder != self.path}
-            storage.sync_folders([*sorted({*folders, *above}), join_path(self.path, FOLDER_OF_JOBS)])
+        name_files(storage, self.path, left)
+        # Of a run that died, also those of the files that it has named; people may have removed some since.
+        sync_names(storage, self.path, files)
+        storage.remove(own_path(self.path, UNFINISHED))
+
+
+def refuse_as_folder(storage: Storage, path: str) -> None:
+    """Raise `InvalidOptionError` where no table can be: a file is there, or it is, or is in, a log directory."""
+    if storage.identity(path) is not None and not storage.is_folder(path):
+        raise InvalidOptionError(f"the target {path} is a file, and must be a folder")
+    parent, _ = split_path(path)
+    for folder in (path, parent):
+        names = storage.names(folder) if storage.is_folder(folder) else []
+        is_log_directory = any(each.name == META_PROPERTIES for each in names)
+        has_logs = folder == path and any(each.is_folder and parse_partition_folder(each.name) for each in names)
+        if is_log_directory or has_logs:
+            raise InvalidOptionError(
+                f"the target {path} {'is' if folder == path else 'is in'} a log directory, where a folder of others "
+                f"stops a broker: move to another folder"
+            )
+
+
+@contextmanager
+def hold_folder(storage: WritableStorage, path: str, timeout_seconds: float) -> Iterator[None]:
+    """Make the folder of jobs in a table's folder, and keep other runs out of it."""
+    own = join_path(path, FOLDER_OF_JOBS)
+    # From below up to the first that is there; until something is committed none of them may be on the disk.
+    above = [path]
+    while above[-1] != "/" and not storage.is_folder(above[-1]):
+        above.append(split_path(above[-1])[0])
+    is_new = storage.identity(own_path(path, LEDGER)) is None
+    storage.make_folder(own)
+    if is_new:
+        storage.sync_folders(above if len(above) > 1 else [*above, split_path(path)[0]])
+    with _locked(storage, path, timeout_seconds):
+        yield
+
+
+def _locked(storage: WritableStorage, path: str, timeout_seconds: float) -> HeldLock:
+    try:
+        return storage.lock(own_path(path, _LOCK), timeout_seconds)
+    except LockedError as error:
+        raise LockedError(
+            f"another job moves to {path}, and did not finish in {timeout_seconds:g} s. Nothing was "
+            f"moved; repeat it, or wait longer for the lock"
+        ) from error
+
+
+def staged_names(storage: Storage, path: str) -> set[str]:
+    """Return the names of what is staged in the folder of jobs, as they were given to `Target.staged_path`."""
+    names = (entry.name for entry in storage.names(join_path(path, FOLDER_OF_JOBS)))
+    return {name.removesuffix(STAGED) for name in names if name.endswith(STAGED)}
+
+
+def name_files(storage: WritableStorage, path: str, files: Sequence[MovedFile]) -> None:
+    """Give staged files their names in the table's folder."""
+    for folder in sorted({join_path(path, folder_of(file.path)) for file in files}):
+        storage.make_folder(folder)
+    for file in files:
+        storage.rename(own_path(path, file.staged + STAGED), join_path(path, file.path))
+
+
+def sync_names(storage: WritableStorage, path: str, files: Sequence[MovedFile]) -> None:
+    """Return when the names of files are on the disk, and those of the folders that they are in."""
+    above = sorted({join_path(path, folder) for file in files for folder in _folders_above(file.path)})
+    there = [folder for folder in above if storage.is_folder(folder)]
+    storage.sync_folders([path, *there, join_path(path, FOLDER_OF_JOBS)])
+
+
+def sweep_staged(storage: WritableStorage, path: str) -> None:
+    """Remove all that is staged."""
+    for name in sorted(staged_names(storage, path)):
+        storage.remove(own_path(path, name + STAGED))
+
+
+def own_path(path: str, name: str) -> str:
+    """Return the path of a file in the folder of jobs of a table's folder."""
+    return join_path(join_path(path, FOLDER_OF_JOBS), name)
+
+
+def _folders_above(relative: str) -> Iterator[str]:
+    """Yield the folders that a file lies in, by their paths relative to the target."""
+    while relative := folder_of(relative):
+        yield relative

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparklog.errors import SeglogError
-from sparklog.jobs.job import Failed, Finished, Job, Report
+from sparklog.jobs.job import Failed, Finished, Job, PartlyDoneError, Report
 
 
 def run_task(job: Job[Any, Any], row: int, task: Any, report: Report) -> Finished | Failed:
     """Do a task, and say how it ended."""
     try:
         return Finished(row, job.run(task, report))
+    except PartlyDoneError as partly:
+        first, *others = partly.errors
+        return Failed(row, first, tuple(others), partly.result)
     except SeglogError as error:
         return Failed(row, error)
     except Exception as error:

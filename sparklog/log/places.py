@@ -122,6 +122,11 @@ def folder_of(relative: str) -> str:
     return relative.rpartition("/")[0]
 
 
+def folders_of(relative: str) -> list[str]:
+    """Return the names of the folders in a relative path, from the outermost on."""
+    return relative.split("/")[:-1]
+
+
 def split_path(path: str) -> tuple[str, str]:
     """Cut a path into that of the folder which it is in, and its last name; the name of the root is empty."""
     parent, _, name = path.rstrip("/").rpartition("/")
@@ -131,3 +136,8 @@ def split_path(path: str) -> tuple[str, str]:
 def join_path(folder: str, name: str) -> str:
     """Return the path of a file in the folder at a path."""
     return f"/{name}" if folder == "/" else f"{folder}/{name}"
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Tell whether a path is that of a folder, or of something in it; both are absolute and have no links."""
+    return path == folder or path.startswith(join_path(folder, ""))

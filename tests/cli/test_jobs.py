@@ -18,7 +18,7 @@ from sparklog.jobs.ledger import Loaded, encode_commit
 from tests.cli.test_fields import disagreements
 from tests.cli.test_main import lines, on_a_terminal, run
 from tests.golden import EXAMPLES
-from tests.jobs.test_export import files, read, rows
+from tests.jobs.tables import files, read, rows
 
 SOME = ("--topics", "shop-orders", "--processes", "1")
 
@@ -55,6 +55,26 @@ def test_ledger_sums_what_was_moved_of_a_partition_by_several_runs(tmp_path: Pat
     wanted = [each for each in read(EXAMPLES) if (each["topic"], each["partition"]) == ("shop-orders", 0)]
     assert (row["from"], row["to"], row["rows"], row["files"]) == (0, 94, len(wanted), 3)
     assert row["bytes"] == sum((out / name).stat().st_size for name in files(out))
+
+
+def test_ledger_is_verified_and_a_changed_file_is_found(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run("export", EXAMPLES, out, *SOME)
+    sound = run("ledger", "verify", out)
+    assert (sound.exit_code, sound.stdout) == (0, "all files are as the ledger says\n")
+    first, second = (out / name for name in files(out))
+    data = bytearray(first.read_bytes())
+    data[100] ^= 1
+    first.write_bytes(data)
+    second.unlink()
+    damaged = run("ledger", "verify", out)
+    assert damaged.exit_code == 1
+    assert damaged.stdout.splitlines()[0].split() == ["KIND", "FILE", "WHAT"]
+    found = [json.loads(line) for line in run("ledger", "verify", out, "--json").stdout.splitlines()]
+    kinds = {row["path"]: (row["kind"], row["is_damage"]) for row in found}
+    assert kinds == {str(first): ("checksum", True), str(second): ("missing", True)}
+    (quick,) = run("ledger", "verify", out, "--quick", "--json").stdout.splitlines()
+    assert json.loads(quick)["kind"] == "missing"
 
 
 def test_ledger_of_loaded_files_in_a_log_directory_is_shown(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparklog.cli.json_records import base64_of, record_lines
+from sparklog.cli.json_records import record_lines
 from sparklog.inspect.dump import RowDict, log_of_folder, record_batches, record_rows
 from sparklog.inspect.dump_range import DumpedLog, DumpRange
+from sparklog.values.json_text import base64_of
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import GoldenSet, golden_sets
 from tests.places import folder_at

@@ -9,7 +9,7 @@ import pytest
 
 import sparklog
 from sparklog.errors import InvalidOptionError, PathNotFoundError
-from tests.jobs.test_export import EXAMPLES, append, read
+from tests.jobs.tables import EXAMPLES, append, read
 
 
 def test_every_record_is_copied_once_and_a_rerun_copies_what_is_new(tmp_path: Path) -> None:

@@ -5,39 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import sparklog
-from sparklog.errors import DataLossError, InvalidOptionError, LockedError, PathNotFoundError
-from sparklog.jobs.export import ExportSummary, export
+from sparklog.errors import CorruptBatchError, DataLossError, InvalidOptionError, LockedError, PathNotFoundError
 from sparklog.jobs.targets import TableFolder
 from sparklog.storage.registry import locate
-from tests.conftest import HERE
-
-EXAMPLES = HERE.parent / "examples" / "data"
-
-
-def moved_to(path: Path, **given: Any) -> ExportSummary:
-    return export(given.pop("source", EXAMPLES), path, processes=1, **given)
-
-
-def files(path: Path) -> list[str]:
-    """Return the files of a table by their names within it, those left out that are ours."""
-    found = (each.relative_to(path) for each in path.rglob("*") if each.is_file())
-    return sorted(str(each) for each in found if each.parts[0] != "_seglog")
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a folder of Parquet files, file by file."""
-    return [row for name in files(path) for row in pq.ParquetFile(path / name).read().to_pylist()]
-
-
-def read(source: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    with sparklog.open_topic(source) as topic:
-        found: list[dict[str, Any]] = topic.read(columns=columns, isolation_level="read_committed").to_pylist()
-        return found
+from tests.build import Record, v2_batch, write_partition
+from tests.jobs.tables import EXAMPLES, append, files, moved_to, read, rows
 
 
 def test_every_record_is_moved_in_its_order(tmp_path: Path) -> None:
@@ -72,12 +47,6 @@ def test_records_lie_in_the_folders_of_their_times(tmp_path: Path, by: list[str]
             topic = values.get("topic") or row["topic"]
             found[topic, row["partition"], row["offset"]] = row["value"]
     assert found == {(row["topic"], row["partition"], row["offset"]): row["value"] for row in there}
-
-
-def append(folder: Path, *values: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    with sparklog.PartitionLog.open(folder) as log:
-        log.append(pa.table({"value": list(values)}))
 
 
 def test_a_rerun_moves_only_what_is_new(tmp_path: Path) -> None:
@@ -122,7 +91,18 @@ def test_a_bound_restricts_a_run_and_the_next_goes_on(tmp_path: Path) -> None:
         ({"columns": ["valeu"]}, InvalidOptionError, "value"),
         ({"partition_by": ["day"]}, InvalidOptionError, "date"),
         ({"columns": "topic"}, InvalidOptionError, "no column is left"),
-        ({"format": "csv"}, InvalidOptionError, "the column key is binary"),
+        ({"format": "csv", "columns": ["headers"]}, InvalidOptionError, "which CSV cannot hold"),
+        ({"format": "csv", "key_format": "raw"}, InvalidOptionError, "the column key is binary"),
+        ({"value_format": "jsno"}, InvalidOptionError, "json"),
+        ({"value_format": "json"}, InvalidOptionError, "needs a schema"),
+        ({"value_options": {"schmea": "x"}}, InvalidOptionError, "value_options has 'schmea'"),
+        ({"on_decode_error": "skip"}, InvalidOptionError, "fail, dead_letter or null"),
+        ({"unnests_value": True}, InvalidOptionError, "the fields of the value are to be columns, and it has none"),
+        (
+            {"value_format": "json", "value_options": {"schema": "offset bigint"}, "unnests_value": True},
+            InvalidOptionError,
+            "the value has a field offset",
+        ),
         ({"task_bytes": 0}, InvalidOptionError, "task_bytes is 0"),
         ({"isolation_level": "commited"}, InvalidOptionError, "read_committed"),
         ({"start_offsets": {("nosuch", 0): 1}}, InvalidOptionError, "nosuch-0"),
@@ -144,3 +124,27 @@ def test_a_second_job_waits_and_is_refused(tmp_path: Path) -> None:
     with target.held(), pytest.raises(LockedError, match="another job moves to"):
         moved_to(tmp_path / "out", lock_timeout_seconds=0)
     assert moved_to(tmp_path / "out").rows > 0
+
+
+def test_damage_in_the_middle_is_told_what_was_moved_stays_and_a_rerun_after_repair_goes_on(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    batches = [v2_batch([Record(value=b"%05d" % at * 200)], base_offset=at) for at in range(300)]
+    write_partition(logs / "a-0", batches, segment_bytes=50_000)
+    segments = sorted((logs / "a-0").glob("*.log"))
+    sound = segments[3].read_bytes()
+    position = sound.index(b"%05d" % (int(segments[3].stem) + 10))
+    segments[3].write_bytes(sound[:position] + b"x" + sound[position + 1 :])
+    for processes in (1, 2):
+        with pytest.raises(CorruptBatchError) as caught:
+            moved_to(out, source=logs, task_bytes=60_000, processes=processes)
+        assert caught.value.path == str(segments[3])
+        assert caught.value.offset == int(segments[3].stem) + 10
+        assert caught.value.position is not None
+        assert 0 < position - caught.value.position < 100
+        assert "in partition a-0" in caught.value.__notes__
+        there = [row["offset"] for row in rows(out)]
+        assert 0 < len(there) <= caught.value.offset
+        assert there == list(range(len(there)))
+    segments[3].write_bytes(sound)
+    moved_to(out, source=logs, task_bytes=60_000)
+    assert [row["offset"] for row in rows(out)] == list(range(300))

@@ -79,6 +79,24 @@ def test_damage_in_one_partition_does_not_keep_others_from_being_moved(tmp_path:
 
 
 @both
+def test_what_a_task_could_do_in_part_is_committed_and_nothing_that_follows_it(tmp_path: Path, processes: int) -> None:
+    tasks = [ToyTask("a", does="partly"), ToyTask("b", follows=0, does="wait"), ToyTask("c", does="partly")]
+    with pytest.raises(CorruptBatchError, match="a flipped bit") as caught:
+        run_job(ToyJob(tmp_path / "out", tasks), LocalRunner(processes), commit_interval_ms=0)
+    assert sorted(" ".join(lines(tmp_path / "out")[:-1]).split()) == ["a-in-part", "c-in-part"]
+    assert "in a part of a" in caught.value.__notes__
+    assert [str(other.path) for other in caught.value.others if isinstance(other, CorruptBatchError)] == ["/logs/c"]
+
+
+@both
+def test_what_was_done_in_part_is_nothing_where_all_is_committed_or_nothing(tmp_path: Path, processes: int) -> None:
+    tasks = [ToyTask("a", does="partly"), ToyTask("b")]
+    with pytest.raises(CorruptBatchError, match="a flipped bit"):
+        run_job(ToyJob(tmp_path / "out", tasks, commits_as_it_goes=False), LocalRunner(processes))
+    assert lines(tmp_path / "out") == ["let go"]
+
+
+@both
 def test_a_full_disk_ends_the_job_and_what_was_done_is_committed(tmp_path: Path, processes: int) -> None:
     tasks = [ToyTask("a"), ToyTask("b", does="full"), *(ToyTask(f"c{n}", does="wait") for n in range(4))]
     with pytest.raises(StorageError, match="the disk is full"):

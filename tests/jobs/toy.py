@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparklog.errors import CorruptBatchError, StorageError
-from sparklog.jobs.job import Amount, Report
+from sparklog.jobs.job import Amount, PartlyDoneError, Report
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,10 @@ class ToyJob:
             time.sleep(1.0)
         if task.does == "damaged":
             raise CorruptBatchError("a flipped bit", path=f"/logs/{task.name}", position=7, offset=3)
+        if task.does == "partly":
+            error = CorruptBatchError("a flipped bit", path=f"/logs/{task.name}", position=7, offset=3)
+            error.add_note(f"in a part of {task.name}")
+            raise PartlyDoneError(f"{task.name}-in-part", [error])
         if task.does == "full":
             raise StorageError("the disk is full")
         if task.does == "killed":

@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import JAVA_OPTIONS
 from tests.golden import IsolationLevel, golden_set
-from tests.jobs.test_export import read, rows
+from tests.jobs.tables import read, rows
 from tests.spark.conftest import ROOT
 from tests.spark.rows import consumed
 

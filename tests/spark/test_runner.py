@@ -23,7 +23,7 @@ from sparklog.jobs.ledger import read_ledger
 from sparklog.spark.runner import SparkRunner
 from sparklog.storage.registry import locate
 from tests.jobs.attempts import TwiceRunner
-from tests.jobs.test_export import EXAMPLES, files, read, rows
+from tests.jobs.tables import EXAMPLES, files, read, rows
 from tests.jobs.test_job import Seen, lines
 from tests.jobs.toy import ToyJob, ToyTask
 from tests.spark.conftest import ROOT

@@ -1,0 +1,194 @@
+"""Checks a folder of tables against its ledger: nothing is missing, doubled, changed, or there without being told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from sparklog.errors import CorruptCheckpointError, PathNotFoundError, SeglogError
+from sparklog.jobs.formats import format_of_file
+from sparklog.jobs.ledger import LedgerCommit, Moved, MovedFile, commits
+from sparklog.jobs.seekable import SeekableFile
+from sparklog.jobs.targets import FOLDER_OF_JOBS, TableFolder
+from sparklog.log.files import STAGED, TopicPartition
+from sparklog.log.places import join_path, path_of
+from sparklog.storage.base import ReadableFile, Storage
+from sparklog.storage.registry import PathText, expand_one, locate
+
+_WINDOW_BYTES: Final = 1 << 22
+
+FindingKind = Literal[
+    "ledger", "missing", "unfinished", "size", "checksum", "rows", "doubled", "overlap", "gap", "unknown", "staged"
+]
+
+
+@dataclass(frozen=True)
+class LedgerFinding:
+    """Something that is not as the ledger says.
+
+    Attributes
+    ----------
+    kind : str
+        ``ledger`` is damaged; a file is ``missing``, ``unfinished`` (the next run puts it in its place), of another
+        ``size``, ``checksum`` or number of ``rows``, ``doubled`` (two ranges name it), ``unknown`` to the ledger, or
+        ``staged`` by a run that goes on or died; ranges of a partition have an ``overlap`` or a ``gap``.
+    path : str
+        Of the file, or of the ledger.
+    reason : str
+        What is wrong, in a sentence.
+    """
+
+    kind: FindingKind
+    path: str
+    reason: str
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether rows may be lost, doubled or changed; else it is worth knowing."""
+        return self.kind not in ("gap", "staged", "unfinished")
+
+
+def verify_ledger(target: PathText, *, reads_files: bool = True) -> Iterator[LedgerFinding]:
+    """Compare a folder of tables with its ledger; nobody moves to it meanwhile.
+
+    Parameters
+    ----------
+    target : str or os.PathLike
+        The folder.
+    reads_files : bool
+        Whether checksums and numbers of rows are checked as well, for which all files are read.
+
+    Yields
+    ------
+    LedgerFinding
+        None where all is well.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is no such folder, or no ledger in it.
+    """
+    storage, path = expand_one(locate(target, "target"), "target")
+    folder = TableFolder(storage, path)
+    if storage.identity(folder.ledger_path) is None:
+        raise PathNotFoundError(f"there is no ledger at {folder.ledger_path}: nothing was moved to {path} by a job")
+    check = _Check(storage, path, reads_files=reads_files)
+    last: dict[TopicPartition, Moved] = {}
+    try:
+        for commit in commits(storage, folder.ledger_path):
+            yield from _ranges(commit, last, folder.ledger_path)
+            yield from check.files(commit)
+    except CorruptCheckpointError as error:
+        yield LedgerFinding("ledger", folder.ledger_path, error.message)
+        return
+    yield from check.unknown()
+
+
+def _ranges(commit: LedgerCommit, last: dict[TopicPartition, Moved], path: str) -> Iterator[LedgerFinding]:
+    """Yield where ranges of a partition do not follow one another."""
+    for moved in commit.entries:
+        if not isinstance(moved, Moved):
+            continue
+        before = last.get(moved.topic_partition)
+        last[moved.topic_partition] = moved
+        if before is None or before.end_offset == moved.start_offset:
+            continue
+        if before.end_offset < moved.start_offset:
+            yield LedgerFinding(
+                "gap",
+                path,
+                f"offsets [{before.end_offset}, {moved.start_offset}) of {moved.topic_partition} were not moved",
+            )
+        else:
+            yield LedgerFinding(
+                "overlap",
+                path,
+                f"offsets [{moved.start_offset}, {moved.end_offset}) of {moved.topic_partition} were moved, and those "
+                f"up to {before.end_offset} had been before",
+            )
+
+
+class _Check:
+    """Checks the files that commits name, and remembers them."""
+
+    def __init__(self, storage: Storage, path: str, *, reads_files: bool) -> None:
+        self._storage, self._path, self._reads_files = storage, path, reads_files
+        self._named: set[str] = set()
+        self._staged: set[str] = set()
+
+    def files(self, commit: LedgerCommit) -> Iterator[LedgerFinding]:
+        for moved in commit.entries:
+            if not isinstance(moved, Moved):
+                continue
+            if sum(file.rows for file in moved.all_files) != moved.rows:
+                of = f"[{moved.start_offset}, {moved.end_offset}) of {moved.topic_partition}"
+                yield LedgerFinding("rows", self._path, f"the files of {of} do not have its {moved.rows} rows")
+            for file in moved.all_files:
+                path = join_path(self._path, file.path)
+                if path in self._named:
+                    yield LedgerFinding("doubled", path, f"commit {commit.number} names it, and one before has")
+                self._named.add(path)
+                yield from self._file(file, path)
+
+    def _file(self, file: MovedFile, path: str) -> Iterator[LedgerFinding]:
+        try:
+            found = self._storage.open(path)
+        except PathNotFoundError:
+            staged = TableFolder(self._storage, self._path).staged_path(file.staged)
+            if self._storage.identity(staged) is None:
+                yield LedgerFinding("missing", path, "it was moved, and is not there")
+            else:
+                self._staged.add(staged)
+                yield LedgerFinding("unfinished", path, "it is still staged: the next run gives it its name")
+            return
+        with found:
+            size_bytes = found.size_bytes()
+            if size_bytes != file.size_bytes:
+                yield LedgerFinding("size", path, f"it has {size_bytes} bytes, and had {file.size_bytes}")
+            elif self._reads_files:
+                yield from _content(found, file, path)
+
+    def unknown(self) -> Iterator[LedgerFinding]:
+        """Yield the files of the target that no commit names."""
+        for path, is_ours in _walk(self._storage, self._path, ""):
+            whole = join_path(self._path, path)
+            if is_ours and whole not in self._staged:
+                yield LedgerFinding("staged", whole, "a run goes on, or died: the next one removes it")
+            elif not is_ours and whole not in self._named:
+                yield LedgerFinding("unknown", whole, "no commit names it")
+
+
+def _content(found: ReadableFile, file: MovedFile, path: str) -> Iterator[LedgerFinding]:
+    checksum = position = 0
+    while window := found.read(position, _WINDOW_BYTES):
+        checksum, position = crc32c(window, checksum), position + len(window)
+    if checksum != file.crc32c:
+        yield LedgerFinding("checksum", path, f"its CRC-32C is {checksum}, and was {file.crc32c}")
+        return
+    kind = format_of_file(file.path)
+    if kind is None:
+        return
+    try:
+        rows = kind.count_rows(SeekableFile(found))
+    except (pa.ArrowException, OSError, SeglogError) as error:
+        yield LedgerFinding("rows", path, f"it is no file of the format {kind.name}: {error}")
+        return
+    if rows != file.rows:
+        yield LedgerFinding("rows", path, f"it has {rows} rows, and {file.rows} were moved")
+
+
+def _walk(storage: Storage, root: str, relative: str) -> Iterator[tuple[str, bool]]:
+    """Yield the files below a folder of tables, and whether they are staged; what else is ours is left out."""
+    for entry in storage.names(join_path(root, relative) if relative else root):
+        path = path_of(relative, entry.name)
+        if path == FOLDER_OF_JOBS:
+            staged = (name for name in storage.names(join_path(root, path)) if name.name.endswith(STAGED))
+            yield from ((path_of(path, name.name), True) for name in staged)
+        elif entry.is_folder:
+            yield from _walk(storage, root, path)
+        else:
+            yield path, False

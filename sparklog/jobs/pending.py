@@ -1,0 +1,58 @@
+"""Files that have their names in a table's folder, and are not yet part of the table: those of a commit on its way.
+
+Tables such as Delta Lake's have a log of their own, which says what is part of them. Files are there before it says so;
+a file in the folder of jobs lists them, and whoever finds it removes those that never became part of the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sparklog.jobs.ledger import Moved
+from sparklog.jobs.targets import FOLDER_OF_JOBS, UNFINISHED, own_path
+from sparklog.log.files import TopicPartition
+from sparklog.log.places import join_path
+from sparklog.storage.base import Storage, WritableStorage
+
+
+def remember_pending(storage: WritableStorage, path: str, moved: Sequence[Moved]) -> None:
+    """List the files of a commit, before they get their names."""
+    lines = [[each.topic, each.partition, each.end_offset, file.path] for each in moved for file in each.all_files]
+    with storage.open_for_append(own_path(path, UNFINISHED)) as file:
+        file.truncate(0)
+        file.append("".join(json.dumps(line) + "\n" for line in lines).encode())
+        file.sync()
+    storage.sync_folder(join_path(path, FOLDER_OF_JOBS))
+
+
+def pending(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]]:
+    """Return the paths of files that may not have become part of the table, and the ends of their ranges."""
+    data = storage.read_small(own_path(path, UNFINISHED)) or b""
+    # A line that is cut off is of a list that was not synced, before any file had its name.
+    lines = [json.loads(line) for line in data.split(b"\n")[:-1] if line.startswith(b"[") and line.endswith(b"]")]
+    return [(TopicPartition(topic, partition), end, join_path(path, name)) for topic, partition, end, name in lines]
+
+
+def forget_pending(storage: WritableStorage, path: str) -> None:
+    """Say that the commit is finished, or undone."""
+    storage.remove(own_path(path, UNFINISHED))
+
+
+def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
+    """Return how far each partition is, and of which log, as a table's commit says it: the last of each."""
+    return {
+        str(each.topic_partition): {
+            "to": each.end_offset,
+            "topic_id": each.topic_id,
+            "leader_epoch": each.leader_epoch,
+        }
+        for each in moved
+    }
+
+
+def from_mark(at: TopicPartition, mark: Mapping[str, Any]) -> Moved:
+    """Return what was moved last of a partition, of which its commit says no more than the end."""
+    end_offset = int(mark["to"])
+    return Moved(*at, end_offset, end_offset, 0, 0, mark.get("topic_id"), mark.get("leader_epoch"))

@@ -1,0 +1,132 @@
+"""Wherever an export dies, or its disk is full, a rerun has every row exactly once, and ledger and files agree."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sparklog.errors import StorageError
+from sparklog.jobs.export_job import ExportJob
+from sparklog.jobs.formats import ParquetFormat
+from sparklog.jobs.job import run_job
+from sparklog.jobs.ledger_check import verify_ledger
+from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.source import LogSource
+from sparklog.jobs.targets import TableFolder
+from sparklog.storage.base import WritableStorage
+from tests.jobs.tables import append, read, rows
+from tests.storage.crash import LOSSES, Crash, CrashingStorage, Stopped, crashes
+from tests.storage.full_disk import FullDisk
+
+BEYOND_DEFAULT = pytest.mark.fuzz
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The double remembers what was synced; that it comes to the disk of this machine takes most of the time."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+def prepare(folder: Path) -> None:
+    for partition in range(3):
+        append(folder / "logs" / f"a-{partition}", *(f"value {partition}.{number}" for number in range(3)))
+
+
+def prepare_with_more(folder: Path) -> None:
+    """A table that has some rows, and logs that have more."""
+    prepare(folder)
+    run(CrashingStorage(folder), folder)
+    for partition in (0, 3):
+        append(folder / "logs" / f"a-{partition}", f"value {partition}.later")
+
+
+def run(storage: WritableStorage, folder: Path) -> None:
+    """Export, a commit for each task, and a task for each partition or two."""
+    target = TableFolder(storage, str(folder / "out"))
+    job = ExportJob(LogSource((str(folder / "logs"),)), target, ParquetFormat(), run_id="run", workers=2)
+    run_job(job, LocalRunner(1), commit_interval_ms=0)
+
+
+def check(folder: Path, where: object) -> None:
+    """A rerun has every row exactly once, and ledger and files agree; so has one after it."""
+    for _ in range(2):
+        run(CrashingStorage(folder), folder)
+        assert sorted(row["value"] for row in rows(folder / "out")) == sorted(
+            row["value"] for row in read(folder / "logs")
+        ), where
+        assert list(verify_ledger(folder / "out")) == [], where
+        assert sorted(path.name for path in (folder / "out" / "_seglog").iterdir()) == ["ledger.jsonl", "lock"], where
+
+
+@pytest.mark.parametrize(
+    ("begin", "loss"),
+    [
+        (prepare, "lost"),
+        *((prepare_with_more, loss) for loss in LOSSES),
+        *(pytest.param(prepare, loss, marks=BEYOND_DEFAULT) for loss in LOSSES if loss != "lost"),
+    ],
+)
+def test_a_crash_at_any_call_leaves_what_a_rerun_completes(tmp_path: Path, loss: str, begin: object) -> None:
+    calls = [each.call for each in checked(crashes(begin, run, tmp_path, (loss,)))]  # type: ignore[arg-type]
+    assert len(calls) > 40
+    assert calls[-1] == "the end"
+
+
+def checked(all_crashes: Iterator[Crash]) -> Iterator[Crash]:
+    for crash in all_crashes:
+        before = visible_values(crash.folder)
+        assert len(set(before)) == len(before), crash
+        check(crash.folder, crash)
+        yield crash
+
+
+def visible_values(folder: Path) -> list[str]:
+    return [row["value"] for row in rows(folder / "out")] if (folder / "out").is_dir() else []
+
+
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=BEYOND_DEFAULT)])
+@pytest.mark.parametrize("loss", ["kept", "lost"])
+def test_a_rerun_may_crash_as_well(tmp_path: Path, loss: str, every: int) -> None:
+    for first in crashes(prepare, run, tmp_path, ("kept",)):
+        if sum(first.call.encode()) % every:
+            continue
+        stop_at = 1
+        while True:
+            folder = tmp_path / f"again-{stop_at}"
+            shutil.copytree(first.folder, folder)
+            storage = CrashingStorage(folder, stop_at)
+            try:
+                run(storage, folder)
+                break
+            except Stopped:
+                if loss == "lost":
+                    storage.disk.lose(keep_sizes=False)
+                check(folder, (first, storage.calls[-1]))
+            finally:
+                shutil.rmtree(folder)
+            stop_at += every
+
+
+@pytest.mark.parametrize("stays_full", [True, False])
+@pytest.mark.parametrize("begin", [pytest.param(prepare, marks=BEYOND_DEFAULT), prepare_with_more])
+def test_a_disk_that_is_full_at_any_write_is_told_and_nothing_is_lost_or_doubled(
+    tmp_path: Path, begin: object, stays_full: bool
+) -> None:
+    begin(tmp_path / "original")  # type: ignore[operator]
+    for full_at in range(1, 1000):
+        folder = tmp_path / f"disk-{full_at}"
+        shutil.copytree(tmp_path / "original", folder)
+        storage = FullDisk(folder, full_at, stays_full=stays_full)
+        with suppress(StorageError):
+            run(storage, folder)
+        if len(storage.calls) < full_at:
+            assert full_at > 40
+            return
+        visible = visible_values(folder)
+        assert len(set(visible)) == len(visible), storage.refused
+        check(folder, storage.refused)
+        shutil.rmtree(folder)

@@ -1,0 +1,350 @@
+"""Delta Lake and Iceberg tables: every row once, also after crashes and beside other writers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError as DeltaCommitFailedError
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Transaction
+
+from sparklog.errors import CommitError, DataLossError, InvalidOptionError
+from sparklog.jobs.delta import DeltaTarget
+from sparklog.jobs.export_job import ExportJob
+from sparklog.jobs.formats import ParquetFormat
+from sparklog.jobs.iceberg import IcebergTarget
+from sparklog.jobs.job import run_job
+from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.source import LogSource
+from sparklog.storage.local_writing import LocalWritableStorage
+from tests.jobs.tables import append, files, moved_to, read
+from tests.jobs.test_outputs import write_times
+from tests.storage.crash import CrashingStorage, Stopped
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+FOLDERS = ["topic", "partition"]
+
+
+class Lake(Protocol):
+    """A table of one of both kinds."""
+
+    folder: Path
+
+    def given(self) -> dict[str, Any]:
+        """Return the arguments of `export` for it."""
+
+    def target(self, storage: Any) -> Any: ...
+
+    def rows(self) -> list[dict[str, Any]]: ...
+
+    def append(self, values: list[bytes]) -> None:
+        """Do what another writer does."""
+
+    def known(self) -> set[str]:
+        """Return the names of the files that are part of the table."""
+
+
+@dataclass
+class Delta:
+    folder: Path
+
+    def given(self) -> dict[str, Any]:
+        return {"format": "delta"}
+
+    def target(self, storage: Any) -> Any:
+        return DeltaTarget(storage, str(self.folder))
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = DeltaTable(str(self.folder)).to_pyarrow_table().to_pylist()
+        return found
+
+    def append(self, values: list[bytes]) -> None:
+        table = DeltaTable(str(self.folder))
+        write_deltalake(table, row_of(values, pa.schema(table.schema().to_arrow())), mode="append")
+
+    def known(self) -> set[str]:
+        return {Path(uri).name for uri in DeltaTable(str(self.folder)).file_uris()}
+
+
+@dataclass
+class Iceberg:
+    folder: Path
+
+    def catalog(self) -> dict[str, str]:
+        return {"type": "sql", "uri": f"sqlite:///{self.folder.parent}/catalog.db"}
+
+    def opened(self) -> Catalog:
+        return load_catalog("default", **self.catalog())
+
+    def given(self) -> dict[str, Any]:
+        return {"format": "iceberg", "table": "db.rows", "catalog": self.catalog()}
+
+    def target(self, storage: Any) -> Any:
+        return IcebergTarget(storage, str(self.folder), "db.rows", tuple(self.catalog().items()))
+
+    def rows(self) -> list[dict[str, Any]]:
+        with self.opened() as catalog:
+            found: list[dict[str, Any]] = catalog.load_table("db.rows").scan().to_arrow().to_pylist()
+            return found
+
+    def append(self, values: list[bytes]) -> None:
+        with self.opened() as catalog:
+            table = catalog.load_table("db.rows")
+            table.append(row_of(values, table.schema().as_arrow()))
+
+    def known(self) -> set[str]:
+        with self.opened() as catalog:
+            return {Path(task.file.file_path).name for task in catalog.load_table("db.rows").scan().plan_files()}
+
+
+def row_of(values: list[bytes], schema: pa.Schema) -> pa.Table:
+    columns = {
+        field.name: pa.array(values if field.name == "value" else [None] * len(values), field.type) for field in schema
+    }
+    return pa.table(columns, schema=schema)
+
+
+@pytest.fixture(params=[Delta, Iceberg])
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
+    append(tmp_path / "logs" / "a-0", "1", "2")
+    append(tmp_path / "logs" / "_b-1", "3")
+    made: Lake = request.param(tmp_path / "table")
+    return made
+
+
+def export_to(lake: Lake, **given: Any) -> Any:
+    return moved_to(lake.folder, source=lake.folder.parent / "logs", **{**lake.given(), **given})
+
+
+def of_lake(lake: Lake) -> list[tuple[Any, ...]]:
+    """Return the rows of a table that are records, as they are compared."""
+    return sorted((row["topic"], row["partition"], row["offset"], row["value"]) for row in lake.rows() if row["topic"])
+
+
+def of_logs(lake: Lake) -> list[tuple[Any, ...]]:
+    return sorted(
+        (row["topic"], row["partition"], row["offset"], row["value"]) for row in read(lake.folder.parent / "logs")
+    )
+
+
+def tables_files(lake: Lake) -> set[str]:
+    return {Path(name).name for name in files(lake.folder) if name.endswith(".parquet")}
+
+
+@pytest.mark.parametrize("by", [FOLDERS, ["topic", "date"], ["date", "hour"], []])
+def test_rows_are_moved_once_and_the_table_says_how_far(lake: Lake, by: list[str]) -> None:
+    assert export_to(lake, partition_by=by).rows == 3
+    assert export_to(lake, partition_by=by).rows == 0
+    append(lake.folder.parent / "logs" / "a-0", "4")
+    append(lake.folder.parent / "logs" / "c-0", "5")
+    assert export_to(lake, partition_by=by).rows == 2
+    assert of_lake(lake) == of_logs(lake)
+    assert tables_files(lake) == lake.known()
+    assert [path.name for path in (lake.folder / "_seglog").iterdir()] == ["lock"]
+
+
+def test_columns_have_the_values_of_the_records(lake: Lake) -> None:
+    export_to(lake)
+    first = min(lake.rows(), key=lambda row: (row["topic"] != "a", row["offset"]))
+    (expected,) = (row for row in read(lake.folder.parent / "logs") if (row["topic"], row["offset"]) == ("a", 0))
+    # Who has no headers has null, or, as pyiceberg reads it, none.
+    assert {**first, "headers": first["headers"] or None} == {**expected, "headers": expected["headers"] or None}
+
+
+def test_another_writer_is_not_disturbed_and_offsets_stay_known(lake: Lake) -> None:
+    export_to(lake, partition_by=[])
+    for number in range(3):
+        lake.append([b"other %d" % number])
+    append(lake.folder.parent / "logs" / "a-0", "4")
+    assert export_to(lake, partition_by=[]).rows == 1
+    assert of_lake(lake) == of_logs(lake)
+    assert len(lake.rows()) == 7
+
+
+def test_a_topic_that_was_made_anew_is_refused(lake: Lake) -> None:
+    logs = lake.folder.parent / "logs"
+    metadata = logs / "a-0" / "partition.metadata"
+    metadata.write_text(f"version: 0\ntopic_id: C{'A' * 21}\n")
+    export_to(lake)
+    append(logs / "a-0", "4")
+    metadata.write_text(f"version: 0\ntopic_id: B{'A' * 21}\n")
+    with pytest.raises(DataLossError, match="it was deleted and made again"):
+        export_to(lake)
+
+
+def test_a_table_of_other_columns_is_refused(lake: Lake) -> None:
+    export_to(lake, columns=["topic", "partition", "offset", "value"])
+    with pytest.raises(InvalidOptionError, match=r"has other columns: value \(binary there, string here\)"):
+        export_to(lake, columns=["topic", "partition", "offset", "value"], value_format="string")
+    with pytest.raises(InvalidOptionError, match=r"has other columns: .*value \(binary there, none here\)"):
+        export_to(lake, columns=["topic", "partition", "offset"])
+    with pytest.raises(InvalidOptionError, match=r"is partitioned by topic, partition, and this job by topic"):
+        export_to(lake, columns=["topic", "partition", "offset", "value"], partition_by=["topic"])
+
+
+def test_a_crash_at_any_call_leaves_what_a_rerun_completes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    root = lake.folder.parent
+    for stop_at in range(1, 200):
+        try:
+            run(lake, CrashingStorage(root, stop_at))
+            assert stop_at > 20
+            return
+        except Stopped:
+            found = of_lake(lake) if stop_at > 10 and (lake.folder / "_delta_log").exists() else []
+            assert len(set(found)) == len(found)
+        run(lake, LocalWritableStorage())
+        assert of_lake(lake) == of_logs(lake), stop_at
+        assert tables_files(lake) == lake.known(), stop_at
+        assert [path.name for path in (lake.folder / "_seglog").iterdir()] == ["lock"]
+        shutil.rmtree(lake.folder)
+        (root / "catalog.db").unlink(missing_ok=True)
+
+
+def run(lake: Lake, storage: Any) -> None:
+    source = LogSource((str(lake.folder.parent / "logs"),))
+    job = ExportJob(source, lake.target(storage), ParquetFormat(), run_id="run", workers=2)
+    run_job(job, LocalRunner(1), commit_interval_ms=0)
+
+
+def test_a_commit_that_the_table_refuses_leaves_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    export_to(lake, topics="_b")
+    before = tables_files(lake)
+
+    def refuse(*given: Any, **more: Any) -> None:
+        raise (DeltaCommitFailedError if isinstance(lake, Delta) else CommitFailedException)("somebody was faster")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", refuse)
+        patched.setattr(Transaction, "commit_transaction", refuse)
+        with pytest.raises(CommitError, match="does not take a commit, and nothing is moved: somebody was faster"):
+            export_to(lake)
+    assert tables_files(lake) == before
+    assert export_to(lake).rows == 2
+    assert of_lake(lake) == of_logs(lake)
+
+
+def test_a_writer_that_commits_between_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Iceberg(tmp_path / "table")
+    append(tmp_path / "logs" / "a-0", "1", "2")
+    export_to(lake, partition_by=[])
+    append(tmp_path / "logs" / "a-0", "3")
+    add_files, left = Transaction.add_files, [b"x", b"y"]
+
+    def add_after_others(transaction: Transaction, *given: Any, **more: Any) -> None:
+        if left:
+            lake.append([left.pop()])
+        add_files(transaction, *given, **more)
+
+    monkeypatch.setattr(Transaction, "add_files", add_after_others)
+    export_to(lake, partition_by=[])
+    assert of_lake(lake) == of_logs(lake)
+    assert sorted(row["value"] for row in lake.rows()) == [b"1", b"2", b"3", b"x", b"y"]
+
+
+def test_a_run_elsewhere_that_moved_the_same_is_not_doubled(lake: Lake) -> None:
+    export_to(lake)
+    append(lake.folder.parent / "logs" / "a-0", "4")
+    target = lake.target(LocalWritableStorage())
+    source = LogSource((str(lake.folder.parent / "logs"),))
+    job = ExportJob(source, target, ParquetFormat(), run_id="run", workers=1)
+    with job.held():
+        (task,) = job.plan()
+        first, second = job.run(task, lambda _: None), job.run(task, lambda _: None)
+        target.commit(first, job.table(), "run", 0)
+        with pytest.raises(CommitError, match=r"offsets up to 3 of a-0 were moved by another run meanwhile"):
+            target.commit(second, job.table(), "run", 0)
+    assert of_lake(lake) == of_logs(lake)
+
+
+def test_a_run_elsewhere_that_commits_between_is_not_doubled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Iceberg(tmp_path / "table")
+    append(tmp_path / "logs" / "a-0", "1", "2")
+    target = lake.target(LocalWritableStorage())
+    job = ExportJob(LogSource((str(tmp_path / "logs"),)), target, ParquetFormat(), run_id="run", workers=1)
+    add_files = Transaction.add_files
+    left: list[Any] = []
+
+    def add_after_the_other(transaction: Transaction, *given: Any, **more: Any) -> None:
+        if left:
+            target.commit(left.pop(), job.table(), "other", 0)
+        add_files(transaction, *given, **more)
+
+    monkeypatch.setattr(Transaction, "add_files", add_after_the_other)
+    with job.held():
+        (task,) = job.plan()
+        first, second = job.run(task, lambda _: None), job.run(task, lambda _: None)
+        left.append(first)
+        with pytest.raises(CommitError, match=r"offsets up to 2 of a-0 were moved by another run meanwhile"):
+            target.commit(second, job.table(), "run", 0)
+    assert of_lake(lake) == of_logs(lake)
+
+
+def test_offsets_of_iceberg_are_known_when_snapshots_have_expired(tmp_path: Path) -> None:
+    lake = Iceberg(tmp_path / "table")
+    append(tmp_path / "logs" / "a-0", "1", "2")
+    export_to(lake, partition_by=[])
+    lake.append([b"x"])
+    with lake.opened() as catalog:
+        table = catalog.load_table("db.rows")
+        assert json.loads(table.properties["sparklog.offsets"]) == {
+            "a-0": {"to": 2, "topic_id": None, "leader_epoch": 0}
+        }
+        newest = table.current_snapshot()
+        assert newest is not None
+        for snapshot in table.snapshots():
+            if snapshot.snapshot_id != newest.snapshot_id:
+                table.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
+    assert export_to(lake, partition_by=[]).rows == 0
+
+
+@pytest.mark.parametrize("catalog", [{"type": "nosuch"}, {"type": "sql", "uri": "sqlite:////nowhere/at/all.db"}])
+def test_a_catalog_that_cannot_be_opened_is_told(tmp_path: Path, catalog: dict[str, str]) -> None:
+    append(tmp_path / "logs" / "a-0", "1")
+    with pytest.raises(InvalidOptionError, match=r"the catalog of db\.rows cannot be opened"):
+        moved_to(tmp_path / "out", source=tmp_path / "logs", format="iceberg", table="db.rows", catalog=catalog)
+
+
+def test_records_without_a_date_have_null_there(tmp_path: Path) -> None:
+    write_times(tmp_path / "logs" / "a-0", -1, 1_700_000_000_000)
+    lake = Delta(tmp_path / "table")
+    export_to(lake, partition_by=["date", "hour"])
+    assert [
+        (row["value"], str(row["date"]), row["hour"]) for row in sorted(lake.rows(), key=lambda row: row["offset"])
+    ] == [
+        (b"-1", "None", None),
+        (b"1700000000000", "2023-11-14", 22),
+    ]
+
+
+def test_what_does_not_decode_lies_beside_the_table(lake: Lake) -> None:
+    append(lake.folder.parent / "logs" / "a-0", '{"id": 1}')
+    given = {"value_format": "json", "value_options": {"schema": "id bigint"}, "on_decode_error": "dead_letter"}
+    summary = export_to(lake, **given)
+    assert sum(file.rows for moved in summary.moved for file in moved.dead_letters) == 3
+    assert [row["value"] for row in lake.rows()] == [{"id": 1}]
+    assert len(list((lake.folder / "_dead_letter").iterdir())) == 2
+    assert export_to(lake, **given).rows == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"format": "iceberg"}, "needs a catalog and the name of the table"),
+        ({"format": "iceberg", "table": "rows", "catalog": {"type": "sql"}}, "has no namespace"),
+        ({"format": "delta", "table": "a.b"}, "which only the format iceberg has"),
+        ({"format": "delat"}, "delta"),
+    ],
+)
+def test_wrong_arguments_are_told(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        moved_to(tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
