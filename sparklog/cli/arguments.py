@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from sparklog.cli import fields, tables, views
+from sparklog.errors import InvalidOptionError
 
 Paths = Annotated[
     list[str],
@@ -31,3 +33,14 @@ Fields = Annotated[
     bool,
     typer.Option("--fields", help="Say what the fields of --json are, and stop.", is_eager=True, callback=_show_fields),
 ]
+
+
+def properties_of(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Read properties, ``name=value`` each, that an option was given."""
+    properties: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise InvalidOptionError(f"{option} {text!r} is not name=value")
+        properties[name] = value
+    return properties

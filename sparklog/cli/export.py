@@ -10,11 +10,12 @@ from typing import Any
 from sparklog.cli import render, tables, views
 from sparklog.cli.progress import job_progress
 from sparklog.cli.text import bytes_text, counted
-from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError, SeglogError
+from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.jobs.copy_logs import CopySummary
 from sparklog.jobs.copy_logs import copy as run_copy
 from sparklog.jobs.export import ExportSummary
 from sparklog.jobs.export import export as run_export
+from sparklog.jobs.job import OF_ONE_PARTITION
 from sparklog.jobs.source import LogSource
 from sparklog.log.files import TopicPartition
 from sparklog.log.times import iso_milliseconds
@@ -60,7 +61,7 @@ def _run(
     try:
         with job_progress(verb) as watch:
             summary = run(watch=watch)
-    except (CorruptLogError, DataLossError) as error:
+    except OF_ONE_PARTITION as error:
         for each in (error, *error.others):
             render.complain("error", str(each))
         render.complain("note", f"'sparklog ledger show {target}' says how far each partition was moved")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.arguments import Fields, Json
+from sparklog.cli.arguments import Fields, Json, properties_of
 from sparklog.cli.choices import IsolationLevels
 
 _FAILED = 1
@@ -16,7 +16,7 @@ Sources = Annotated[
     typer.Argument(metavar="SRC...", help="Log directories, topics' paths (/logs/events), partitions' folders."),
 ]
 Target = Annotated[str, typer.Argument(metavar="DST", help="The folder of the table, made where it is not there.")]
-TableFormat = Annotated[str, typer.Option("--format", help="parquet, arrow or csv.")]
+TableFormat = Annotated[str, typer.Option("--format", help="parquet, arrow, csv, jsonl, delta or iceberg.")]
 Topics = Annotated[list[str] | None, typer.Option("--topics", help="Only this topic; may be repeated.")]
 TopicPattern = Annotated[
     str | None, typer.Option("--topic-pattern", help="Only topics whose whole name this regular expression matches.")
@@ -29,6 +29,20 @@ Columns = Annotated[
 ]
 PartitionBy = Annotated[
     str, typer.Option("--partition-by", help="Folders of files: some of topic,partition,date,hour; none if empty.")
+]
+DecodedAs = Annotated[
+    str | None,
+    typer.Option(help="How it is decoded: string, json, avro, protobuf, json-schema, base64, hex, or module:function."),
+]
+Schema = Annotated[str | None, typer.Option(help="Its schema: text, such as 'id bigint, name string', or a path.")]
+OnDecodeErrors = Annotated[
+    str | None, typer.Option(help="What becomes of a record that does not decode: fail, dead_letter or null.")
+]
+UnnestsValue = Annotated[bool, typer.Option(help="Whether the fields of a value become columns of their own.")]
+Table = Annotated[str | None, typer.Option(help="The name of an Iceberg table in its catalog, such as sales.orders.")]
+Catalog = Annotated[
+    list[str] | None,
+    typer.Option("--catalog", help="A property of that catalog, such as uri=sqlite:///c.db; may be repeated."),
 ]
 From = Annotated[
     list[str] | None,
@@ -73,6 +87,14 @@ def export(
     partitions: Partitions = None,
     columns: Columns = None,
     partition_by: PartitionBy = "topic,partition",
+    key_format: DecodedAs = None,
+    key_schema: Schema = None,
+    value_format: DecodedAs = None,
+    value_schema: Schema = None,
+    unnests_value: UnnestsValue = False,
+    on_decode_error: OnDecodeErrors = None,
+    table: Table = None,
+    catalog: Catalog = None,
     start: From = None,
     end: To = None,
     isolation_level: Annotated[
@@ -102,6 +124,14 @@ def export(
         "format": form,
         "columns": None if columns is None else columns.split(","),
         "partition_by": [name for name in partition_by.split(",") if name],
+        "key_format": key_format,
+        "key_options": None if key_schema is None else {"schema": key_schema},
+        "value_format": value_format,
+        "value_options": None if value_schema is None else {"schema": value_schema},
+        "unnests_value": unnests_value,
+        "on_decode_error": on_decode_error,
+        "table": table,
+        "catalog": None if catalog is None else properties_of(catalog, "--catalog"),
         "isolation_level": isolation_level.value,
         "stops_at_high_watermark": high_watermark,
         "fail_on_data_loss": fail_on_data_loss,
@@ -196,12 +226,11 @@ def load(
     All of it becomes visible at once, or nothing.
     """
     from sparklog.cli.load import load as load_files
-    from sparklog.cli.load import properties_of
 
     options: dict[str, object] = {
         "topic": topic,
         "num_partitions": num_partitions,
-        "config": properties_of(config or ()),
+        "config": properties_of(config or (), "--config"),
         "partitioner": partitioner,
         "key": key or None,
         "value": value,

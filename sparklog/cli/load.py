@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from sparklog.cli import render, tables, views
 from sparklog.cli.progress import job_progress
 from sparklog.cli.text import counted
-from sparklog.errors import InvalidOptionError
 from sparklog.jobs.load import load as run_load
 
 
@@ -33,14 +32,3 @@ def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_
     rate = f"{summary.records / seconds:,.0f} records/s"
     records, files = counted(summary.records, "record"), counted(len(summary.files), "file")
     render.say(f"{records} of {files} loaded in {seconds:.1f} s: {rate}{passed}")
-
-
-def properties_of(texts: Iterable[str]) -> dict[str, str]:
-    """Read properties, ``name=value`` each."""
-    properties: dict[str, str] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise InvalidOptionError(f"--config {text!r} is not name=value, such as compression.type=zstd")
-        properties[name] = value
-    return properties

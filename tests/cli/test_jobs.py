@@ -18,7 +18,7 @@ from sparklog.jobs.ledger import Loaded, encode_commit
 from tests.cli.test_fields import disagreements
 from tests.cli.test_main import lines, on_a_terminal, run
 from tests.golden import EXAMPLES
-from tests.jobs.tables import files, read, rows
+from tests.jobs.tables import append, files, read, rows
 
 SOME = ("--topics", "shop-orders", "--processes", "1")
 
@@ -45,6 +45,24 @@ def test_export_moves_what_is_new_and_the_ledger_shows_it(tmp_path: Path) -> Non
         "rows": 145,
         "files": 2,
     }
+
+
+def test_values_are_decoded_and_what_does_not_decode_is_set_aside_or_ends_its_partition(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    append(logs / "a-0", '{"id": 1}', "no JSON", '{"id": 3}')
+    given = ("--processes", "1", "--value-format", "json", "--value-schema", "id bigint", "--unnests-value")
+    assert run("export", logs, out, *given, "--on-decode-error", "dead_letter").exit_code == 0
+    assert [row["id"] for row in rows(out) if "id" in row] == [1, 3]
+    refused = run("export", logs, tmp_path / "other", *given)
+    assert refused.exit_code == 1
+    assert "a-0" in refused.stderr
+    assert "offset 1" in refused.stderr
+
+
+def test_a_property_that_is_none_is_told_with_its_option(tmp_path: Path) -> None:
+    refused = run("export", EXAMPLES, tmp_path / "out", "--format", "iceberg", "--table", "a.b", "--catalog", "sqlite")
+    assert refused.exit_code == 2
+    assert "--catalog 'sqlite' is not name=value" in refused.stderr
 
 
 def test_ledger_sums_what_was_moved_of_a_partition_by_several_runs(tmp_path: Path) -> None:

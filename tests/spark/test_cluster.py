@@ -164,7 +164,6 @@ def test_export_on_a_cluster_of_two_workers_moves_every_record_once(cluster: str
 
 
 def test_export_over_spark_connect_moves_every_record_once(tmp_path: Path) -> None:
-    pytest.importorskip("grpc_status")
     exported("local[2]", tmp_path)
 
 
