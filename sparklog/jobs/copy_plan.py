@@ -6,14 +6,12 @@ staged, but for what only the batches tell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.ledger import Moved, commits
-from sparklog.jobs.source import LogSource, Selected
+from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
 from sparklog.log.files import TopicPartition
@@ -28,9 +26,6 @@ from sparklog.topic.ranges import ReadRange, cut_by_bytes
 from sparklog.topic.write_target import is_topic_name
 from sparklog.write.commit_plan import OffsetBounds
 from sparklog.write.staging import Origin
-
-_TASK_BYTES_MIN: Final = 1 << 26
-_TASKS_A_WORKER: Final = 3
 
 
 @dataclass(frozen=True)
@@ -167,7 +162,7 @@ class CopyPlan:
             if each.damage is not None:
                 raise each.damage
         ranges = {each.range.topic_partition: each for each in selected}
-        bytes_max = self._bytes_max(selected)
+        bytes_max = piece_bytes_max(selected, self._task_bytes, self._workers)
         for folder in folders:
             found = ranges.get(named(folder))
             landing = self._landing(folder, source.target_of(named(folder)))
@@ -177,12 +172,6 @@ class CopyPlan:
                 is_committed = source.logs.isolation_level == "read_committed"
                 whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
                 self._add(found, whole, found.layout, landing, bytes_max, goes_on=named(folder) in moved)
-
-    def _bytes_max(self, selected: Sequence[Selected]) -> int:
-        total_bytes = sum(
-            sum(segment.size_bytes for segment in each.layout.segments) for each in selected if each.layout
-        )
-        return min(self._task_bytes, max(total_bytes // (self._workers * _TASKS_A_WORKER), _TASK_BYTES_MIN))
 
     def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
         """Return the log that a partition is copied to."""

@@ -23,7 +23,7 @@ from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileFormat
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
-from sparklog.jobs.source import LogSource, Selected
+from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
 from sparklog.jobs.targets import TableShape, Target
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
@@ -38,9 +38,6 @@ from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, of_partit
 
 TASK_BYTES: Final = 1 << 28
 """How many bytes of log a task reads at most, about, by default."""
-_TASK_BYTES_MIN: Final = 1 << 26
-"""Tasks are made smaller where there would be too few, but not smaller than this: each makes a file of its own."""
-_TASKS_A_WORKER: Final = 3
 
 _schema_of: Final = selector(TOPIC_SCHEMA)
 _LIMITS: Final = DecodeLimits(chunk_bytes=1 << 20, output_bytes_max=1 << 23)
@@ -153,11 +150,7 @@ class ExportJob:
         return tasks
 
     def _cut(self, selected: Sequence[Selected]) -> Iterator[list[Piece]]:
-        total_bytes = sum(
-            sum(segment.size_bytes for segment in each.layout.segments) for each in selected if each.layout
-        )
-        share = total_bytes // (self.workers * _TASKS_A_WORKER)
-        bytes_max = min(self.task_bytes, max(share, _TASK_BYTES_MIN))
+        bytes_max = piece_bytes_max(selected, self.task_bytes, self.workers)
         for each in selected:
             if each.layout is not None:
                 yield [

@@ -217,7 +217,7 @@ class JsonLinesFormat:
     def count_rows(self, source: Any) -> int:
         rows = 0
         while window := source.read(_WINDOW_BYTES):
-            rows += window.count(b"\n")
+            rows += bytes(window).count(b"\n")
         return rows
 
 

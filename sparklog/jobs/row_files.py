@@ -31,6 +31,7 @@ import pyarrow.parquet
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
 from sparklog.jobs.inputs import ARROW, CSV, PARQUET, InputFile
 from sparklog.jobs.lines import Lines, blocks_of_lines, split_lines
+from sparklog.jobs.seekable import SeekableFile
 from sparklog.storage.base import ReadableFile
 
 BATCH_BYTES: Final = 1 << 20
@@ -119,34 +120,10 @@ class InputSource:
 
         Some read ahead in a thread, and may still do so when another one begins.
         """
-        return pa.PythonFile(_Bytes(self), mode="r")
+        return pa.PythonFile(SeekableFile(self.file, self._count), mode="r")
 
-
-class _Bytes(io.RawIOBase):
-    def __init__(self, source: InputSource) -> None:
-        self._source, self._file, self._position = source, source.file, 0
-
-    def read(self, size: int | None = -1) -> Any:
-        if size is None or size < 0:
-            size = max(self._file.size_bytes() - self._position, 0)
-        data = self._file.read(self._position, size)
-        self._position += len(data)
-        self._source.read_bytes += len(data)
-        return data
-
-    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes()}[whence]
-        self._position = base + position
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
+    def _count(self, size_bytes: int) -> None:
+        self.read_bytes += size_bytes
 
 
 @contextmanager

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 from sparklog.storage.base import ReadableFile
 
 
 class SeekableFile(io.RawIOBase):
-    """Reads an open file; closing this one leaves that one open."""
+    """Reads an open file; closing this one leaves that one open.
 
-    def __init__(self, file: ReadableFile) -> None:
-        self._file, self._position = file, 0
+    Parameters
+    ----------
+    on_read : callable, optional
+        Told how many bytes were read, each time.
+    """
+
+    def __init__(self, file: ReadableFile, on_read: Callable[[int], None] | None = None) -> None:
+        self._file, self._on_read, self._position = file, on_read, 0
 
     def readable(self) -> bool:
         return True
@@ -20,11 +27,14 @@ class SeekableFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def readinto(self, room: Any) -> int:
-        view = memoryview(room).cast("B")
-        read_bytes = self._file.read_into(self._position, view)
-        self._position += read_bytes
-        return read_bytes
+    def read(self, size: int | None = -1) -> Any:
+        if size is None or size < 0:
+            size = max(self._file.size_bytes() - self._position, 0)
+        data = self._file.read(self._position, size)
+        self._position += len(data)
+        if self._on_read is not None:
+            self._on_read(len(data))
+        return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes()}[whence]

@@ -24,6 +24,8 @@ from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 
+_PIECE_BYTES_MIN: Final = 1 << 26
+_TASKS_A_WORKER: Final = 3
 _ANEW: Final = "Move it to another target, or give the old ledger up"
 
 
@@ -247,6 +249,16 @@ def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> N
             f"offset {end - 1} of {path} is of leader epoch {epoch}, and was of {moved.leader_epoch} when it was "
             f"moved: records were replaced by those of another leader. {_ANEW}"
         )
+
+
+def piece_bytes_max(selected: Sequence[Selected], task_bytes: int, workers: int) -> int:
+    """Return how many bytes of log one piece of the work has at most: a task's, or less where tasks would be too few.
+
+    Each piece makes a file of its own, so that none is made much smaller than it would be worth.
+    """
+    layouts = [each.layout for each in selected if each.layout is not None]
+    total_bytes = sum(segment.size_bytes for layout in layouts for segment in layout.segments)
+    return min(task_bytes, max(total_bytes // (workers * _TASKS_A_WORKER), _PIECE_BYTES_MIN))
 
 
 def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:

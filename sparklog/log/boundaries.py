@@ -22,9 +22,9 @@ def floor_boundary(segment: Segment, offset: int) -> int:
 
 
 def position_before(segment: Segment, offset: int) -> int:
-    """Return a position that is at most that of the batch with an offset."""
+    """Return a position in the segment that is at most that of the batch with an offset."""
     entry = _floor_entry(segment, floor_offset, offset)
-    return 0 if entry is None else entry.position
+    return 0 if entry is None else _inside(segment, entry.position)
 
 
 def boundary_near(segment: Segment, position: int) -> OffsetPosition:
@@ -32,7 +32,12 @@ def boundary_near(segment: Segment, position: int) -> OffsetPosition:
     entry = _floor_entry(segment, floor_position, position)
     if entry is None:
         return OffsetPosition(0, segment.base_offset)
-    return OffsetPosition(entry.position, entry.offset + 1)
+    return OffsetPosition(_inside(segment, entry.position), entry.offset + 1)
+
+
+def _inside(segment: Segment, position: int) -> int:
+    """Return the position of the segment that is nearest to one that a damaged index may have."""
+    return min(max(position, 0), segment.size_bytes)
 
 
 def _floor_entry(

@@ -1,10 +1,13 @@
-"""An export to Parquet beside what others have for it: ``python -m tests.bench.jobs_peers [--rows N] [--rounds N]``.
+"""Jobs beside what others have for them: ``python -m tests.bench.jobs_peers [--rows N] [--rounds N]``.
 
 A real broker runs on this machine, and takes its share of it, for Spark's own Kafka connector, from which Spark writes
 Parquet. The same is written from the broker's directory, while it runs, through Spark from ``format("seglog")``, and by
-`sparklog.export`, in processes of this machine and on Spark. The same columns, zstd, warm, in turn, two cores; ratios
-are medians over rounds, and more than 1 is faster than the peer. Beside them are the ratios of processor seconds, the
-broker's among them, which other work on the machine blurs less. Needs Maven Central.
+`sparklog.export`, in processes of this machine and on Spark. The same columns, zstd, warm, in turn, two cores. The
+Parquet files are then written back: by Spark into the broker, and by `sparklog.load` into a directory, both lz4. Last
+the directory is copied by ``cp -r``, and by `sparklog.copy`, which checks every batch and syncs what it has written;
+``cp`` followed by ``sync`` is the peer that does so too. Ratios are medians over rounds, and more than 1 is faster than
+the peer. Beside them are the ratios of processor seconds, the broker's among them, which other work on the machine
+blurs less. Needs Maven Central.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ import itertools
 import resource
 import shutil
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -34,7 +39,8 @@ PARTITIONS = 2
 TOPIC = "events"
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 WANTED = {"kafka": 5.5, "seglog": 3.5}
-OURS = ("export", "export on Spark")
+WANTED_OF_LOAD = {"kafka": 5.0}
+WANTED_OF_COPY = {"cp": 0.5, "cp, sync": 0.5}
 
 
 def main() -> None:
@@ -57,22 +63,68 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     frame = generated(spark, rows, tasks=2).drop("timestamp")
     for _ in range(2):
         frame.write.format("kafka").options(topic=TOPIC, **kafka, **{"kafka.compression.type": "lz4"}).save()
-    seconds, spent = timed(exports(spark, broker, folder / "out", kafka), rounds)
-    table = Table(title="Export to Parquet, two cores")
-    peers = [title for peer in WANTED for title in (f"times {peer}", "wanted", "range", "processor")]
-    for title in ("", "Mrows/s", *peers):
-        table.add_column(title, justify="right")
-    for name in OURS:
-        speed = 2 * rows / statistics.median(seconds[name]) / 1e6
-        told = [f"{speed:.3g}"]
-        for peer, wanted in WANTED.items():
+    made = timed(exports(spark, broker, folder / "out", kafka), rounds)
+    report("Export to Parquet", made, ("export", "export on Spark"), WANTED, 2 * rows)
+    parquet = folder / "parquet"
+    sparklog.export(f"{broker.log_dir}/{TOPIC}", parquet, columns=("key", "value"), partition_by=())
+    report("Load of Parquet", timed(loads(spark, broker, parquet, kafka), rounds), ("load",), WANTED_OF_LOAD, 2 * rows)
+    spark.stop()
+    logs = folder / "logs"
+    sparklog.copy(f"{broker.log_dir}/{TOPIC}", logs)
+    report("Copy", timed(copies(logs, folder / "copied"), rounds), ("copy",), WANTED_OF_COPY, 2 * rows)
+
+
+def report(
+    title: str, made: tuple[dict[str, list[float]], ...], ours: tuple[str, ...], wanted: dict[str, float], rows: int
+) -> None:
+    """Print how many times as fast as its peers each of ours was."""
+    seconds, spent = made
+    table = Table(title=f"{title}, two cores")
+    peers = [title for peer in wanted for title in (f"times {peer}", "wanted", "range", "processor")]
+    for heading in ("", "Mrows/s", *peers):
+        table.add_column(heading, justify="right")
+    for name in ours:
+        told = [f"{rows / statistics.median(seconds[name]) / 1e6:.3g}"]
+        for peer, least in wanted.items():
             each = ratios(seconds[name], seconds[peer])
             of_processors = statistics.median(ratios(spent[name], spent[peer]))
-            told += [f"{statistics.median(each):.1f}", str(wanted), f"{each[0]:.1f} - {each[-1]:.1f}"]
-            told.append(f"{of_processors:.1f}")
+            told += [f"{statistics.median(each):.2g}", str(least), f"{each[0]:.2g} - {each[-1]:.2g}"]
+            told.append(f"{of_processors:.2g}")
         table.add_row(name, *told)
     Console(width=140).print(table)
-    spark.stop()
+
+
+def loads(spark: SparkSession, broker: Broker, parquet: Path, kafka: dict[str, str]) -> dict[str, Callable[[], object]]:
+    """Return what writes the files into a topic, each time a new one."""
+    frame, numbers = spark.read.parquet(str(parquet)).select("key", "value"), itertools.count()
+
+    def into_kafka() -> None:
+        topic = f"loaded-{next(numbers)}"
+        broker.create_topic(topic, partitions=PARTITIONS)
+        frame.write.format("kafka").options(topic=topic, **kafka, **{"kafka.compression.type": "lz4"}).save()
+
+    def into_logs() -> None:
+        path = parquet.parent / f"loaded-{next(numbers)}"
+        sparklog.load(parquet, path, topic=TOPIC, num_partitions=PARTITIONS, config={"compression.type": "lz4"})
+        shutil.rmtree(path)
+
+    return {"kafka": into_kafka, "load": into_logs}
+
+
+def copies(logs: Path, out: Path) -> dict[str, Callable[[], object]]:
+    """Return what copies a log directory, each time to a folder of its own, which is removed."""
+
+    def cp(*, is_synced: bool) -> None:
+        subprocess.run(["cp", "-r", logs, out], check=True)
+        if is_synced:
+            subprocess.run(["sync", *(path for path in out.rglob("*") if path.is_file())], check=True)
+        shutil.rmtree(out)
+
+    def copy() -> None:
+        sparklog.copy(logs, out)
+        shutil.rmtree(out)
+
+    return {"cp": partial(cp, is_synced=False), "cp, sync": partial(cp, is_synced=True), "copy": copy}
 
 
 def exports(spark: SparkSession, broker: Broker, out: Path, kafka: dict[str, str]) -> dict[str, Callable[[], object]]:

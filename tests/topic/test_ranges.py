@@ -24,7 +24,7 @@ def batches(counts: list[int], base_offset: int, value_bytes: int) -> list[bytes
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     counts=st.lists(st.integers(1, 30), min_size=1, max_size=40),
     base_offset=st.integers(0, 5000),
