@@ -29,6 +29,7 @@ from sparklog.jobs.copy_plan import CopyPiece, CopyPlan, CopySource
 from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import Amount, Report
 from sparklog.jobs.ledger import Moved, encode_commit, read_ledger
+from sparklog.jobs.source import grouped
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
@@ -38,7 +39,6 @@ from sparklog.record.compression import CODEC_IDS
 from sparklog.storage.registry import Location
 from sparklog.topic.commit import Job as CommitJob
 from sparklog.topic.commit import commit
-from sparklog.topic.packing import pack
 from sparklog.topic.write_target import find_target
 from sparklog.write.commit_plan import OffsetBounds
 from sparklog.write.copied import BatchTaker
@@ -161,12 +161,7 @@ class CopyJob:
             for source in self.sources:
                 planned.add(source)
         pieces = planned.pieces
-        rows = pack(
-            [piece.moved.log_bytes for piece in pieces],
-            [0] * len(pieces),
-            bytes_max=self.task_bytes,
-            tasks_min=min(self.workers, len(pieces)),
-        )
+        rows = grouped([piece.moved.log_bytes for piece in pieces], self.task_bytes, self.workers)
         return [CopyTask(number, _name_of(pieces[each]), tuple(pieces[each])) for number, each in enumerate(rows)]
 
     def run(self, task: CopyTask, report: Report) -> Copied:

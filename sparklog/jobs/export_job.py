@@ -23,7 +23,7 @@ from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileFormat
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
-from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
+from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max
 from sparklog.jobs.targets import TableShape, Target
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
@@ -32,7 +32,6 @@ from sparklog.log.reader import LogReader
 from sparklog.record.decode import DecodeLimits
 from sparklog.record.schema import selector
 from sparklog.storage.capabilities import to_writable
-from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange, cut_by_bytes
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, of_partition
 
@@ -132,12 +131,7 @@ class ExportJob:
         damaged = [each for each in selected if each.damage is not None]
         cut = self._cut([each for each in selected if each.damage is None])
         pieces = [piece for of_one in cut for piece in of_one]
-        rows = pack(
-            [piece.log_bytes for piece in pieces],
-            [0] * len(pieces),
-            bytes_max=self.task_bytes,
-            tasks_min=min(self.workers, len(pieces)),
-        )
+        rows = grouped([piece.log_bytes for piece in pieces], self.task_bytes, self.workers)
         tasks: list[ExportTask] = []
         last: dict[TopicPartition, int] = {}
         for each in rows:

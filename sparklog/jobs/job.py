@@ -129,10 +129,13 @@ class Tasks(Generic[TaskT]):
     ----------
     count : int
         How many there are at most.
+    size_bytes : int
+        About how many bytes they read.
     """
 
     def __init__(self, tasks: Sequence[TaskT]) -> None:
         self.count = len(tasks)
+        self.size_bytes = sum(task.size_bytes for task in tasks)
         self._tasks, self._next = tasks, 0
         self._failed: set[int] = set()
 

@@ -1,8 +1,9 @@
-"""Runs the tasks of a job in processes of this machine.
+"""Runs the tasks of a job in processes of this machine, this one among them.
 
-Workers are started as programs of their own, and not forked, so that no thread and no lock of the caller is copied into
+A thread of this process works at once. Others take a second to start, so that there are as many as the work is worth;
+they are started as programs of their own, and not forked, so that no thread and no lock of the caller is copied into
 them; and a script that calls a job needs no ``if __name__ == "__main__"``, since they do not import it. A worker ends
-with the process that started it, however that ends: their connection is closed then.
+with the process that started it, however that ends, and a thread with the job: their connection is closed then.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from sparklog.jobs.worker import pickled, run_task, unpickled_job
 from sparklog.storage.process import end_process, usable_cores
 
 _REPORTED_EVERY_SECONDS: Final = 0.1
+_BYTES_WORTH_A_START: Final = 1 << 26
+_ENDS_WITHIN_SECONDS: Final = 5.0
 _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from sparklog.jobs.local import work; work({descriptor})"
 
 
@@ -38,7 +41,8 @@ class LocalRunner:
     Attributes
     ----------
     processes : int
-        How many work at a time. By default one for each core that this process may use.
+        How many work at a time, this one included. By default one for each core that this process may use, if there is
+        enough to do for each.
     """
 
     processes: int = 0
@@ -51,6 +55,8 @@ class LocalRunner:
         self, job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
         processes = min(self.workers, tasks.count)
+        if not self.processes:
+            processes = min(processes, 1 + tasks.size_bytes // _BYTES_WORTH_A_START)
         if processes > 1:
             yield from _side_by_side(job, tasks, report, processes)
             return
@@ -70,10 +76,57 @@ def runner_of(processes: int | None, cluster: Runner | None) -> Runner:
 
 
 class _Worker:
-    """A process that does one task after the other."""
+    """Does one task after the other, and says over a connection how they go."""
+
+    def __init__(self) -> None:
+        self.connection, self._theirs = Pipe()
+        self.task: int | None = None
+
+    def begin(self, row: int, task: Any) -> None:
+        self.task = row
+        # If it has ended, whoever waits for what it says is told so.
+        with suppress(OSError):
+            self.connection.send((row, task))
+
+    def end(self) -> None:
+        """End the worker, whatever it does."""
+        raise NotImplementedError
+
+    def ended(self) -> SeglogError:
+        """Return the error of the task of a worker that has ended by itself."""
+        raise NotImplementedError
+
+
+class _Thread(_Worker):
+    """A worker in this process."""
+
+    def __init__(self, job: Job[Any, Any]) -> None:
+        super().__init__()
+        # A task that says nothing for long, and is not waited for, must not keep the interpreter from ending.
+        self._thread = threading.Thread(target=self._work, args=(job,), daemon=True)
+        self._thread.start()
+
+    def _work(self, job: Job[Any, Any]) -> None:
+        # Closed, the connection ends also a task: by what it says of how far it has come.
+        with self._theirs, suppress(EOFError, OSError):
+            while True:
+                row, task = self._theirs.recv()
+                _do(job, row, task, self._theirs)
+
+    def end(self) -> None:
+        self.connection.close()
+        self._thread.join(_ENDS_WITHIN_SECONDS)
+
+    def ended(self) -> SeglogError:
+        return SeglogError("the thread that worked on it has ended before its time")
+
+
+class _Process(_Worker):
+    """A worker that is a process of its own."""
 
     def __init__(self, job: bytes) -> None:
-        self.connection, theirs = Pipe()
+        super().__init__()
+        theirs = self._theirs
         program = _PROGRAM.format(path=sys.path, descriptor=theirs.fileno())
         # In a process group of its own: who interrupts the caller at a terminal does not interrupt the worker, which
         # the caller ends when it has put things in order.
@@ -81,24 +134,15 @@ class _Worker:
             [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, process_group=0
         )
         theirs.close()
-        self._job: bytes | None = job
-        self.task: int | None = None
-
-    def begin(self, row: int, task: Any) -> None:
-        self.task = row
-        # If it has ended, whoever waits for what it says is told so.
         with suppress(OSError):
-            if self._job is not None:
-                self.connection.send_bytes(self._job)
-                self._job = None
-            self.connection.send((row, task))
+            self.connection.send_bytes(job)
 
     def end(self) -> None:
         self.connection.close()
         self._process.kill()
         self._process.wait()
 
-    def killed(self) -> SeglogError:
+    def ended(self) -> SeglogError:
         status = self._process.wait()
         return SeglogError(
             f"a process that worked on it ended before its time (status {status}), perhaps since memory ran out: "
@@ -109,11 +153,11 @@ class _Worker:
 def _side_by_side(
     job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None], processes: int
 ) -> Generator[Finished | Failed]:
-    pickled = pickle.dumps(job)
+    sent = pickle.dumps(job)
     workers: dict[Connection, _Worker] = {}
     try:
         for first in islice(tasks, processes):
-            worker = _Worker(pickled)
+            worker: _Worker = _Thread(job) if len(workers) == processes - 1 else _Process(sent)
             workers[worker.connection] = worker
             worker.begin(*first)
         while workers:
@@ -124,7 +168,7 @@ def _side_by_side(
                 except (EOFError, OSError):
                     del workers[worker.connection]
                     if worker.task is not None:
-                        yield Failed(worker.task, worker.killed())
+                        yield Failed(worker.task, worker.ended())
                     worker.end()
                     continue
                 if isinstance(said, Amount):
@@ -155,10 +199,15 @@ def work(descriptor: int) -> None:
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
     while True:
         row, task = tasks.get()
-        reporter = _Reporter(connection)
-        done = run_task(job, row, task, reporter)
-        reporter.flush()
-        connection.send_bytes(pickled(done))
+        _do(job, row, task, connection)
+
+
+def _do(job: Job[Any, Any], row: int, task: Any, connection: Connection) -> None:
+    """Do a task, and say over a connection how it goes and how it ended."""
+    reporter = _Reporter(connection)
+    done = run_task(job, row, task, reporter)
+    reporter.flush()
+    connection.send_bytes(pickled(done))
 
 
 def _receive(connection: Connection, tasks: queue.SimpleQueue[tuple[int, Any]]) -> None:

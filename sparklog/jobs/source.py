@@ -20,6 +20,7 @@ from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, named, read_layouts
+from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
@@ -252,12 +253,25 @@ def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> N
 
 
 def piece_bytes_max(selected: Sequence[Selected], task_bytes: int, workers: int) -> int:
-    """Return how many bytes of log one piece of the work has at most: a task's, or less where tasks would be too few.
-
-    Each piece makes a file of its own, so that none is made much smaller than it would be worth.
-    """
+    """Return how many bytes of log a piece of the work has at most, which is to be done by one task."""
     layouts = [each.layout for each in selected if each.layout is not None]
-    total_bytes = sum(segment.size_bytes for layout in layouts for segment in layout.segments)
+    return _share(sum(segment.size_bytes for layout in layouts for segment in layout.segments), task_bytes, workers)
+
+
+def grouped(log_bytes: Sequence[int], task_bytes: int, workers: int) -> list[slice]:
+    """Say which neighbouring pieces of the work, of so many bytes of log each, a task does: about as many bytes each.
+
+    Returns
+    -------
+    list of slice
+        The rows of the pieces of each task.
+    """
+    share = _share(sum(log_bytes), task_bytes, workers)
+    return pack(log_bytes, [0] * len(log_bytes), bytes_max=share, tasks_min=min(workers, len(log_bytes)))
+
+
+def _share(total_bytes: int, task_bytes: int, workers: int) -> int:
+    """Return what a task may have: less where tasks would be too few, but what is worth the files that it makes."""
     return min(task_bytes, max(total_bytes // (workers * _TASKS_A_WORKER), _PIECE_BYTES_MIN))
 
 

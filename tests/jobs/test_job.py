@@ -142,7 +142,7 @@ from sparklog.jobs.job import run_job
 from sparklog.jobs.local import LocalRunner
 from tests.jobs.toy import ToyJob, ToyTask
 print("begun", flush=True)
-run_job(ToyJob(Path(sys.argv[1]), [ToyTask("a", does="sleep"), ToyTask("b", does="sleep")]), LocalRunner(2))
+run_job(ToyJob(Path(sys.argv[1]), [ToyTask(name, does="sleep") for name in "abc"]), LocalRunner(3))
 """
 
 
