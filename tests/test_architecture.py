@@ -24,8 +24,8 @@ BELOW["values"] = {"storage", "errors"}
 BELOW["log"] = {"record", "storage", "errors"}
 BELOW["write"] = BELOW["log"] | {"log"}
 BELOW["inspect"] = BELOW["log"] | {"log"}
-BELOW["topic"] = BELOW["write"] | {"write", "inspect"}
-BELOW["jobs"] = BELOW["topic"] | {"topic", "values"}
+BELOW["topic"] = BELOW["write"] | {"write", "inspect", "values"}
+BELOW["jobs"] = BELOW["topic"] | {"topic"}
 BELOW["spark"] = BELOW["jobs"] | {"jobs"}
 BELOW["cli"] = BELOW["jobs"] | {"jobs"}
 MODULE_LINES_MAX = 500
@@ -33,8 +33,7 @@ FUNCTION_LINES_MAX = 70
 # Modules that are imported by a name which is not known before, and why.
 IMPORTED_BY_NAME = {
     ("__init__.py", "_HOMES[name]"),  # the public names, each from its home
-    ("topic/partitioner.py", "module_name"),  # a partitioner of the user's own
-    ("values/custom.py", "module_name"),  # a decoder of the user's own
+    ("values/named.py", "module_name"),  # a decoder or a partitioner of the user's own
     ("values/libraries.py", "module"),  # fastavro and protobuf, which are optional
 }
 # What reaches files, processes and the machine behind a storage's back.

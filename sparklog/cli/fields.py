@@ -88,6 +88,16 @@ control_type       string?   ABORT, COMMIT, ... of a marker
 coordinator_epoch  integer?  of the end of a transaction
 delete_horizon_ms  integer?  when compaction may remove tombstones
 """
+_PLANNED: Final = _fields(
+    """
+task       integer  number of the task
+topic      string   name of the topic
+partition  integer  number of the partition
+from       integer  first offset that would be moved
+to         integer  the offset behind the last
+log_bytes  integer  about how many bytes of log would be read
+"""
+)
 ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
     "describe": {
         "a topic": _fields(
@@ -172,16 +182,7 @@ leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
 files         array     path (in the target), bytes, rows and crc32c of each
 """
         ),
-        "a range of a task (--dry-run)": _fields(
-            """
-task       integer  number of the task
-topic      string   name of the topic
-partition  integer  number of the partition
-from       integer  first offset that would be moved
-to         integer  the offset behind the last
-log_bytes  integer  about how many bytes of log would be read
-"""
-        ),
+        "a range of a task (--dry-run)": _PLANNED,
     },
     "copy": {
         "a range of offsets": _fields(
@@ -199,16 +200,7 @@ target_topic  string    the topic that it was copied to
 files         array     none
 """
         ),
-        "a range of a task (--dry-run)": _fields(
-            """
-task       integer  number of the task
-topic      string   name of the topic
-partition  integer  number of the partition
-from       integer  first offset that would be moved
-to         integer  the offset behind the last
-log_bytes  integer  about how many bytes of log would be read
-"""
-        ),
+        "a range of a task (--dry-run)": _PLANNED,
     },
     "load": {
         "a partition": _fields(

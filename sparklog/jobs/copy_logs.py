@@ -10,9 +10,9 @@ from sparklog.errors import InvalidOptionError
 from sparklog.jobs.copy import TASK_BYTES, CopyJob, CopyTask
 from sparklog.jobs.copy_plan import CopySource
 from sparklog.jobs.job import Watch, run_job
-from sparklog.jobs.ledger import Moved
 from sparklog.jobs.local import runner_of
 from sparklog.jobs.source import check_sources, source_of
+from sparklog.jobs.summary import MovedSummary, in_order
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import IsolationLevel
 from sparklog.log.times import Time
@@ -23,33 +23,19 @@ from sparklog.write.staging import new_job
 
 
 @dataclass(frozen=True)
-class CopySummary:
+class CopySummary(MovedSummary):
     """What a copy has moved.
 
     Attributes
     ----------
-    moved : tuple of Moved
-        A range of offsets of the source each, by topic, partition and offset.
     planned : tuple of CopyTask
         The tasks that a dry run would have done.
     """
 
-    run_id: str
-    moved: tuple[Moved, ...]
     planned: tuple[CopyTask, ...] = ()
 
-    @property
-    def rows(self) -> int:
-        return sum(each.rows for each in self.moved)
-
-    @property
-    def log_bytes(self) -> int:
-        """The bytes of the batches."""
-        return sum(each.log_bytes for each in self.moved)
-
     def __repr__(self) -> str:
-        partitions = len({each.topic_partition for each in self.moved})
-        return f"CopySummary({self.rows} rows of {partitions} partitions, {self.log_bytes} bytes)"
+        return f"CopySummary({self.rows} rows of {self.partitions} partitions, {self.log_bytes} bytes)"
 
 
 def copy(
@@ -179,5 +165,4 @@ def copy(
     if dry_run:
         return CopySummary(job.run_id, (), tuple(job.plan()))
     copied = (each for result in run_job(job, runner, watch) for each in result.moved)
-    moved = [each for each in copied if each.end_offset > each.start_offset]
-    return CopySummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))
+    return CopySummary(job.run_id, in_order(each for each in copied if each.end_offset > each.start_offset))

@@ -9,74 +9,38 @@ them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from sparklog.errors import CommitError, InvalidOptionError, SeglogError
+from sparklog.errors import CommitError, InvalidOptionError
+from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns
 from sparklog.jobs.ledger import Moved, MovedFile
 from sparklog.jobs.outputs import NO_TIME
 from sparklog.jobs.pending import forget_pending, from_mark, pending, remember_pending, to_marks
 from sparklog.jobs.targets import (
     MovedLast,
     TableShape,
-    hold_folder,
     name_files,
-    own_path,
-    refuse_as_folder,
     staged_names,
     sweep_staged,
     sync_names,
 )
-from sparklog.log.files import STAGED, TopicPartition
+from sparklog.log.files import TopicPartition
 from sparklog.log.places import folders_of
-from sparklog.storage.base import Storage, WritableStorage
-from sparklog.storage.capabilities import to_writable
 from sparklog.values.libraries import import_optional
 
 _FOLDER_TYPES = {"topic": pa.string(), "partition": pa.int32(), "date": pa.date32(), "hour": pa.int32()}
 _COMMITS_LOOKED_AT = 100
-_MICROSECONDS = pa.timestamp("us", "UTC")
 
 
-@dataclass(frozen=True)
-class DeltaTarget:
+class DeltaTarget(LakeTarget):
     """A Delta Lake table in a folder of this machine; made where it is not there."""
-
-    storage: Storage
-    path: str
-    lock_timeout_seconds: float = 600.0
-
-    keeps_columns: ClassVar[bool] = False
-
-    @property
-    def _writable(self) -> WritableStorage:
-        return to_writable(self.storage, self.path)
-
-    def staged_path(self, name: str) -> str:
-        return own_path(self.path, name + STAGED)
 
     def check(self) -> None:
         _library()
-        refuse_as_folder(self.storage, self.path)
-
-    def shape(self, table: TableShape) -> TableShape:
-        return replace(table, schema=with_microseconds(table.schema))
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        with hold_folder(self._writable, self.path, self.lock_timeout_seconds):
-            self._settle()
-            try:
-                yield
-            except BaseException:
-                with suppress(SeglogError):
-                    self._settle()
-                raise
-            self._settle()
+        super().check()
 
     def moved(self, table: TableShape) -> MovedLast:
         library = _library()
@@ -146,54 +110,6 @@ class DeltaTarget:
         forget_pending(storage, self.path)
         if staged_names(storage, self.path):
             sweep_staged(storage, self.path)
-
-
-def with_microseconds(schema: pa.Schema) -> pa.Schema:
-    """Return a schema whose times of records are in microseconds: tables of others have none in milliseconds."""
-    return pa.schema(
-        [field.with_type(_MICROSECONDS) if field.type == pa.timestamp("ms", "UTC") else field for field in schema]
-    )
-
-
-def refuse_moved_meanwhile(moved: Sequence[Moved], end_offset: Callable[[TopicPartition], int | None]) -> None:
-    """Raise `CommitError` where a table has offsets already that are to be committed: a run elsewhere moved them."""
-    seen: dict[TopicPartition, int] = {}
-    for each in moved:
-        at = each.topic_partition
-        end = seen[at] if at in seen else end_offset(at)
-        if end is not None and end > each.start_offset:
-            raise CommitError(
-                f"offsets up to {end} of {at} were moved by another run meanwhile, and [{each.start_offset}, "
-                f"{each.end_offset}) is to be: nothing is moved; repeat the job"
-            )
-        seen[at] = each.end_offset
-
-
-def refuse_other_columns(path: str, wanted: pa.Schema, there: pa.Schema) -> None:
-    """Raise `InvalidOptionError` where a table has other columns than those that are to be written."""
-    have, want = ({field.name: _plain(field.type) for field in each} for each in (there, wanted))
-    if have == want:
-        return
-    differ = [
-        f"{name} ({have.get(name, 'none')} there, {want.get(name, 'none')} here)"
-        for name in dict.fromkeys([*have, *want])
-        if have.get(name) != want.get(name)
-    ]
-    raise InvalidOptionError(
-        f"the table {path} has other columns: {', '.join(differ)}. A job does not change the columns of a table: "
-        f"change them with its own tools first, give other columns or formats, or move to another target"
-    )
-
-
-def _plain(kind: pa.DataType) -> str:
-    """Return a type as text, without what libraries say of it in ways of their own."""
-    if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{field.name}: {_plain(field.type)}' for field in kind)}>"
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"list<{_plain(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{_plain(kind.key_type)}, {_plain(kind.item_type)}>"
-    return str(kind).removeprefix("large_")
 
 
 def _action(transaction: Any, file: MovedFile, now_ms: int) -> Any:

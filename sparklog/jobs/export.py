@@ -15,10 +15,10 @@ from sparklog.jobs.export_job import TASK_BYTES, ExportJob, ExportTask
 from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, ParquetFormat, format_named
 from sparklog.jobs.iceberg import IcebergTarget
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
-from sparklog.jobs.ledger import Moved
 from sparklog.jobs.local import runner_of
 from sparklog.jobs.outputs import FOLDERS, PARTITION_BY
 from sparklog.jobs.source import source_of
+from sparklog.jobs.summary import MovedSummary, in_order
 from sparklog.jobs.targets import TableFolder, Target
 from sparklog.log.reader import IsolationLevel, chosen_columns
 from sparklog.log.times import Time
@@ -32,24 +32,16 @@ _TABLE_FORMATS: Final = ("delta", "iceberg")
 
 
 @dataclass(frozen=True)
-class ExportSummary:
+class ExportSummary(MovedSummary):
     """What an export has moved.
 
     Attributes
     ----------
-    moved : tuple of Moved
-        A range of offsets each, with its files, by topic, partition and offset.
     planned : tuple of ExportTask
         The tasks that a dry run would have done.
     """
 
-    run_id: str
-    moved: tuple[Moved, ...]
     planned: tuple[ExportTask, ...] = ()
-
-    @property
-    def rows(self) -> int:
-        return sum(each.rows for each in self.moved)
 
     @property
     def files(self) -> int:
@@ -60,14 +52,8 @@ class ExportSummary:
         """The bytes of the files."""
         return sum(file.size_bytes for each in self.moved for file in each.files)
 
-    @property
-    def log_bytes(self) -> int:
-        """About how many bytes of log were read."""
-        return sum(each.log_bytes for each in self.moved)
-
     def __repr__(self) -> str:
-        partitions = len({each.topic_partition for each in self.moved})
-        return f"ExportSummary({self.rows} rows of {partitions} partitions in {self.files} files)"
+        return f"ExportSummary({self.rows} rows of {self.partitions} partitions in {self.files} files)"
 
 
 def export(
@@ -224,7 +210,7 @@ def export(
     if dry_run:
         return ExportSummary(job.run_id, (), tuple(job.plan()))
     moved = [each for result in run_job(job, runner, watch, commit_interval_ms) for each in result]
-    return ExportSummary(job.run_id, tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset))))
+    return ExportSummary(job.run_id, in_order(moved))
 
 
 def _file_format(wanted: str | FileFormat) -> FileFormat:
@@ -245,12 +231,14 @@ def _target(
     if wanted == "iceberg":
         if table is None or catalog is None:
             raise InvalidOptionError("an Iceberg table needs a catalog and the name of the table in it: give both")
-        return IcebergTarget(storage, path, table, tuple(sorted(catalog.items())), lock_timeout_seconds)
+        return IcebergTarget(
+            storage, path, table, tuple(sorted(catalog.items())), lock_timeout_seconds=lock_timeout_seconds
+        )
     if table is not None or catalog is not None:
         raise InvalidOptionError("a table and a catalog are given, which only the format iceberg has")
     if wanted == "delta":
-        return DeltaTarget(storage, path, lock_timeout_seconds)
-    return TableFolder(storage, path, lock_timeout_seconds)
+        return DeltaTarget(storage, path, lock_timeout_seconds=lock_timeout_seconds)
+    return TableFolder(storage, path, lock_timeout_seconds=lock_timeout_seconds)
 
 
 def _checked_folders(partition_by: Sequence[str]) -> tuple[str, ...]:

@@ -10,30 +10,25 @@ run removes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from sparklog.errors import CommitError, InvalidOptionError, SeglogError
-from sparklog.jobs.delta import refuse_moved_meanwhile, refuse_other_columns, with_microseconds
+from sparklog.errors import CommitError, InvalidOptionError
+from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.pending import forget_pending, from_mark, pending, remember_pending, to_marks
 from sparklog.jobs.targets import (
     MovedLast,
     TableShape,
-    hold_folder,
     name_files,
-    own_path,
-    refuse_as_folder,
     sweep_staged,
     sync_names,
 )
-from sparklog.log.files import STAGED, TopicPartition
+from sparklog.log.files import TopicPartition
 from sparklog.log.places import join_path
-from sparklog.storage.base import Storage, WritableStorage
-from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import locate
 from sparklog.values.libraries import import_optional
 
@@ -48,7 +43,7 @@ _TRANSFORMS: Final = {
 
 
 @dataclass(frozen=True)
-class IcebergTarget:
+class IcebergTarget(LakeTarget):
     """An Iceberg table in a folder of this machine; made where it is not there.
 
     Attributes
@@ -59,42 +54,17 @@ class IcebergTarget:
         The properties of the catalog, as pyiceberg has them, and its ``name``.
     """
 
-    storage: Storage
-    path: str
     table: str
     catalog: tuple[tuple[str, str], ...]
-    lock_timeout_seconds: float = 600.0
 
     # Which partition of the table a file is of is told by its columns.
     keeps_columns: ClassVar[bool] = True
-
-    @property
-    def _writable(self) -> WritableStorage:
-        return to_writable(self.storage, self.path)
-
-    def staged_path(self, name: str) -> str:
-        return own_path(self.path, name + STAGED)
 
     def check(self) -> None:
         import_optional("pyiceberg", "pyiceberg", "iceberg")
         if "." not in self.table.strip("."):
             raise InvalidOptionError(f"the table {self.table!r} has no namespace: give it as namespace.table")
-        refuse_as_folder(self.storage, self.path)
-
-    def shape(self, table: TableShape) -> TableShape:
-        return replace(table, schema=with_microseconds(table.schema))
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        with hold_folder(self._writable, self.path, self.lock_timeout_seconds):
-            self._settle()
-            try:
-                yield
-            except BaseException:
-                with suppress(SeglogError):
-                    self._settle()
-                raise
-            self._settle()
+        super().check()
 
     def moved(self, table: TableShape) -> MovedLast:
         for name in table.folders:

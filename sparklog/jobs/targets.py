@@ -5,9 +5,10 @@ A target is a small frozen value. `TableFolder` is a folder of files, whose ledg
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
 import pyarrow as pa
@@ -98,36 +99,30 @@ class TableShape:
 
 
 @dataclass(frozen=True)
-class TableFolder:
-    """A folder of files, such as Parquet, and its ledger.
+class FolderTarget(ABC):
+    """What all targets in a folder share: who holds it, and where files are staged.
 
-    A commit is decided when its lines of the ledger are on the disk. Its files get their names then; where that was not
-    finished, which a file says that is there as long, the next run does it.
+    Attributes
+    ----------
+    lock_timeout_seconds : float
+        How long to wait for another run.
     """
 
     storage: Storage
     path: str
-    lock_timeout_seconds: float = 600.0
+    lock_timeout_seconds: float = field(default=600.0, kw_only=True)
 
     keeps_columns: ClassVar[bool] = False
-
-    @property
-    def ledger_path(self) -> str:
-        return own_path(self.path, LEDGER)
-
-    @property
-    def _folder(self) -> str:
-        return join_path(self.path, FOLDER_OF_JOBS)
 
     @property
     def _writable(self) -> WritableStorage:
         return to_writable(self.storage, self.path)
 
-    def staged_path(self, name: str) -> str:
-        return own_path(self.path, name + STAGED)
-
     def check(self) -> None:
         refuse_as_folder(self.storage, self.path)
+
+    def staged_path(self, name: str) -> str:
+        return own_path(self.path, name + STAGED)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -141,6 +136,27 @@ class TableFolder:
                     self._settle()
                 raise
             self._settle()
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Finish or undo what a run that died has left; the folder is held."""
+
+
+@dataclass(frozen=True)
+class TableFolder(FolderTarget):
+    """A folder of files, such as Parquet, and its ledger.
+
+    A commit is decided when its lines of the ledger are on the disk. Its files get their names then; where that was not
+    finished, which a file says that is there as long, the next run does it.
+    """
+
+    @property
+    def ledger_path(self) -> str:
+        return own_path(self.path, LEDGER)
+
+    @property
+    def _folder(self) -> str:
+        return join_path(self.path, FOLDER_OF_JOBS)
 
     def ledger(self) -> Ledger:
         """Read the ledger; errors as of `sparklog.jobs.ledger.read_ledger`."""

@@ -9,7 +9,6 @@ Source: apache/kafka, KafkaProducer.java (partition), BuiltInPartitioner.java, R
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.record import kernels_hash
+from sparklog.values.named import imported
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -160,15 +160,8 @@ def _imported(name: str) -> PartitionerFactory:
     if not colon or not module_name or not attribute:
         hint = did_you_mean(name, list(_BUILT_IN), "say default, roundRobin, or package.module:Name")
         raise InvalidOptionError(f"no partitioner {name!r}: {hint}")
-    try:
-        module = import_module(module_name)
-    except Exception as error:
-        raise InvalidOptionError(f"the partitioner {name!r} cannot be imported: {error!r}") from error
-    found: Any = getattr(module, attribute, None)
-    if not callable(found):
-        missing = "is nothing that can be called" if hasattr(module, attribute) else f"is not in {module.__file__}"
-        raise InvalidOptionError(f"the partitioner {name!r} cannot be used: {attribute!r} {missing}")
-    return found  # type: ignore[no-any-return]
+    factory: PartitionerFactory = imported(name, "the partitioner")
+    return factory
 
 
 def assign_partitions(

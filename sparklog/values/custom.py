@@ -8,13 +8,10 @@ block is halved until the values are found for which it does, and those fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
-
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
+from sparklog.values.named import imported
 from sparklog.values.rows import Decoded, decode_rows
 
 
@@ -34,7 +31,7 @@ class CallableCodec:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._function = _imported(name)
+        self._function = imported(name, "the decoder")
         self.type = self._type()
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -65,16 +62,3 @@ class CallableCodec:
                 "to return an empty array for an empty array"
             )
         return kind
-
-
-def _imported(name: str) -> Callable[[pa.Array], Any]:
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = import_module(module_name)
-    except Exception as error:
-        raise InvalidOptionError(f"the decoder {name!r} cannot be imported: {error!r}") from error
-    found: Any = getattr(module, attribute, None)
-    if not callable(found):
-        missing = "is nothing that can be called" if hasattr(module, attribute) else f"is not in {module.__file__}"
-        raise InvalidOptionError(f"the decoder {name!r} cannot be used: {attribute!r} {missing}")
-    return found  # type: ignore[no-any-return]

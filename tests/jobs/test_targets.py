@@ -55,7 +55,7 @@ def test_a_target_behind_a_link_is_one_target(tmp_path: Path, logs: Path) -> Non
     moved_to(tmp_path / "link", source=logs)
     assert moved_to(tmp_path / "disk", source=logs).rows == 0
     assert [row["value"] for row in rows(tmp_path / "disk")] == [b"a", b"b"]
-    held = TableFolder(LocalWritableStorage(), str(tmp_path / "disk"), 0.1).held()
+    held = TableFolder(LocalWritableStorage(), str(tmp_path / "disk"), lock_timeout_seconds=0.1).held()
     with held, pytest.raises(LockedError, match="another job moves to"):
         moved_to(tmp_path / "link", source=logs, lock_timeout_seconds=0.1)
 

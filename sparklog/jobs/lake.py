@@ -1,0 +1,70 @@
+"""What targets share whose tables have a log of their own, Delta Lake's and Iceberg's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from sparklog.errors import CommitError, InvalidOptionError
+from sparklog.jobs.ledger import Moved
+from sparklog.jobs.targets import FolderTarget, TableShape
+from sparklog.log.files import TopicPartition
+
+_MICROSECONDS: Final = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True)
+class LakeTarget(FolderTarget):
+    """A table whose own log says which files are part of it, in a folder of this machine."""
+
+    def shape(self, table: TableShape) -> TableShape:
+        """Return the same with times in microseconds: such tables have none in milliseconds."""
+        milliseconds = pa.timestamp("ms", "UTC")
+        columns = [
+            column.with_type(_MICROSECONDS) if column.type == milliseconds else column for column in table.schema
+        ]
+        return replace(table, schema=pa.schema(columns))
+
+
+def refuse_moved_meanwhile(moved: Sequence[Moved], end_offset: Callable[[TopicPartition], int | None]) -> None:
+    """Raise `CommitError` where a table has offsets already that are to be committed: a run elsewhere moved them."""
+    seen: dict[TopicPartition, int] = {}
+    for each in moved:
+        at = each.topic_partition
+        end = seen[at] if at in seen else end_offset(at)
+        if end is not None and end > each.start_offset:
+            raise CommitError(
+                f"offsets up to {end} of {at} were moved by another run meanwhile, and [{each.start_offset}, "
+                f"{each.end_offset}) is to be: nothing is moved; repeat the job"
+            )
+        seen[at] = each.end_offset
+
+
+def refuse_other_columns(path: str, wanted: pa.Schema, there: pa.Schema) -> None:
+    """Raise `InvalidOptionError` where a table has other columns than those that are to be written."""
+    have, want = ({field.name: _plain(field.type) for field in each} for each in (there, wanted))
+    if have == want:
+        return
+    differ = [
+        f"{name} ({have.get(name, 'none')} there, {want.get(name, 'none')} here)"
+        for name in dict.fromkeys([*have, *want])
+        if have.get(name) != want.get(name)
+    ]
+    raise InvalidOptionError(
+        f"the table {path} has other columns: {', '.join(differ)}. A job does not change the columns of a table: "
+        f"change them with its own tools first, give other columns or formats, or move to another target"
+    )
+
+
+def _plain(kind: pa.DataType) -> str:
+    """Return a type as text, without what libraries say of it in ways of their own."""
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {_plain(field.type)}' for field in kind)}>"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list<{_plain(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_plain(kind.key_type)}, {_plain(kind.item_type)}>"
+    return str(kind).removeprefix("large_")

@@ -1,0 +1,35 @@
+"""Finds what a user brings by its name, ``package.module:name``: a decoder, or a partitioner."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from sparklog.errors import InvalidOptionError
+
+
+def imported(name: str, what: str) -> Any:
+    """Import something that can be called.
+
+    Parameters
+    ----------
+    name : str
+        ``package.module:name``.
+    what : str
+        What it is to be, for errors, such as "the decoder".
+
+    Raises
+    ------
+    InvalidOptionError
+        It cannot be imported, is not there, or cannot be called.
+    """
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = import_module(module_name)
+    except Exception as error:
+        raise InvalidOptionError(f"{what} {name!r} cannot be imported: {error!r}") from error
+    found: Any = getattr(module, attribute, None)
+    if not callable(found):
+        missing = "is nothing that can be called" if hasattr(module, attribute) else f"is not in {module.__file__}"
+        raise InvalidOptionError(f"{what} {name!r} cannot be used: {attribute!r} {missing}")
+    return found
