@@ -6,50 +6,47 @@ name and a path, and nothing else. An option that only makes sense with a broker
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
-from sparklog.log.properties import option, shown
-from sparklog.log.times import iso_milliseconds
+from sparklog.log.properties import option
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.spark.limits import TASKS_MAX
+from sparklog.spark.option_values import (
+    EARLIEST,
+    LATEST,
+    OFFSETS_FORM,
+    PARTITIONS_FORM,
+    TIMES_FORM,
+    parse_assignment,
+    parse_columns,
+    parse_offsets,
+    parse_paths,
+    parse_pattern,
+    parse_time,
+    parse_times,
+    parse_topics,
+)
 from sparklog.spark.parsing import (
     NO_PATH,
     declared_names,
-    integer,
-    is_long,
     location_or_none,
     read_declared,
     refuse_unknown,
     settle_alias,
 )
-from sparklog.spark.schema import HEADERS, check_columns
-from sparklog.storage.registry import canonical
+from sparklog.spark.schema import HEADERS
 from sparklog.topic.packing import PACK_BYTES
-
-LATEST: Final = -1
-"""An offset in JSON that stands for the end of the log."""
-
-EARLIEST: Final = -2
-"""An offset in JSON that stands for its start."""
 
 if TYPE_CHECKING:
     from sparklog.log.reader import IsolationLevel
 
 _log = logging.getLogger("sparklog")
-
-_OFFSETS_FORM: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
-_TIMES_FORM: Final = (
-    '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'  # as the connector's
-)
-_TIME_FORMS: Final = "ms since the epoch, as 1772442000000, or ISO 8601, as 2026-03-02T09:00:00Z"
-_PARTITIONS_FORM: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 
 
 @dataclass(frozen=True)
@@ -72,110 +69,6 @@ class OffsetSpec:
     times: Mapping[TopicPartition, int] | None
     offsets: Mapping[TopicPartition, int] | None
     word: str
-
-
-def _paths(name: str, text: str) -> tuple[str, ...]:
-    found = _json(name, text)
-    if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
-        raise InvalidOptionError(f"{name} must be a JSON list of paths, got {shown(text)}")
-    return tuple(canonical(each, name) for each in found)
-
-
-def _time(_: str, text: str) -> int:
-    number = integer(text)
-    time = iso_milliseconds(text) if number is None else number
-    if time is None:
-        raise InvalidOptionError(f"Expected a single long value, got {shown(text)}: give {_TIME_FORMS}")
-    return time
-
-
-def _names(_: str, text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _topics(name: str, text: str) -> tuple[str, ...]:
-    found = _names(name, text)
-    if not found:
-        raise InvalidOptionError(f"No topics to subscribe to as specified value for option '{name}' is '{shown(text)}'")
-    return found
-
-
-def _pattern(name: str, text: str) -> re.Pattern[str]:
-    if not text.strip():
-        raise InvalidOptionError(
-            f"Pattern to subscribe is empty as specified value for option '{name}' is '{shown(text)}'"
-        )
-    try:
-        return re.compile(text.strip())
-    except re.error as error:
-        raise InvalidOptionError(f"{name} is not a regular expression: {shown(text)!r}, {error}") from error
-    except (OverflowError, RecursionError, MemoryError) as error:
-        raise InvalidOptionError(f"{name} is too large a regular expression: {shown(text)!r}, {error}") from error
-
-
-def _assignment(name: str, text: str) -> dict[str, tuple[int, ...]]:
-    if not text.strip().startswith("{"):
-        raise InvalidOptionError(
-            f"No topicpartitions to assign as specified value for option '{name}' is '{shown(text)}'"
-        )
-    found = _json(name, text)
-    if not isinstance(found, dict) or not all(
-        isinstance(numbers, list) and all(type(number) is int for number in numbers) for numbers in found.values()
-    ):
-        raise InvalidOptionError(f"Expected e.g. {_PARTITIONS_FORM}, got {shown(text)}")
-    if not any(found.values()):
-        raise InvalidOptionError(
-            f"No topicpartitions to assign as specified value for option '{name}' is '{shown(text)}'"
-        )
-    return {topic: tuple(numbers) for topic, numbers in found.items()}
-
-
-def _offsets(name: str, text: str) -> str | dict[TopicPartition, int]:
-    if text.strip().lower() in ("earliest", "latest"):
-        return text.strip().lower()
-    found = _by_partition(name, text, _OFFSETS_FORM)
-    for topic_partition, offset in found.items():
-        if offset < EARLIEST:
-            raise InvalidOptionError(f"{name} for {topic_partition} is {offset}: offsets are not negative")
-    return found
-
-
-def _times(name: str, text: str) -> dict[TopicPartition, int]:
-    return _by_partition(name, text, _TIMES_FORM, f"; a time is {_TIME_FORMS}", iso_milliseconds)
-
-
-def _by_partition(
-    name: str, text: str, form: str, hint: str = "", read_text: Callable[[str], int | None] = lambda _: None
-) -> dict[TopicPartition, int]:
-    """Read a number for each partition; ``read_text`` reads one that is not a number in JSON."""
-    found = _json(name, text)
-    if not isinstance(found, dict):
-        raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}{hint}")
-    values: dict[TopicPartition, int] = {}
-    for topic, numbers in found.items():
-        for partition, value in numbers.items() if isinstance(numbers, dict) else [("", None)]:
-            number = integer(partition)
-            value = read_text(value) if isinstance(value, str) else value
-            if number is None or type(value) is not int or not is_long(value):
-                raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}{hint}")
-            values[TopicPartition(topic, number)] = value
-    return values
-
-
-def _columns(name: str, text: str) -> tuple[str, ...]:
-    found = tuple(check_columns(_names(name, text)))
-    if not found:
-        raise InvalidOptionError(f"{name} names no column: {text!r}")
-    return found
-
-
-def _json(name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-    except RecursionError as error:
-        raise InvalidOptionError(f"{name} is JSON that is nested too deep: {shown(text)}") from error
 
 
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -219,47 +112,52 @@ class SeglogOptions:
         doc="A log directory, a topic's path, or a partition's folder.",
     )
     paths: tuple[str, ...] = option(
-        "paths", (), parser=_paths, doc="Several paths as a JSON list; `load([...])` sets it, and `path` is not needed."
+        "paths",
+        (),
+        parser=parse_paths,
+        doc="Several paths as a JSON list; `load([...])` sets it, and `path` is not needed.",
     )
     assign: Mapping[str, tuple[int, ...]] | None = option(
-        "assign", None, parser=_assignment, doc=f"Partitions to read: {_PARTITIONS_FORM}."
+        "assign", None, parser=parse_assignment, doc=f"Partitions to read: {PARTITIONS_FORM}."
     )
-    subscribe: tuple[str, ...] = option("subscribe", (), parser=_topics, doc="Topics to read, with commas between.")
+    subscribe: tuple[str, ...] = option(
+        "subscribe", (), parser=parse_topics, doc="Topics to read, with commas between."
+    )
     subscribe_pattern: re.Pattern[str] | None = option(  # noqa: RUF009 - a field, like the others
         "subscribePattern",
         None,
-        parser=_pattern,
+        parser=parse_pattern,
         doc="Topics to read: those whose whole name this regular expression matches.",
     )
     starting_timestamp: int | None = option(
         "startingTimestamp",
         None,
-        parser=_time,
+        parser=parse_time,
         doc="Read from the first record at or after this time, ms since the epoch or ISO 8601 (UTC).",
     )
     starting_times: Mapping[TopicPartition, int] | None = option(
-        "startingOffsetsByTimestamp", None, parser=_times, doc=f"The same for each partition: {_TIMES_FORM}."
+        "startingOffsetsByTimestamp", None, parser=parse_times, doc=f"The same for each partition: {TIMES_FORM}."
     )
     starting_offsets: str | Mapping[TopicPartition, int] = option(
         "startingOffsets",
         "earliest",
-        parser=_offsets,
-        doc=f"Read from here: earliest, or an offset for each partition, -2 for earliest: {_OFFSETS_FORM}.",
+        parser=parse_offsets,
+        doc=f"Read from here: earliest, or an offset for each partition, -2 for earliest: {OFFSETS_FORM}.",
     )
     ending_timestamp: int | None = option(
         "endingTimestamp",
         None,
-        parser=_time,
+        parser=parse_time,
         doc="Read up to the first record at or after this time, ms since the epoch or ISO 8601 (UTC).",
     )
     ending_times: Mapping[TopicPartition, int] | None = option(
-        "endingOffsetsByTimestamp", None, parser=_times, doc=f"The same for each partition: {_TIMES_FORM}."
+        "endingOffsetsByTimestamp", None, parser=parse_times, doc=f"The same for each partition: {TIMES_FORM}."
     )
     ending_offsets: str | Mapping[TopicPartition, int] = option(
         "endingOffsets",
         "latest",
-        parser=_offsets,
-        doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {_OFFSETS_FORM}.",
+        parser=parse_offsets,
+        doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {OFFSETS_FORM}.",
     )
     timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
@@ -307,7 +205,7 @@ class SeglogOptions:
     columns: tuple[str, ...] = option(
         "columns",
         (),
-        parser=_columns,
+        parser=parse_columns,
         doc="Columns to read, with commas between; a schema given to Spark does the same.",
     )
     decompressed_bytes_max: int = option(

@@ -19,7 +19,8 @@ from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
-from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions
+from sparklog.spark.option_values import EARLIEST, LATEST
+from sparklog.spark.options import OffsetSpec, SeglogOptions
 from sparklog.storage.process import usable_cores
 from sparklog.topic.discovery import discover, read_layouts
 from sparklog.topic.packing import pack
