@@ -61,6 +61,9 @@ DEFERRED = {
     ("spark/source.py", "sparklog.spark.writer"),
     ("spark/reader.py", "sparklog.spark.plan"),
     ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
+    ("spark/decoding.py", "sparklog.spark.arrow_types"),  # a driver that decodes nothing loads no pyarrow
+    ("spark/decoding.py", "sparklog.values.spec"),
+    ("spark/decoding.py", "sparklog.values.decoder"),
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
     ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding

@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -16,14 +17,18 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader
 from sparklog.record.decode import DecodeLimits
+from sparklog.spark.arrow_types import headers_map
+from sparklog.spark.decoding import ColumnDecoder, Columns
 from sparklog.spark.options import SeglogOptions
-from sparklog.spark.schema import TEXT_COLUMNS
+from sparklog.spark.schema import HEADERS, TEXT_COLUMNS
 from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 
 
-def read_ranges(planned: Iterable[ReadRange], options: SeglogOptions, schema: StructType) -> Generator[pa.RecordBatch]:
+def read_ranges(
+    planned: Iterable[ReadRange], options: SeglogOptions, schema: StructType, columns: Columns
+) -> Generator[pa.RecordBatch]:
     """Read the records of the ranges of a task, one range after the other.
 
     Parameters
@@ -34,6 +39,8 @@ def read_ranges(planned: Iterable[ReadRange], options: SeglogOptions, schema: St
         Isolation level, limits, and whether it is an error that some of the offsets are gone.
     schema : StructType
         The columns, checked.
+    columns : Columns
+        What they are made of.
 
     Yields
     ------
@@ -46,12 +53,14 @@ def read_ranges(planned: Iterable[ReadRange], options: SeglogOptions, schema: St
         Offsets of a range have gone since the plan.
     CorruptLogError
         A batch is damaged.
+    ValueDecodeError
+        A key or a value does not decode, and that is an error.
     InvalidOptionError
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
     expected = _expected(schema)
     for each in planned:
-        yield from _read_range(each, options, _Arranger(expected, each.topic_partition))
+        yield from _read_range(each, options, _Arranger(expected, columns, each.topic_partition))
 
 
 def _read_range(planned: ReadRange, options: SeglogOptions, arrange: _Arranger) -> Iterator[pa.RecordBatch]:
@@ -97,15 +106,20 @@ def _lose(planned: ReadRange, reason: str, fail_on_data_loss: bool, cause: Excep
 class _Arranger:
     """Turns batches of a log into batches of Spark's schema, and copies as little as possible."""
 
-    def __init__(self, schema: pa.Schema, topic_partition: TopicPartition) -> None:
+    def __init__(self, schema: pa.Schema, columns: Columns, topic_partition: TopicPartition) -> None:
         self._schema = schema
         self._topic_partition = topic_partition
         self._constants: dict[str, pa.Array] = {}
+        self._decoders = {
+            name: ColumnDecoder(name, columns, topic_partition) for name in columns.decoders if name in schema.names
+        }
         self._casts = {
             name: schema.field(name).type
             for name in schema.names
-            if name == "timestamp" or (name in TEXT_COLUMNS and schema.field(name).type == pa.string())
+            if name in ("timestamp", *self._decoders)
+            or (name in TEXT_COLUMNS and schema.field(name).type == pa.string())
         }
+        self._has_maps = HEADERS in schema.names and pa.types.is_map(schema.field(HEADERS).type)
         self.columns = [name for name in schema.names if name not in TopicPartition._fields]
         if self._casts and "offset" not in self.columns:
             self.columns.append("offset")
@@ -118,13 +132,13 @@ class _Arranger:
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name in TopicPartition._fields:
             return self._constant(name, batch.num_rows)
-        column = batch.column(name)
+        column = self._decoders[name](batch) if name in self._decoders else batch.column(name)
         if name in self._casts:
             try:
-                return column.cast(self._casts[name])
+                return _cast(column, self._casts[name])
             except pa.ArrowInvalid as error:
-                raise self._refused(batch, name) from error
-        return column
+                raise self._refused(batch, name, column) from error
+        return headers_map(column) if name == HEADERS and self._has_maps else column
 
     def _constant(self, name: str, rows: int) -> pa.Array:
         """Return a column of the topic or the partition: a slice of one that is made once."""
@@ -135,9 +149,9 @@ class _Arranger:
             self._constants[name] = made
         return made.slice(0, rows)
 
-    def _refused(self, batch: pa.RecordBatch, name: str) -> InvalidOptionError:
+    def _refused(self, batch: pa.RecordBatch, name: str, column: pa.Array) -> InvalidOptionError:
         """Make the error that names the record whose value cannot be cast."""
-        column, kind = batch.column(name), self._casts[name]
+        kind = self._casts[name]
         row = next(row for row in range(len(column)) if not _casts(column.slice(row, 1), kind))
         record = f"the record of {self._topic_partition} at offset {batch.column('offset')[row]}"
         if name == "timestamp":
@@ -145,12 +159,21 @@ class _Arranger:
             return InvalidOptionError(
                 f"timestamp of {record} is {time} ms, later than Spark can hold: leave the column out"
             )
+        if name in self._decoders:
+            return InvalidOptionError(
+                f"{name} of {record} decodes to what Spark's type {kind} cannot hold: read the column as binary"
+            )
         return InvalidOptionError(f"{name} of {record} is not UTF-8: read the column as binary")
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    # Spark's times have microseconds, and a schema may have nanoseconds, of which no type of Spark's is.
+    return pc.cast(values, options=pc.CastOptions(kind, allow_time_truncate=True))
 
 
 def _casts(value: pa.Array, kind: pa.DataType) -> bool:
     try:
-        value.cast(kind)
+        _cast(value, kind)
     except pa.ArrowInvalid:
         return False
     return True

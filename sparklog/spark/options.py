@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
@@ -40,7 +40,7 @@ from sparklog.spark.parsing import (
     refuse_unknown,
     settle_alias,
 )
-from sparklog.spark.schema import HEADERS
+from sparklog.spark.schema import HEADERS, TEXT_COLUMNS
 from sparklog.topic.packing import PACK_BYTES
 
 if TYPE_CHECKING:
@@ -98,6 +98,20 @@ WRITE_ONLY: Final = (
 )
 # What Spark adds to the options of a table in its catalog.
 _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
+
+
+class ValueForm(NamedTuple):
+    """How keys or values are decoded, as a user says it; `sparklog.values.spec.parse_decoder` says what it means."""
+
+    format: str
+    schema: str
+    wire: str
+    schema_id: int | None
+    message: str
+
+    @property
+    def is_given(self) -> bool:
+        return self != ("", "", "", None, "")
 
 
 @dataclass(frozen=True)
@@ -172,6 +186,72 @@ class SeglogOptions:
         doc="Whether it is an error that offsets which were asked for are gone, or only a warning.",
     )
     include_headers: bool = option("includeHeaders", False, doc="Whether to read the column headers as well.")
+    headers_as_map: bool = option(
+        "headersAsMap",
+        False,
+        doc="Read the column headers as a map of names to values; of headers with the same name the last counts.",
+    )
+    key_format: str = option(
+        "keyFormat",
+        "",
+        takes="raw, string, json, json-schema, avro, protobuf or package.module:function",
+        doc="What keys are decoded as; the column key has the type of the schema then. By default they are bytes.",
+    )
+    key_schema: str = option(
+        "keySchema",
+        "",
+        doc="The schema of keys: its text, columns such as `id bigint, name string`, or a path of files of schemas.",
+    )
+    key_wire: str = option(
+        "keyWire",
+        "",
+        takes="confluent or none",
+        doc="Whether keys begin with Confluent's prefix; by default those of json do not, all others do.",
+    )
+    key_schema_id: int | None = option(
+        "keySchemaId",
+        None,
+        kind=int,
+        at_least=0,
+        doc="The id of the schema whose columns are read; by default the highest.",
+    )
+    key_message: str = option(
+        "keyMessage", "", doc="The full name of the protobuf message of keys; by default the schema's first."
+    )
+    value_format: str = option(
+        "valueFormat",
+        "",
+        takes="raw, string, json, json-schema, avro, protobuf or package.module:function",
+        doc="What values are decoded as; the column value has the type of the schema then. By default they are bytes.",
+    )
+    value_schema: str = option(
+        "valueSchema",
+        "",
+        doc="The schema of values: its text, columns such as `id bigint, name string`, or a path of files of schemas.",
+    )
+    value_wire: str = option(
+        "valueWire",
+        "",
+        takes="confluent or none",
+        doc="Whether values begin with Confluent's prefix; by default those of json do not, all others do.",
+    )
+    value_schema_id: int | None = option(
+        "valueSchemaId",
+        None,
+        kind=int,
+        at_least=0,
+        doc="The id of the schema whose columns are read; by default the highest.",
+    )
+    value_message: str = option(
+        "valueMessage", "", doc="The full name of the protobuf message of values; by default the schema's first."
+    )
+    on_decode_error: str = option(
+        "onDecodeError",
+        "fail",
+        choices=("fail", "null"),
+        ignores_case=True,
+        doc="What becomes of a key or a value that does not decode: an error, or null.",
+    )
     min_partitions: int | None = option(
         "minPartitions",
         None,
@@ -265,6 +345,15 @@ class SeglogOptions:
         """Where the read ends, exclusive, by the same precedence."""
         return _bound(self.ending_timestamp, self.ending_times, self.ending_offsets)
 
+    @property
+    def forms(self) -> dict[str, ValueForm]:
+        """How the key and the value are decoded, where that is said."""
+        key = ValueForm(self.key_format, self.key_schema, self.key_wire, self.key_schema_id, self.key_message)
+        value = ValueForm(
+            self.value_format, self.value_schema, self.value_wire, self.value_schema_id, self.value_message
+        )
+        return {name: form for name, form in (("key", key), ("value", value)) if form.is_given}
+
     def check_batch(self) -> None:
         """Refuse bounds that only a stream can have."""
         if self.starting.word == "latest":
@@ -310,6 +399,13 @@ def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Itera
         yield "startingOffsetsByTimestampStrategy", "no starting time is given"
     if given.get("includeheaders", "").strip().lower() == "true" and HEADERS not in columns:
         yield "includeHeaders", "the columns are chosen, and headers is not among them"
+    if given.get("headersasmap", "").strip().lower() == "true" and HEADERS not in columns:
+        yield "headersAsMap", "the columns are chosen, and headers is not among them"
+    for name in TEXT_COLUMNS:
+        if f"{name}format" in given and name not in columns:
+            yield f"{name}Format", f"the columns are chosen, and {name} is not among them"
+    if "ondecodeerror" in given and not {f"{name}format" for name in TEXT_COLUMNS} & given.keys():
+        yield "onDecodeError", "neither keyFormat nor valueFormat is given"
 
 
 def _bound(

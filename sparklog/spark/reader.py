@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
+from sparklog.spark.decoding import Columns
 from sparklog.spark.garbage_collection import first_task_freezes
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.read_ahead import read_ahead
@@ -25,9 +26,10 @@ class SeglogReader(LoadedByWorkers, DataSourceReader):
     for compiled code that it never calls.
     """
 
-    def __init__(self, options: SeglogOptions, schema: StructType) -> None:
+    def __init__(self, options: SeglogOptions, schema: StructType, columns: Columns) -> None:
         self._options = options
         self._schema = schema
+        self._columns = columns
 
     @plain_errors()
     def partitions(self) -> list[InputPartition]:
@@ -44,4 +46,4 @@ class SeglogReader(LoadedByWorkers, DataSourceReader):
         from sparklog.spark.batches import read_ranges
 
         with plain_errors(), first_task_freezes():
-            yield from read_ahead(read_ranges(partition.value, self._options, self._schema))
+            yield from read_ahead(read_ranges(partition.value, self._options, self._schema, self._columns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql.types import (
@@ -61,7 +61,9 @@ COLUMNS: Final[dict[str, DataType]] = {
 _NULL_COLUMNS = ("key", "value", HEADERS)
 
 
-def source_schema(columns: Sequence[str], *, include_headers: bool) -> StructType:
+def source_schema(
+    columns: Sequence[str], *, include_headers: bool, types: Mapping[str, DataType] = COLUMNS
+) -> StructType:
     """Return the schema of a read where the user gives none.
 
     Parameters
@@ -70,9 +72,11 @@ def source_schema(columns: Sequence[str], *, include_headers: bool) -> StructTyp
         Of the option ``columns``; empty for the connector's own.
     include_headers : bool
         Whether ``headers`` comes behind the connector's columns.
+    types : mapping of str to DataType
+        Of every column that can be read.
     """
     names = columns or [*CONNECTOR_COLUMNS, *([HEADERS] if include_headers else [])]
-    return StructType([StructField(name, COLUMNS[name]) for name in check_columns(names)])
+    return StructType([StructField(name, types[name]) for name in check_columns(names)])
 
 
 def check_columns(names: Sequence[str]) -> Sequence[str]:
@@ -88,7 +92,7 @@ def check_columns(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def check_schema(schema: StructType) -> StructType:
+def check_schema(schema: StructType, types: Mapping[str, DataType] = COLUMNS) -> StructType:
     """Return a user's schema if it is a choice of the columns, in any order, with their types.
 
     Raises
@@ -98,16 +102,25 @@ def check_schema(schema: StructType) -> StructType:
     """
     check_columns(schema.fieldNames())
     for field in schema.fields:
-        right = COLUMNS[field.name]
-        textual = field.name in TEXT_COLUMNS and isinstance(field.dataType, StringType)
+        right = types[field.name]
+        textual = right == BinaryType() and field.name in TEXT_COLUMNS and isinstance(field.dataType, StringType)
         if not textual and field.dataType != right:
-            also = " (or string)" if field.name in TEXT_COLUMNS else ""
+            also = _also(field, right)
             raise InvalidOptionError(
                 f"column {field.name!r} is {right.simpleString()}{also}, not {field.dataType.simpleString()}"
             )
         if not field.nullable and field.name in _NULL_COLUMNS:
             raise InvalidOptionError(f"column {field.name!r} may be null: it cannot be declared NOT NULL")
     return schema
+
+
+def _also(field: StructField, right: DataType) -> str:
+    """Say which other types the column of a user's schema could have."""
+    if field.name == HEADERS and isinstance(field.dataType, MapType):
+        return " (or map<string,binary> with headersAsMap)"
+    if field.name not in TEXT_COLUMNS:
+        return ""
+    return f" (or string; other types come by {field.name}Format)" if right == BinaryType() else ""
 
 
 _WRITTEN: Final[dict[str, str]] = {

@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
+from sparklog.spark.decoding import columns_of
 from sparklog.spark.options import SeglogOptions, warn_batch
 from sparklog.spark.reader import SeglogReader
 from sparklog.spark.schema import check_schema, source_schema
@@ -41,14 +42,16 @@ class SeglogDataSource(DataSource):
         options = SeglogOptions.parse(self.options)
         # Nothing of what is found is needed yet, but who loads what is not there should hear of it at once.
         select(options)
-        return source_schema(options.columns, include_headers=options.include_headers)
+        has_headers = options.include_headers or options.headers_as_map
+        return source_schema(options.columns, include_headers=has_headers, types=columns_of(options).types)
 
     @plain_errors()
     def reader(self, schema: StructType) -> SeglogReader:
         """Return the reader of a batch query; a schema that is a choice of the columns leaves the others unread."""
         options = SeglogOptions.parse(self.options)
         warn_batch(self.options, schema.fieldNames())
-        return SeglogReader(options, check_schema(schema))
+        columns = columns_of(options)
+        return SeglogReader(options, check_schema(schema, columns.types), columns)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:

@@ -20,6 +20,7 @@ from tests.places import directory_at
 from tests.spark.conftest import ROOT
 
 PLAN, PACKING, SOURCE, WRITE = "test_plan.py", "test_packing.py", "test_source.py", "test_write.py"
+DECODING = "test_decoding.py"
 READ_EFFECTS = {
     "path": (SOURCE, "test_golden_directory_reads_as_the_consumer_read_it"),
     "paths": (SOURCE, "test_every_form_of_path_loads"),
@@ -35,6 +36,18 @@ READ_EFFECTS = {
     "startingOffsetsByTimestampStrategy": (PLAN, "test_time_after_every_record_is_an_error_or_the_end"),
     "failOnDataLoss": (PLAN, "test_offsets_outside_the_log_are_data_loss_or_a_warning"),
     "includeHeaders": (SOURCE, "test_schema_is_the_connectors"),
+    "headersAsMap": (DECODING, "test_headers_as_a_map_are_looked_up_by_name"),
+    "onDecodeError": (DECODING, "test_text_is_text_and_bytes_that_are_none_are_an_error_or_null"),
+    "keyFormat": (DECODING, "test_text_is_text_and_bytes_that_are_none_are_an_error_or_null"),
+    "keySchema": (DECODING, "test_key_and_value_take_the_same_options"),
+    "keyWire": (DECODING, "test_key_and_value_take_the_same_options"),
+    "keySchemaId": (DECODING, "test_key_and_value_take_the_same_options"),
+    "keyMessage": (DECODING, "test_key_and_value_take_the_same_options"),
+    "valueFormat": (DECODING, "test_text_is_text_and_bytes_that_are_none_are_an_error_or_null"),
+    "valueSchema": (DECODING, "test_key_and_value_take_the_same_options"),
+    "valueWire": (DECODING, "test_key_and_value_take_the_same_options"),
+    "valueSchemaId": (DECODING, "test_key_and_value_take_the_same_options"),
+    "valueMessage": (DECODING, "test_key_and_value_take_the_same_options"),
     "minPartitions": (PLAN, "test_large_partitions_are_split_by_the_connectors_arithmetic"),
     "maxRecordsPerPartition": (PLAN, "test_large_partitions_are_split_by_the_connectors_arithmetic"),
     "packBytes": (PACKING, "test_small_partitions_share_a_task_unless_told_otherwise"),

@@ -138,7 +138,7 @@ def test_session_without_a_context_is_asked_by_a_query(spark: SparkSession) -> N
 
 
 def test_reader_that_a_worker_without_sparklog_loads_says_what_to_do(bare_python: Path, tmp_path: Path) -> None:
-    reader = SeglogReader("options", "schema")  # type: ignore[arg-type]
+    reader = SeglogReader("options", "schema", "columns")  # type: ignore[arg-type]
     assert vars(pickle.loads(pickle.dumps(reader))) == vars(reader)
     file = tmp_path / "reader"
     file.write_bytes(pickle.dumps(reader))
