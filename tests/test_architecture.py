@@ -59,6 +59,9 @@ DEFERRED = {
     ("spark/source.py", "sparklog.spark.plan"),  # Spark's look-up imports the source, and should load little else
     ("spark/source.py", "sparklog.spark.write_options"),  # who reads does not write
     ("spark/source.py", "sparklog.spark.writer"),
+    ("spark/source.py", "sparklog.spark.stream_writer"),
+    ("spark/source.py", "sparklog.spark.stream_reader"),  # a batch needs none
+    ("spark/stream_reader.py", "sparklog.spark.batches"),
     ("spark/reader.py", "sparklog.spark.plan"),
     ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
     ("spark/decoding.py", "sparklog.spark.arrow_types"),  # a driver that decodes nothing loads no pyarrow

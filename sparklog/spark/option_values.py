@@ -117,6 +117,16 @@ def _by_partition(
     return values
 
 
+def parse_duration(name: str, text: str) -> int:
+    found = re.fullmatch(r"\s*([0-9]{1,15})\s*(ms|s|m|min|h|d|)\s*", text.lower())
+    if found is None:
+        raise InvalidOptionError(f"{name} must be a duration, such as 15m, 90s or 500ms, got {shown(text)}")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+_UNIT_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
 def parse_columns(name: str, text: str) -> tuple[str, ...]:
     found = tuple(check_columns(parse_names(name, text)))
     if not found:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from sparklog.errors import InvalidOptionError
@@ -25,6 +25,7 @@ from sparklog.spark.option_values import (
     TIMES_FORM,
     parse_assignment,
     parse_columns,
+    parse_duration,
     parse_offsets,
     parse_paths,
     parse_pattern,
@@ -40,7 +41,6 @@ from sparklog.spark.parsing import (
     refuse_unknown,
     settle_alias,
 )
-from sparklog.spark.schema import HEADERS, TEXT_COLUMNS
 from sparklog.topic.packing import PACK_BYTES
 
 if TYPE_CHECKING:
@@ -71,20 +71,24 @@ class OffsetSpec:
     word: str
 
 
-_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_BROKER_ONLY: Final = (
+BROKER_ONLY: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
 )
-_ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
-_KAFKA_PREFIX: Final = "kafka."
+ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
+KAFKA_PREFIX: Final = "kafka."
 # The first of each row that is given counts.
-_PRECEDENCE: Final = (
+PRECEDENCE: Final = (
     ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
     ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
 )
+_ENDINGS: Final = {
+    "endingTimestamp": "ending timestamp",
+    "endingOffsetsByTimestamp": "ending timestamp",
+    "endingOffsets": "ending offset",
+}
 # Options of a write alone; `sparklog.spark.write_options` declares them, and takes long to import.
 WRITE_ONLY: Final = (
     "topic",
@@ -142,6 +146,12 @@ class SeglogOptions:
         None,
         parser=parse_pattern,
         doc="Topics to read: those whose whole name this regular expression matches.",
+    )
+    exclude_pattern: re.Pattern[str] | None = option(  # noqa: RUF009 - a field, like the others
+        "excludePattern",
+        None,
+        parser=parse_pattern,
+        doc="Topics to leave out of a directory or a pattern: those whose whole name this regular expression matches.",
     )
     starting_timestamp: int | None = option(
         "startingTimestamp",
@@ -269,6 +279,34 @@ class SeglogOptions:
         too_low="maxrecordsperpartition must be positive",
         doc="Split partitions so that no task reads more offsets than this.",
     )
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger",
+        None,
+        kind=int,
+        at_least=1,
+        doc="Of a stream: read about so many offsets a trigger, of each partition in proportion to what is new there.",
+    )
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger",
+        None,
+        kind=int,
+        at_least=1,
+        doc="Of a stream: wait until so many offsets are new, or for maxTriggerDelay.",
+    )
+    max_trigger_delay_ms: int = option(
+        "maxTriggerDelay",
+        15 * 60 * 1000,
+        parser=parse_duration,
+        takes="a duration, as 15m",
+        doc="Of a stream: for how long to wait for minOffsetsPerTrigger; ms, or with a unit: s, m, h.",
+    )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        None,
+        kind=int,
+        at_least=1,
+        doc="Of a stream: read about so many bytes of log a trigger.",
+    )
     pack_bytes: int = option(
         "packBytes",
         PACK_BYTES,
@@ -314,12 +352,12 @@ class SeglogOptions:
         given = {name.lower(): text for name, text in given.items()}
         if "provider" in given:
             given = {name: text for name, text in given.items() if not _is_of_table(name)}
-        for alias, name in _ALIASES.items():
+        for alias, name in ALIASES.items():
             settle_alias(given, alias, name)
         _refuse_of_write(given)
-        names = [*declared_names(cls), *_STREAM_ONLY, *_BROKER_ONLY, *_ALIASES]
+        names = [*declared_names(cls), *BROKER_ONLY, *ALIASES]
         known = {name.lower(): name for name in names}
-        refuse_unknown((name for name in given if not name.startswith(_KAFKA_PREFIX)), known, "", sorted(names))
+        refuse_unknown((name for name in given if not name.startswith(KAFKA_PREFIX)), known, "", sorted(names))
         options = cls(**read_declared(cls, given))
         if not options.all_paths:
             raise InvalidOptionError(NO_PATH)
@@ -330,6 +368,33 @@ class SeglogOptions:
                 "subscribe, subscribepattern, assign. See the docs for more details."
             )
         return options
+
+    @classmethod
+    def parse_stream(cls, given: Mapping[str, str]) -> Self:
+        """Read the options of a stream, which begins at the end of the logs where it is not told otherwise.
+
+        Raises
+        ------
+        InvalidOptionError
+            As of `parse`; or an end is given.
+        """
+        options = cls.parse(given)
+        names = {name.lower() for name in given}
+        for name, what in _ENDINGS.items():
+            if name.lower() in names:
+                raise InvalidOptionError(f"{what} not valid in streaming queries: {name}")
+        most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
+        if most is not None and least is not None and least > most:
+            raise InvalidOptionError(
+                f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})"
+            )
+        return options if "startingoffsets" in names else replace(options, starting_offsets="latest")
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether a trigger of a stream may read less than there is."""
+        limits = (self.max_offsets_per_trigger, self.min_offsets_per_trigger, self.max_bytes_per_trigger)
+        return any(limit is not None for limit in limits)
 
     @property
     def all_paths(self) -> tuple[str, ...]:
@@ -370,42 +435,6 @@ class SeglogOptions:
                 raise InvalidOptionError(
                     f"ending offset for {topic_partition} can't be earliest for batch queries on Kafka"
                 )
-
-
-def warn_batch(given: Mapping[str, str], columns: Collection[str]) -> None:
-    """Warn of each option that has no effect on a batch read of some columns, by its own name."""
-    lower = {name.lower(): text for name, text in given.items()}
-    for name, reason in _without_effect(lower, columns):
-        _log.warning("the option %s does nothing here: %s", name, reason)
-    for name in _STREAM_ONLY:
-        if name.lower() in lower:
-            _log.warning("%s option ignored in batch queries", name)
-    broker = [name for name in _BROKER_ONLY if name.lower() in lower]
-    broker += sorted(name for name in lower if name.startswith(_KAFKA_PREFIX) and name not in _ALIASES)
-    if broker:
-        _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(broker))
-
-
-def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the given options that have no effect beside the others, and why; ``given`` has names in lower case."""
-    for precedence in _PRECEDENCE:
-        there = [name for name in precedence if name.lower() in given]
-        for name in there[1:]:
-            yield name, f"{there[0]} goes before it"
-    if (
-        "startingoffsetsbytimestampstrategy" in given
-        and not {name.lower() for name in _PRECEDENCE[0][:2]} & given.keys()
-    ):
-        yield "startingOffsetsByTimestampStrategy", "no starting time is given"
-    if given.get("includeheaders", "").strip().lower() == "true" and HEADERS not in columns:
-        yield "includeHeaders", "the columns are chosen, and headers is not among them"
-    if given.get("headersasmap", "").strip().lower() == "true" and HEADERS not in columns:
-        yield "headersAsMap", "the columns are chosen, and headers is not among them"
-    for name in TEXT_COLUMNS:
-        if f"{name}format" in given and name not in columns:
-            yield f"{name}Format", f"the columns are chosen, and {name} is not among them"
-    if "ondecodeerror" in given and not {f"{name}format" for name in TEXT_COLUMNS} & given.keys():
-        yield "onDecodeError", "neither keyFormat nor valueFormat is given"
 
 
 def _bound(

@@ -45,8 +45,15 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     """
     options.check_batch()
     logs = read_layouts(select(options))
-    _check_specified(options, logs)
+    check_specified(options, logs)
     ranges = [_whole_range(options, at, layout) for at, layout in logs.items()]
+    return tasks_of(ranges, options, logs)
+
+
+def tasks_of(
+    ranges: Iterable[ReadRange], options: SeglogOptions, logs: Mapping[TopicPartition, PartitionLayout]
+) -> list[tuple[ReadRange, ...]]:
+    """Split large ranges and pack small ones, for the tasks of a batch."""
     pieces = split(ranges, options.min_partitions, options.max_records_per_partition, logs)
     tasks = pack(
         [log_bytes(piece, logs[piece.topic_partition]) for piece in pieces],
@@ -67,13 +74,21 @@ def select(options: SeglogOptions) -> list[PartitionFolder]:
         return found.assigned(options.assign)
     if options.subscribe:
         return found.named(options.subscribe)
-    if options.subscribe_pattern is not None:
-        with match_time("subscribePattern", options.subscribe_pattern.pattern):
-            return found.matching(options.subscribe_pattern)
-    return found.all_topics()
+    if options.subscribe_pattern is None:
+        return without_excluded(found.all_topics(), options)
+    with match_time("subscribePattern", options.subscribe_pattern.pattern):
+        return without_excluded(found.matching(options.subscribe_pattern), options)
 
 
-def _check_specified(options: SeglogOptions, assigned: Collection[TopicPartition]) -> None:
+def without_excluded(folders: list[PartitionFolder], options: SeglogOptions) -> list[PartitionFolder]:
+    """Leave out the topics that ``excludePattern`` names."""
+    if options.exclude_pattern is None:
+        return folders
+    with match_time("excludePattern", options.exclude_pattern.pattern):
+        return [folder for folder in folders if not options.exclude_pattern.fullmatch(folder.topic)]
+
+
+def check_specified(options: SeglogOptions, assigned: Collection[TopicPartition]) -> None:
     """Check that offsets or times given a partition are given for every partition, and for no other."""
     for bound, side in ((options.starting, "starting"), (options.ending, "ending")):
         specified = bound.offsets if bound.offsets is not None else bound.times
@@ -106,12 +121,12 @@ def _whole_range(options: SeglogOptions, at: TopicPartition, layout: PartitionLa
     committed = options.isolation_level == "read_committed"
     latest = last_stable_offset(layout) if committed else layout.end_offset
     loss = options.fail_on_data_loss
-    end = _resolved(options.ending, at, layout, latest)
+    end = resolved(options.ending, at, layout, latest)
     end = latest if end is None else end
-    start = _resolved(options.starting, at, layout, latest)
+    start = resolved(options.starting, at, layout, latest)
     if start is None:
         if options.timestamp_strategy == "error":
-            time = _time_of(options.starting, at)
+            time = time_of(options.starting, at)
             raise InvalidOptionError(f"No offset matched from request of topic-partition {at} and timestamp {time}.")
         start = end
     _check_order(start, end, at, layout)
@@ -132,9 +147,9 @@ def _check_order(start: int, end: int, at: TopicPartition, layout: PartitionLayo
         )
 
 
-def _resolved(bound: OffsetSpec, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:
+def resolved(bound: OffsetSpec, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:
     """Return the offset that a bound means in one partition; None where no record is as late as its time."""
-    time = _time_of(bound, at)
+    time = time_of(bound, at)
     if time is not None:
         found = _offset_for_time(layout, time)
         return found if found is not None and found < latest else None
@@ -144,7 +159,7 @@ def _resolved(bound: OffsetSpec, at: TopicPartition, layout: PartitionLayout, la
     return layout.start_offset if bound.word == "earliest" else latest
 
 
-def _time_of(bound: OffsetSpec, at: TopicPartition) -> int | None:
+def time_of(bound: OffsetSpec, at: TopicPartition) -> int | None:
     return bound.time if bound.times is None else bound.times[at]
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.decoding import columns_of
-from sparklog.spark.options import SeglogOptions, warn_batch
+from sparklog.spark.option_warnings import warn_batch
+from sparklog.spark.options import SeglogOptions
 from sparklog.spark.reader import SeglogReader
 from sparklog.spark.schema import check_schema, source_schema
 from sparklog.spark.workers import check_workers
@@ -17,6 +19,8 @@ from sparklog.spark.workers import check_workers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparklog.spark.stream_reader import SeglogStreamReader
+    from sparklog.spark.stream_writer import SeglogStreamWriter
     from sparklog.spark.writer import SeglogWriter
 
 
@@ -54,12 +58,37 @@ class SeglogDataSource(DataSource):
         return SeglogReader(options, check_schema(schema, columns.types), columns)
 
     @plain_errors()
+    def streamReader(self, schema: StructType) -> SeglogStreamReader:  # noqa: N802 - Spark's name
+        """Return the reader of a stream."""
+        from sparklog.spark.stream_reader import SeglogStreamReader
+
+        options = SeglogOptions.parse_stream(_without_spark(self.options))
+        columns = columns_of(options)
+        return SeglogStreamReader(options, check_schema(schema, columns.types), columns)
+
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
         """Return the writer of a batch write, once options, columns and the path are right."""
         from sparklog.spark.write_options import WriteOptions
         from sparklog.spark.writer import SeglogWriter
 
         return SeglogWriter(WriteOptions.parse(self.options), schema, is_overwrite=overwrite)
+
+    @plain_errors()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> SeglogStreamWriter:  # noqa: ARG002, N802
+        """Return the writer of a stream. In every output mode the rows of a batch are written behind those before."""
+        from sparklog.spark.stream_writer import SeglogStreamWriter
+        from sparklog.spark.write_options import WriteOptions
+
+        return SeglogStreamWriter(WriteOptions.parse(_without_spark(self.options)), schema)
+
+
+# What Spark adds to the options of a stream, and acts on itself.
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+
+
+def _without_spark(given: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in given.items() if name.lower() not in _OF_SPARK}
 
 
 def register(spark: SparkSession) -> None:

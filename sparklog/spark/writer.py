@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -22,7 +22,8 @@ from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location, expand_one, locate
 from sparklog.topic.commit import Job, abort, commit
-from sparklog.topic.write_target import find_target
+from sparklog.topic.txn_versions import TxnVersion
+from sparklog.topic.write_target import WriteTarget, find_target
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.locking import refuse_running_broker
 from sparklog.write.staging import StagedRun, begin, new_job
@@ -38,6 +39,107 @@ class StagedByTask(WriterCommitMessage):
     """What one task has staged."""
 
     staged: list[StagedRun]
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where rows go, and how: what a batch write and each batch of a stream have in common. It is sent to the tasks.
+
+    Attributes
+    ----------
+    options : WriteOptions
+        What the user asked for.
+    target : WriteTarget
+        The log directory, and the topic if it is one.
+    now_ms : int
+        When the write began, ms since the epoch.
+    """
+
+    options: WriteOptions
+    target: WriteTarget
+    now_ms: int
+
+    @classmethod
+    def checked(cls, options: WriteOptions, schema: StructType) -> Self:
+        """Find where rows go, once the columns and the path are right.
+
+        Raises
+        ------
+        SeglogError
+            They are not, or a broker runs there.
+        """
+        names = check_written(schema)
+        location = expand_one(locate(options.path))
+        target = find_target(location, options.topic, options.num_partitions, has_topic_column="topic" in names)
+        directory = target.directory
+        if options.topic_id is not None and target.topic is None:
+            raise InvalidOptionError("topicId is of one topic: say which by the option topic, or by the path")
+        if directory.storage.is_folder(directory.path):
+            refuse_running_broker(directory)
+        if options.report_path:
+            _check_report_path(locate(options.report_path, "reportPath"), directory)
+        return cls(options, target, wall_clock_ms())
+
+    def stage(self, rows: Iterator[pa.RecordBatch], job_id: str, context: TaskContext) -> list[StagedRun]:
+        """Stage the rows of one task of a job."""
+        from sparklog.topic.accumulator import RecordAccumulator, Task
+
+        task = Task(
+            target=self.target,
+            config=self.options.config,
+            partitioner=self.options.partitioner,
+            job_id=job_id,
+            task=context.partitionId(),
+            attempt=context.taskAttemptId(),
+            now_ms=self.now_ms,
+        )
+        with first_task_freezes(), RecordAccumulator(task) as accumulator:
+            for batch in rows:
+                accumulator.append(batch)
+            return accumulator.finish()
+
+    def job(
+        self, job_id: str, staged: Sequence[StagedRun], transaction: TxnVersion | None, *, is_overwrite: bool = False
+    ) -> Job:
+        """Describe the commit of what was staged."""
+        target, options = self.target, self.options
+        return Job(
+            job_id=job_id,
+            directory=target.directory,
+            config=options.config,
+            new_topics=target.new_topics({each.folder for each in staged}),
+            topic_id=options.topic_id,
+            is_overwrite=is_overwrite,
+            overwritten_topics=() if target.topic is None else (target.topic,),
+            transaction=transaction,
+            lock_timeout_seconds=options.lock_timeout_ms / 1000,
+        )
+
+    def commit(self, job: Job, staged: Sequence[StagedRun]) -> None:
+        """Make all that was staged visible, at once, and report what went where."""
+        summary = commit(job, staged, wall_clock_ms())
+        # The rows are there: were the job to fail now, who repeats it would have them twice.
+        try:
+            self._report(summary)
+        except Exception as error:
+            _log.warning(
+                "the write is committed, and all of it is visible; the report of it could not be written: %s", error
+            )
+
+    def abort(self, job: Job) -> None:
+        """Remove what a job has staged; what it has committed stays."""
+        if job.directory.storage.is_folder(job.directory.path):
+            abort(job, wall_clock_ms())
+
+    def _report(self, summary: Mapping[str, Any]) -> None:
+        lines = _report(summary)
+        for line in lines:
+            _log.info("wrote %s", line)
+        if self.options.report_path:
+            storage, path = locate(self.options.report_path, "reportPath")
+            with to_writable(storage, path).open_for_append(path) as file:
+                file.truncate(0)
+                file.append("".join(f"{line}\n" for line in lines).encode())
 
 
 class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
@@ -57,87 +159,37 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwrite: bool) -> None:
-        names = check_written(schema)
-        self._options, self._is_overwrite = options, is_overwrite
-        self._now_ms = wall_clock_ms()
-        self._job_id = new_job(self._now_ms)
-        location = expand_one(locate(options.path))
-        self._target = find_target(location, options.topic, options.num_partitions, has_topic_column="topic" in names)
-        directory = self._target.directory
-        if options.topic_id is not None and self._target.topic is None:
-            raise InvalidOptionError("topicId is of one topic: say which by the option topic, or by the path")
-        if directory.storage.is_folder(directory.path):
-            refuse_running_broker(directory)
-        if options.report_path:
-            _check_report_path(locate(options.report_path, "reportPath"), directory)
-        begin(directory, self._job_id)
+        self._destination, self._is_overwrite = Destination.checked(options, schema), is_overwrite
+        self._job_id = new_job(self._destination.now_ms)
+        begin(self._destination.target.directory, self._job_id)
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
         """Stage the rows of one task."""
-        from sparklog.topic.accumulator import RecordAccumulator, Task
-
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("rows are written by Spark's tasks only")
-        task = Task(
-            target=self._target,
-            config=self._options.config,
-            partitioner=self._options.partitioner,
-            job_id=self._job_id,
-            task=context.partitionId(),
-            attempt=context.taskAttemptId(),
-            now_ms=self._now_ms,
-        )
-        with first_task_freezes(), RecordAccumulator(task) as accumulator:
-            for rows in iterator:
-                accumulator.append(rows)
-            return StagedByTask(accumulator.finish())
+        return StagedByTask(self._destination.stage(iterator, self._job_id, running_task()))
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
-        summary = commit(self._job(staged), staged, wall_clock_ms())
-        # The rows are there: were the job to fail now, who repeats it would have them twice.
-        try:
-            self._report_summary(summary)
-        except Exception as error:
-            _log.warning(
-                "the write is committed, and all of it is visible; the report of it could not be written: %s", error
-            )
-
-    def _report_summary(self, summary: Mapping[str, Any]) -> None:
-        """Report what was written where."""
-        lines = _report(summary)
-        for line in lines:
-            _log.info("wrote %s", line)
-        if self._options.report_path:
-            storage, path = locate(self._options.report_path, "reportPath")
-            with to_writable(storage, path).open_for_append(path) as file:
-                file.truncate(0)
-                file.append("".join(f"{line}\n" for line in lines).encode())
+        self._destination.commit(self._job(staged), staged)
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove what the job has staged; what it has committed stays."""
-        directory = self._target.directory
-        if directory.storage.is_folder(directory.path):
-            abort(self._job([]), wall_clock_ms())
+        self._destination.abort(self._job([]))
 
     def _job(self, staged: Sequence[StagedRun]) -> Job:
-        target, options = self._target, self._options
-        return Job(
-            job_id=self._job_id,
-            directory=target.directory,
-            config=options.config,
-            new_topics=target.new_topics({each.folder for each in staged}),
-            topic_id=options.topic_id,
-            is_overwrite=self._is_overwrite,
-            overwritten_topics=() if target.topic is None else (target.topic,),
-            transaction=options.transaction,
-            lock_timeout_seconds=options.lock_timeout_ms / 1000,
-        )
+        transaction = self._destination.options.transaction
+        return self._destination.job(self._job_id, staged, transaction, is_overwrite=self._is_overwrite)
+
+
+def running_task() -> TaskContext:
+    """Return the context of the task that this runs in."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("rows are written by Spark's tasks only")
+    return context
 
 
 def _check_report_path(location: Location, directory: LogDirectory) -> None:

@@ -59,6 +59,24 @@ class Name(NamedTuple):
     is_folder: bool
 
 
+class Stamp(NamedTuple):
+    """What tells, without opening it, that a file or folder is the one it was, and was not changed since.
+
+    Attributes
+    ----------
+    identity : tuple of int
+        As of `Storage.identity`.
+    modified_ns : int
+        When it was last changed, by the storage's own clock, ns since the epoch. Two changes may have the same time.
+    size_bytes : int
+        Of a file.
+    """
+
+    identity: tuple[int, int]
+    modified_ns: int
+    size_bytes: int
+
+
 class ReadableFile(Protocol):
     """An open file, read by place."""
 
@@ -130,6 +148,9 @@ class Storage(Protocol):
 
     def identity(self, path: str) -> tuple[int, int] | None:
         """Return what tells a file or folder from every other, however its path is spelled; None where it is not."""
+
+    def stamp(self, path: str) -> Stamp | None:
+        """Return what tells whether a file or folder was changed; None where it is not."""
 
 
 class WritableFile(Protocol):

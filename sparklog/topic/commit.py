@@ -26,7 +26,7 @@ from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover
 from sparklog.write.staged_runs import StagedRuns
-from sparklog.write.staging import StagedRun, end, made_ms
+from sparklog.write.staging import StagedRun, end, is_same_work, made_ms
 
 _log = logging.getLogger("sparklog")
 
@@ -195,14 +195,14 @@ def _clear_after(job: Job, folders: Collection[str], now_ms: int) -> None:
 def abort(job: Job, now_ms: int) -> None:
     """Remove the staged files of a job, unless its commit was decided."""
     journal = pending(job.directory)
-    if journal is not None and journal.commit_id == job.job_id:
+    if journal is not None and is_same_work(journal.commit_id, job.job_id):
         _log.warning("the commit of %s was decided; 'sparklog recover' finishes it", job.directory.path)
         return
     _clear(job, (), now_ms)
 
 
 def _clear(job: Job, folders: Collection[str], now_ms: int) -> None:
-    """Remove the files of a job. The order lets a task that still runs see that it must remove its own files."""
+    """Remove the files of a job."""
     end(job.directory, job.job_id)
     sweep(job.directory, now_ms, job.job_id, folders=folders)
 
@@ -218,6 +218,8 @@ def sweep(
 ) -> list[str]:
     """Remove the staged files of one job, and of all jobs that were made so long ago that they must be dead.
 
+    What says that a job runs is removed first, so that a task of it that still runs sees that it must remove its own.
+
     Parameters
     ----------
     folders : collection of str, optional
@@ -229,6 +231,7 @@ def sweep(
         What was removed, relative to the directory; with ``dry_run``, what would be.
     """
     found = [name for name in _staged_names(directory, folders) if _is_orphan(name, job_id, now_ms - orphan_age_ms)]
+    found.sort(key=lambda name: not files.is_running_job(name))
     if not dry_run:
         for name in found:
             directory.writable.remove(directory.file(name))
@@ -237,7 +240,7 @@ def sweep(
 
 def _is_orphan(name: str, job_id: str | None, made_before_ms: int) -> bool:
     job = files.parse_staged_file(split_path(name)[1])
-    return job is not None and (job == job_id or made_ms(job) <= made_before_ms)
+    return job is not None and ((job_id is not None and is_same_work(job, job_id)) or made_ms(job) <= made_before_ms)
 
 
 def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> Iterable[str]:

@@ -33,12 +33,15 @@ Offsets are counted from 0 for each partition of a task that writes rows, and fr
 offset by a task that copies batches; a commit writes others into the batches where these are not right.
 
 ``<job>`` begins with the time at which the job was made, ms in 12 hexadecimal digits, so that what a dead job left is
-known by its age. The entries are what a commit must know of the batches, in the byte order of the machines: they do
-not outlive the job. `sparklog.write.staged_runs` reads the files.
+known by its age. Ten more digits say whose work it is: those of a batch write are random, and all that a stream writes
+has the same ones, so that a later batch removes what an earlier one has left. The entries are what a commit must know
+of the batches, in the byte order of the machines: they do not outlive the job. `sparklog.write.staged_runs` reads the
+files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -78,6 +81,7 @@ assert BATCH_ENTRY.itemsize == 56
 _OF_MARKERS: Final = ("coordinator_epoch", "marker")
 _OF_HEADERS: Final = tuple(name for name in BATCH_ENTRY.names or () if name not in _OF_MARKERS)
 _NONE: Final = -1
+_WORK_DIGITS: Final = 10
 
 COPIED_SHARE_MAX: Final = 1 / 32
 """What a task has staged for a partition is copied into a log unless it is longer than this share of a segment."""
@@ -445,7 +449,17 @@ def _entries_of(encoded: EncodedBatches, headers: BatchHeaders) -> np.ndarray[An
 
 def new_job(now_ms: int) -> str:
     """Return a name for a job that no other has."""
-    return f"{now_ms:012x}{secrets.token_hex(5)}"
+    return f"{now_ms:012x}{secrets.token_hex(_WORK_DIGITS // 2)}"
+
+
+def job_of_stream(application: str, now_ms: int) -> str:
+    """Return a name for work of a stream: of one attempt of a task, or of the commit of one batch."""
+    return f"{now_ms:012x}{hashlib.sha256(application.encode()).hexdigest()[:_WORK_DIGITS]}"
+
+
+def is_same_work(job: str, other: str) -> bool:
+    """Tell whether two names are of one job, or of one stream."""
+    return job[-_WORK_DIGITS:] == other[-_WORK_DIGITS:]
 
 
 def begin(directory: LogDirectory, job: str) -> None:

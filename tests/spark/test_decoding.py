@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructF
 
 from sparklog.errors import InvalidOptionError
 from sparklog.spark.decoding import columns_of
+from sparklog.spark.option_warnings import warn_batch
 from sparklog.spark.options import SeglogOptions
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES
@@ -146,8 +147,6 @@ def test_form_of_a_column_that_is_not_read_is_warned_of(
 ) -> None:
     logs = write(tmp_path, [b"v"])
     with caplog.at_level(logging.WARNING, "sparklog"):
-        from sparklog.spark.options import warn_batch
-
         warn_batch({"valueFormat": "string", "headersAsMap": "true"}, ["offset"])
         warn_batch({"onDecodeError": "null"}, ["value"])
     assert [record.getMessage() for record in caplog.records] == [

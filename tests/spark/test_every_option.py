@@ -20,7 +20,7 @@ from tests.places import directory_at
 from tests.spark.conftest import ROOT
 
 PLAN, PACKING, SOURCE, WRITE = "test_plan.py", "test_packing.py", "test_source.py", "test_write.py"
-DECODING = "test_decoding.py"
+DECODING, STREAM = "test_decoding.py", "test_stream_reader.py"
 READ_EFFECTS = {
     "path": (SOURCE, "test_golden_directory_reads_as_the_consumer_read_it"),
     "paths": (SOURCE, "test_every_form_of_path_loads"),
@@ -50,6 +50,11 @@ READ_EFFECTS = {
     "valueMessage": (DECODING, "test_key_and_value_take_the_same_options"),
     "minPartitions": (PLAN, "test_large_partitions_are_split_by_the_connectors_arithmetic"),
     "maxRecordsPerPartition": (PLAN, "test_large_partitions_are_split_by_the_connectors_arithmetic"),
+    "excludePattern": (STREAM, "test_new_partitions_and_topics_are_read_from_their_earliest_offset"),
+    "maxOffsetsPerTrigger": (STREAM, "test_limit_is_shared_by_the_partitions_in_proportion"),
+    "minOffsetsPerTrigger": (STREAM, "test_few_offsets_are_waited_for"),
+    "maxTriggerDelay": (STREAM, "test_few_offsets_are_waited_for"),
+    "maxBytesPerTrigger": (STREAM, "test_bytes_are_limited"),
     "packBytes": (PACKING, "test_small_partitions_share_a_task_unless_told_otherwise"),
     "isolationLevel": (PLAN, "test_read_committed_ends_at_the_last_stable_offset"),
     "columns": (SOURCE, "test_every_column_can_be_read_by_name"),

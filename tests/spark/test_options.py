@@ -13,7 +13,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import described
 from sparklog.record.compression import DECOMPRESSED_BYTES_MAX
-from sparklog.spark.options import WRITE_ONLY, SeglogOptions, warn_batch
+from sparklog.spark.option_warnings import warn_batch
+from sparklog.spark.options import WRITE_ONLY, SeglogOptions
 from sparklog.spark.parsing import declared_names
 from sparklog.spark.write_options import WriteOptions
 

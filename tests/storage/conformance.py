@@ -180,6 +180,18 @@ class Conformance:
         place.storage.rename(first, place.path("h"))
         assert place.storage.identity(place.path("h")) == identity
 
+    def test_stamp_tells_that_a_file_was_changed(self, place: Place) -> None:
+        path = place.write("f", b"12")
+        stamp = place.storage.stamp(path)
+        assert stamp is not None
+        assert (stamp.identity, stamp.size_bytes) == (place.storage.identity(path), 2)
+        assert place.storage.stamp(path) == stamp
+        with place.storage.open_for_append(path) as file:
+            file.append(b"3")
+        assert place.storage.stamp(path) != stamp
+        assert place.storage.stamp(place.path("none")) is None
+        assert place.storage.stamp(place.folder) is not None
+
     def test_path_has_one_spelling(self, place: Place) -> None:
         assert place.storage.absolute(f"{place.folder}/a/../b/.") == place.path("b")
         assert place.storage.real(place.folder) == place.folder

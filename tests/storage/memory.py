@@ -13,7 +13,7 @@ from itertools import count
 from typing import Self
 
 from sparklog.errors import LockedError, PathNotFoundError, StorageError
-from sparklog.storage.base import Capabilities, Entry, Name
+from sparklog.storage.base import Capabilities, Entry, Name, Stamp
 
 # No disk has such a number: what is known of a folder of one storage is not taken for that of another.
 _devices = count(-1, -1)
@@ -229,6 +229,15 @@ class MemoryStorage:
     def identity(self, path: str) -> tuple[int, int] | None:
         found = self._find(path)
         return None if found is None else (self._device, found.number)
+
+    def stamp(self, path: str) -> Stamp | None:
+        found = self._find(path)
+        if found is None:
+            return None
+        if isinstance(found, _Folder):
+            # Whatever it holds: a folder that was changed has another one.
+            return Stamp((self._device, found.number), hash(frozenset(found.names)), 0)
+        return Stamp((self._device, found.number), found.modified, len(found.data))
 
     def open_for_append(self, path: str) -> MemoryWritableFile:
         found = self._find(path)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Self
 
-from sparklog.storage.base import Capabilities, Entry, HeldLock, Name, ReadableFile, WritableFile, WritableStorage
+from sparklog.storage.base import (
+    Capabilities,
+    Entry,
+    HeldLock,
+    Name,
+    ReadableFile,
+    Stamp,
+    WritableFile,
+    WritableStorage,
+)
 from sparklog.storage.local_writing import LocalWritableStorage
 
 
@@ -93,6 +102,9 @@ class WrappedStorage:
 
     def identity(self, path: str) -> tuple[int, int] | None:
         return self.inner.identity(path)
+
+    def stamp(self, path: str) -> Stamp | None:
+        return self.inner.stamp(path)
 
     def open_for_append(self, path: str) -> WritableFile:
         return self.inner.open_for_append(path)

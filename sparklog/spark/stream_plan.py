@@ -1,0 +1,138 @@
+"""Plans the batches of a stream: a batch lies between two offset maps, and is split and packed as a batch read is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from sparklog.errors import DataLossError, InvalidOptionError
+from sparklog.log.files import TopicPartition
+from sparklog.log.places import PartitionFolder
+from sparklog.spark.limits import match_time
+from sparklog.spark.options import SeglogOptions
+from sparklog.spark.plan import check_specified, resolved, tasks_of, time_of, without_excluded
+from sparklog.spark.stream_offsets import StreamOffset
+from sparklog.topic.discovery import discover, named
+from sparklog.topic.live import LiveLog
+from sparklog.topic.ranges import ReadRange
+
+_log = logging.getLogger("sparklog")
+
+Logs = Mapping[TopicPartition, LiveLog]
+
+
+def select_now(options: SeglogOptions) -> list[PartitionFolder]:
+    """Find the partitions that a stream reads, as far as they are there now."""
+    found = discover(options.all_paths)
+    if options.assign is not None:
+        wanted = {TopicPartition(topic, n) for topic, numbers in options.assign.items() for n in numbers}
+        return [folder for folder in found.partitions if named(folder) in wanted]
+    if options.subscribe:
+        return [folder for folder in found.partitions if folder.topic in options.subscribe]
+    folders = found.all_topics()
+    pattern = options.subscribe_pattern
+    if pattern is not None:
+        with match_time("subscribePattern", pattern.pattern):
+            folders = [folder for folder in folders if pattern.fullmatch(folder.topic)]
+    return without_excluded(folders, options)
+
+
+def first_offsets(options: SeglogOptions, logs: Logs) -> dict[TopicPartition, int]:
+    """Return where a new stream begins.
+
+    Raises
+    ------
+    InvalidOptionError
+        Offsets are not given for every partition, or no record is as late as a time.
+    """
+    check_specified(options, logs)
+    return {at: _first_offset(options, at, log) for at, log in logs.items()}
+
+
+def _first_offset(options: SeglogOptions, at: TopicPartition, log: LiveLog) -> int:
+    found = resolved(options.starting, at, log.layout, log.latest)
+    if found is not None:
+        return found
+    if options.timestamp_strategy == "error":
+        raise InvalidOptionError(
+            f"No offset matched from request of topic-partition {at} and timestamp {time_of(options.starting, at)}."
+        )
+    return log.latest
+
+
+def begins(start: StreamOffset, logs: Logs) -> dict[TopicPartition, int]:
+    """Return where the next batch begins: at the earliest in what is new, or made anew."""
+    earliest = {at: log.layout.start_offset for at, log in logs.items()}
+    return {
+        at: earliest[at] if is_remade(at, start, log.topic_id) else start.offsets.get(at, earliest[at])
+        for at, log in logs.items()
+    }
+
+
+def is_remade(at: TopicPartition, start: StreamOffset, topic_id: str | None) -> bool:
+    """Tell whether a partition is that of a topic which was deleted, and made anew, since an offset was taken."""
+    known = start.topic_ids.get(at.topic)
+    return at in start.offsets and known is not None and topic_id is not None and known != topic_id
+
+
+def plan_between(
+    options: SeglogOptions, logs: Logs, start: StreamOffset, end: StreamOffset
+) -> list[tuple[ReadRange, ...]]:
+    """Plan the batch between two offsets of a stream.
+
+    Raises
+    ------
+    DataLossError
+        Records that the stream had not read are gone: a partition, a topic that was made anew, the start of a log that
+        was deleted, or its end that was cut. With ``failOnDataLoss=false`` that is a warning.
+    """
+    losses = _Losses(options)
+    for at in sorted(start.offsets.keys() - end.offsets.keys()):
+        losses.add(f"{at} is gone, and was read up to offset {start.offsets[at]}")
+    ranges = []
+    for at in sorted(end.offsets):
+        log = logs.get(at)
+        if log is None:
+            losses.add(f"{at} is gone, and is to be read up to offset {end.offsets[at]}")
+            continue
+        found = _range(at, log, start, end, losses)
+        if found is not None:
+            ranges.append(found)
+    return tasks_of(ranges, options, {at: log.layout for at, log in logs.items()})
+
+
+def _range(
+    at: TopicPartition, log: LiveLog, start: StreamOffset, end: StreamOffset, losses: _Losses
+) -> ReadRange | None:
+    """Return what is read of one partition; None where there is nothing."""
+    there, last = log.layout, end.offsets[at]
+    first = start.offsets.get(at)
+    if is_remade(at, start, end.topic_ids.get(at.topic) or log.topic_id):
+        losses.add(f"the topic of {at} was deleted and made anew: it has another id than when it was read")
+        first = there.start_offset
+    elif first is None:
+        first = there.start_offset
+        if first != 0:
+            losses.add(f"{at} is new, and begins at offset {first} and not at 0")
+    elif first < there.start_offset:
+        losses.add(f"offsets [{first}, {there.start_offset}) of {at} were deleted before they were read")
+        first = there.start_offset
+    if last < first:
+        losses.add(f"{at} is to be read from offset {first}, and ended at {last} when the batch was planned")
+    elif last > there.end_offset:
+        losses.add(f"{at} is to be read up to offset {last}, and its log now ends at {there.end_offset}")
+        last = there.end_offset
+    return ReadRange(there.folder, first, last, max(last, log.latest)) if first < last else None
+
+
+class _Losses:
+    """Raises data loss, or warns of it."""
+
+    def __init__(self, options: SeglogOptions) -> None:
+        self._fails = options.fail_on_data_loss
+
+    def add(self, message: str) -> None:
+        message = f"{message}; data may have been lost, because it was aged out by Kafka, or the topic was deleted"
+        if self._fails:
+            raise DataLossError(f"{message}. Set failOnDataLoss to false to go on with what is there")
+        _log.warning("%s; going on with what is there", message)

@@ -1,0 +1,163 @@
+"""Logs that others write to, looked at again and again: each look reads only what has changed since the one before.
+
+A look asks the storage for the stamp of each partition's folder and of its last segment's file, and takes what it knows
+where both are as they were. Nothing stays open between looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError, SeglogError
+from sparklog.log import files
+from sparklog.log.checkpoints import parse_topic_id
+from sparklog.log.files import TopicPartition
+from sparklog.log.journal import LogExtent
+from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.transactions import last_stable_offset
+from sparklog.storage.base import Stamp
+from sparklog.topic.discovery import named
+from sparklog.write.clock import wall_clock_ms
+
+_SETTLED_AFTER_NS: Final = 2_000_000_000
+"""A change within this time of another may leave the same stamp: no clock of a file system is coarser."""
+_LOOKS_MAX: Final = 10
+
+
+@dataclass(frozen=True)
+class LiveLog:
+    """A log as it was when it was looked at.
+
+    Attributes
+    ----------
+    layout : PartitionLayout
+        Its segments, and its start and end.
+    latest : int
+        The offset that it can be read up to: its end, or its last stable offset.
+    topic_id : str or None
+        That of ``partition.metadata``; None where there is none, or none that can be read.
+    """
+
+    layout: PartitionLayout
+    latest: int
+    topic_id: str | None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A log, and what it is known by to be still the same.
+
+    Attributes
+    ----------
+    stamps : tuple of Stamp
+        Of the folder, and of the last segment's file.
+    start_offset : int
+        The log start offset of the checkpoint.
+    bound : LogExtent or None
+        Where a commit that is not done begins.
+    """
+
+    log: LiveLog
+    stamps: tuple[Stamp | None, ...]
+    start_offset: int
+    bound: LogExtent | None
+
+
+class LiveLogs:
+    """What was found of the logs of a directory, for the next look.
+
+    Parameters
+    ----------
+    is_committed : bool
+        Whether logs are read up to their last stable offsets.
+    """
+
+    def __init__(self, *, is_committed: bool) -> None:
+        self._is_committed = is_committed
+        self._seen: dict[PartitionFolder, _Seen] = {}
+
+    def look(self, folders: Iterable[PartitionFolder]) -> dict[TopicPartition, LiveLog]:
+        """Look at logs, all of them as they were at one time: of a commit over many of them, all or nothing.
+
+        Returns
+        -------
+        dict of TopicPartition to LiveLog
+            Without those whose folders are gone.
+
+        Raises
+        ------
+        CorruptLogError
+            The end of a last segment is damaged, and not merely torn.
+        CommitError
+            Commits were made again and again while the logs were looked at.
+        """
+        wanted = list(folders)
+        directories: dict[LogDirectory, None] = dict.fromkeys(folder.directory for folder in wanted)
+        for _ in range(_LOOKS_MAX):
+            views = {directory: DirectoryView(directory) for directory in directories}
+            try:
+                seen = {folder: found for folder in wanted if (found := self._look_at(folder, views[folder.directory]))}
+            except SeglogError:
+                # A commit that was carried out meanwhile may be the reason.
+                if all(view.is_current() for view in views.values()):
+                    raise
+                continue
+            if all(view.is_current() for view in views.values()):
+                settled_ns = wall_clock_ms() * 1_000_000 - _SETTLED_AFTER_NS
+                self._seen = {folder: each for folder, each in seen.items() if _is_settled(each, settled_ns)}
+                return {named(folder): each.log for folder, each in seen.items()}
+        where = ", ".join(directory.path for directory in directories)
+        raise CommitError(f"commits are made to {where} faster than it can be looked at")
+
+    def _look_at(self, folder: PartitionFolder, view: DirectoryView) -> _Seen | None:
+        known = self._seen.get(folder)
+        start_offset = view.start_offsets.get(named(folder), 0)
+        bound = None if view.journal is None else view.journal.partitions.get(folder.name)
+        if (
+            known is not None
+            and (known.start_offset, known.bound) == (start_offset, bound)
+            and known.stamps == _stamps(known.log.layout)
+        ):
+            return known
+        try:
+            before = folder.storage.stamp(folder.location)
+            layout = layout_in(view, folder)
+            latest = last_stable_offset(layout) if self._is_committed else layout.end_offset
+            log = LiveLog(layout, latest, _topic_id(folder))
+            # The stamps are those of before the look, or are the same: what changes during it is seen by the next.
+            stamps = (before, _stamp_of_last(layout))
+        except PathNotFoundError:
+            if folder.storage.is_folder(folder.location):
+                raise
+            return None
+        size_bytes = layout.segments[-1].size_bytes if layout.segments else 0
+        if stamps[1] is not None and stamps[1].size_bytes != size_bytes:
+            stamps = (before, None)
+        return _Seen(log, stamps, start_offset, bound)
+
+
+def _stamps(layout: PartitionLayout) -> tuple[Stamp | None, ...]:
+    return layout.storage.stamp(layout.path), _stamp_of_last(layout)
+
+
+def _stamp_of_last(layout: PartitionLayout) -> Stamp | None:
+    """Return the stamp of the last segment's file; None where there is no segment."""
+    return layout.storage.stamp(layout.segments[-1].path()) if layout.segments else None
+
+
+def _is_settled(seen: _Seen, settled_ns: int) -> bool:
+    """Tell whether a change that comes now will be seen by the stamps."""
+    needed = seen.stamps if seen.log.layout.segments else seen.stamps[:1]
+    return all(stamp is not None and stamp.modified_ns < settled_ns for stamp in needed)
+
+
+def _topic_id(folder: PartitionFolder) -> str | None:
+    path = folder.file(files.PARTITION_METADATA)
+    data = folder.storage.read_small(path)
+    try:
+        return None if data is None else parse_topic_id(data, path)
+    except CorruptCheckpointError:
+        return None

@@ -1,0 +1,95 @@
+"""Streams into partition logs: every batch once, whatever is repeated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import sparklog
+from sparklog.topic.txn_versions import read_ledger
+from tests.places import directory_at
+
+
+def feed(folder: Path, number: int, rows: list[dict[str, Any]]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{number:03}.json").write_text("\n".join(json.dumps(row) for row in rows))
+
+
+def stream_of(spark: SparkSession, folder: Path) -> DataFrame:
+    schema = "key string, value string, partition int"
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
+
+
+def write(rows: DataFrame, to: Path, checkpoint: Path, **options: Any) -> StreamingQuery:
+    query = (
+        rows.writeStream.format("seglog")
+        .options(**options)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start(str(to))
+    )
+    query.awaitTermination()
+    return query
+
+
+def values(path: Path) -> list[bytes]:
+    return sorted(sparklog.open_topic(path).read(columns="value").column("value").to_pylist())
+
+
+def test_batches_are_written_one_behind_the_other_and_once(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(3):
+        feed(tmp_path / "in", number, [{"key": f"k{n}", "value": f"{number}-{n}"} for n in range(10)])
+    query = write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", numPartitions=2)
+    assert values(tmp_path / "out" / "t") == sorted(f"{number}-{n}".encode() for number in range(3) for n in range(10))
+    assert read_ledger(directory_at(tmp_path / "out")) == {str(query.id): 2}
+    # Spark does not know that the last batch was committed, and repeats it.
+    (last,) = (tmp_path / "cp" / "commits").glob("2")
+    last.unlink()
+    (tmp_path / "cp" / "commits" / ".2.crc").unlink(missing_ok=True)
+    feed(tmp_path / "in", 3, [{"key": "k", "value": "new"}])
+    write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", numPartitions=2)
+    assert len(values(tmp_path / "out" / "t")) == 31
+    assert [path.name for path in (tmp_path / "out").iterdir() if "staged" in path.name] == []
+
+
+def test_batch_without_rows_advances_the_version_alone(spark: SparkSession, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0, [{"key": "k", "value": "v"}])
+    nothing = stream_of(spark, tmp_path / "in").where("value = 'other'")
+    query = write(nothing, tmp_path / "out" / "t", tmp_path / "cp", numPartitions=1)
+    assert values(tmp_path / "out" / "t") == []
+    assert read_ledger(directory_at(tmp_path / "out")) == {str(query.id): 0}
+
+
+def test_name_and_version_that_are_given_count_on_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        feed(tmp_path / "in", number, [{"key": "k", "value": str(number)}])
+    options = {"numPartitions": 1, "txnAppId": "mine", "txnVersion": 10}
+    write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", **options)
+    assert read_ledger(directory_at(tmp_path / "out")) == {"mine": 11}
+    # A new checkpoint begins with batch 0 again: what was written under these numbers is not written again.
+    write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp2", **options)
+    assert values(tmp_path / "out" / "t") == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("mode", ["complete", "append"])
+def test_each_output_mode_writes_the_rows_of_each_batch(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    for number in range(2):
+        feed(tmp_path / "in", number, [{"key": "k", "value": "v", "partition": 0}])
+    rows = stream_of(spark, tmp_path / "in")
+    counts = rows.groupBy("key").count().selectExpr("key", "CAST(count AS STRING) AS value")
+    query = (
+        (rows if mode == "append" else counts)
+        .writeStream.format("seglog")
+        .option("checkpointLocation", str(tmp_path / "cp"))
+        .option("numPartitions", 1)
+        .outputMode(mode)
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out" / "t"))
+    )
+    query.awaitTermination()
+    assert values(tmp_path / "out" / "t") == ([b"v", b"v"] if mode == "append" else [b"1", b"2"])
