@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sparklog.spark.jobs import copy, export, load
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
+    from sparklog.spark.stream_lag import stream_lag
     from sparklog.topic.reader import TopicReader, open_topic
+    from sparklog.topic.stream_checkpoint import offsets_of_checkpoint
     from sparklog.write.partition import PartitionLog
 
     __version__: str
@@ -32,9 +34,11 @@ __all__ = [
     "errors",
     "export",
     "load",
+    "offsets_of_checkpoint",
     "open_log",
     "open_topic",
     "register",
+    "stream_lag",
     "with_partition",
 ]
 
@@ -47,9 +51,11 @@ _HOMES = {
     "copy": "sparklog.spark.jobs",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
+    "offsets_of_checkpoint": "sparklog.topic.stream_checkpoint",
     "open_log": "sparklog.log.reader",
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",
+    "stream_lag": "sparklog.spark.stream_lag",
     "with_partition": "sparklog.spark.partitions",
 }
 

@@ -37,9 +37,18 @@ def test_python_snippets_run_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("line", [line for line in SHELL_LINES if "sparklog " in line and "pip" not in line])
 def test_command_line_runs(line: str) -> None:
+    if "/checkpoint" in line:
+        make_checkpoint(Path("/tmp/sparklog-readme/checkpoint"))
     done = run("env", *line.split())
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def make_checkpoint(path: Path) -> None:
+    """Make what a query leaves that has read some of a topic."""
+    for name, text in (("offsets", 'v1\n{}\n{"shop-events": {"0": 100, "1": 0}}'), ("commits", "v1\n{}")):
+        (path / name).mkdir(parents=True, exist_ok=True)
+        (path / name / "0").write_text(text)
 
 
 def test_shell_completes_commands_with_the_line_for_its_start() -> None:
@@ -96,6 +105,15 @@ def test_the_nightly_load_moves_only_what_is_new(tmp_path: Path) -> None:
     moved = sum(told[:1])
     assert moved > 2000
     assert told == [moved, moved, 0, moved]
+
+
+def test_the_live_pipeline_adds_up_what_is_written_beside_it(tmp_path: Path) -> None:
+    done = run(sys.executable, "examples/stream.py", str(tmp_path / "stream"))
+    assert done.returncode == 0, done.stderr
+    sold, told = (line.partition(": ")[2] for line in done.stdout.splitlines()[-2:])
+    assert sold == told
+    assert "beans" in sold
+    assert "behind" in done.stdout
 
 
 def test_every_guarantee_and_limit_names_a_test_that_is_there() -> None:

@@ -224,6 +224,17 @@ reason     string   what is wrong
 """
         )
     },
+    "lag": {
+        "a partition": _fields(
+            """
+topic       string    name of the topic
+partition   integer   number of the partition
+offset      integer?  the first offset that the query has not committed; null where it has read nothing there
+end_offset  integer?  the end of the log; null where it is gone
+lag         integer?  offsets between the two
+"""
+        )
+    },
     "ledger show": {
         "a partition": _fields(
             """

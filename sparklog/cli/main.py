@@ -1,5 +1,5 @@
 """The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
-``ledger`` and ``warm-up``.
+``ledger``, ``lag`` and ``warm-up``.
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
 were moved);
@@ -24,6 +24,7 @@ from sparklog.cli import describe as describing
 from sparklog.cli import job_commands, render, tables, views
 from sparklog.cli.arguments import Fields, Json, Paths, Processes
 from sparklog.cli.choices import Format, IsolationLevels
+from sparklog.cli.lag import lag
 from sparklog.cli.paths import find_target, log_bytes, processes_for
 from sparklog.cli.progress import progress
 from sparklog.errors import InvalidOptionError, SeglogError
@@ -287,6 +288,7 @@ def recover(
         raise typer.Exit(_FAILED)
 
 
+app.command("lag")(lag)
 app.command("export")(job_commands.export)
 app.command("copy")(job_commands.copy)
 app.command("load")(job_commands.load)

@@ -198,6 +198,14 @@ LEDGER_FINDINGS: Final = (
     Column("WHAT", lambda row: printable(row["reason"]), folded_width=30),
 )
 
+LAG: Final = (
+    Column("TOPIC", lambda row: printable(row["topic"]), widths=(20,)),
+    _plain("partition"),
+    _plain("offset"),
+    _plain("end_offset", "END"),
+    _plain("lag"),
+)
+
 FIELDS: Final = (
     Column("FIELD", lambda row: row["field"]),
     Column("TYPE", lambda row: row["type"]),

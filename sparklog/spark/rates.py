@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import LONG_MAX
-from sparklog.spark.stream_offsets import Offsets
+from sparklog.topic.stream_offsets import Offsets
 
 
 def within_offsets(begin: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:

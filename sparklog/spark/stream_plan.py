@@ -11,10 +11,10 @@ from sparklog.log.places import PartitionFolder
 from sparklog.spark.limits import match_time
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.plan import check_specified, resolved, tasks_of, time_of, without_excluded
-from sparklog.spark.stream_offsets import StreamOffset
 from sparklog.topic.discovery import discover, named
 from sparklog.topic.live import LiveLog
 from sparklog.topic.ranges import ReadRange
+from sparklog.topic.stream_offsets import StreamOffset
 
 _log = logging.getLogger("sparklog")
 

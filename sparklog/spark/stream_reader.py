@@ -1,7 +1,7 @@
 """The reader of a stream: where it is, how much of what is new a trigger reads, and the tasks of a batch.
 
 Spark keeps one instance in a process beside the driver for as long as a query runs, and others in its tasks. What is
-known of the logs is kept from trigger to trigger; offsets are in `sparklog.spark.stream_offsets`.
+known of the logs is kept from trigger to trigger; offsets are in `sparklog.topic.stream_offsets`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sparklog.spark.garbage_collection import first_task_freezes
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.rates import is_too_little, within_bytes, within_offsets
 from sparklog.spark.read_ahead import read_ahead
-from sparklog.spark.stream_offsets import INITIAL, StreamOffset
 from sparklog.spark.stream_plan import Logs, begins, first_offsets, plan_between, select_now
 from sparklog.spark.workers import LoadedByWorkers
 from sparklog.topic.live import LiveLogs
 from sparklog.topic.ranges import ReadRange, log_bytes
+from sparklog.topic.stream_offsets import INITIAL, StreamOffset
 from sparklog.write.clock import wall_clock_ms
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
     @plain_errors()
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends; ``start`` where there is nothing to read."""
-        logs = self._logs = self._live.look(select_now(self._options))
+        logs = self._look()
         before = self._before(start, logs)
         begin = begins(before, logs)
         latest = self._latest(logs)
@@ -99,10 +99,14 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
             return start
         return self._last.to_json()
 
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Return where the logs ended when they were last looked at, for the query's progress."""
+        return None if self._logs is None else _offset_of(self._logs).to_json()
+
     @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan the batch between two offsets; of one that Spark repeats it is asked without `latestOffset`."""
-        logs = self._logs if self._logs is not None else self._live.look(select_now(self._options))
+        logs = self._look() if self._logs is None else self._logs
         until = StreamOffset.parse(end)
         since = StreamOffset(until.first or {}, until.topic_ids) if start == INITIAL else StreamOffset.parse(start)
         if self._available is not None:
@@ -123,6 +127,10 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
 
     def stop(self) -> None:
         """Do nothing: nothing is open."""
+
+    def _look(self) -> Logs:
+        self._logs = self._live.look(select_now(self._options))
+        return self._logs
 
     def _before(self, start: dict[str, Any] | None, logs: Logs) -> StreamOffset:
         """Return where the stream is; of a new one it is decided once."""
@@ -165,6 +173,10 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
 
             latest = within_bytes(begin, latest, options.max_bytes_per_trigger, size_bytes)
         return latest
+
+
+def _offset_of(logs: Logs) -> StreamOffset:
+    return StreamOffset({at: log.latest for at, log in logs.items()})
 
 
 def _check_available(available: Mapping[TopicPartition, int], end: StreamOffset, logs: Logs) -> None:

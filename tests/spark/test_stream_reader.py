@@ -12,16 +12,20 @@ import pytest
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from typer.testing import CliRunner
 
+import sparklog
+from sparklog.cli.main import app
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.spark.decoding import columns_of
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.schema import source_schema
-from sparklog.spark.stream_offsets import INITIAL
 from sparklog.spark.stream_reader import SeglogStreamReader
+from sparklog.topic.stream_offsets import INITIAL
 from tests.build import Record, v2_batch
 
 LIMITED = ReadMaxRows(1)
+runner = CliRunner()
 
 
 def append(folder: Path, first: int, count: int, *, batch: int = 10) -> None:
@@ -322,3 +326,57 @@ def test_continuous_trigger_is_refused(spark: SparkSession, tmp_path: Path) -> N
         stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "cp")).trigger(
             continuous="1 second"
         ).start()
+
+
+def test_lag_of_a_running_and_of_a_stopped_query(spark: SparkSession, tmp_path: Path) -> None:
+    append(tmp_path / "logs" / "t-0", 0, 20)
+    query = (
+        spark.readStream.format("seglog")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 15)
+        .load(str(tmp_path / "logs"))
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "cp"))
+        .trigger(once=True)
+        .start()
+    )
+    query.awaitTermination()
+    append(tmp_path / "logs" / "t-0", 20, 10)
+    query = (
+        spark.readStream.format("seglog")
+        .option("maxOffsetsPerTrigger", 4)
+        .load(str(tmp_path / "logs"))
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "cp"))
+        .start()
+    )
+    query.processAllAvailable()
+    lag = sparklog.stream_lag(query)
+    query.stop()
+    assert lag is not None
+    assert (lag.partitions, lag.total, lag.least, lag.most, lag.average) == ({("t", 0): 0}, 0, 0, 0, 0.0)
+    append(tmp_path / "logs" / "t-1", 0, 6)
+    done = runner.invoke(app, ["lag", str(tmp_path / "logs"), str(tmp_path / "cp"), "--json"])
+    assert [json.loads(line) for line in done.output.splitlines()] == [
+        {"topic": "t", "partition": 0, "offset": 30, "end_offset": 30, "lag": 0},
+        {"topic": "t", "partition": 1, "offset": None, "end_offset": 6, "lag": 6},
+    ]
+    table = runner.invoke(app, ["lag", str(tmp_path / "logs"), str(tmp_path / "cp")]).output
+    assert "behind by 6 offsets in all: 0 to 6, on average 3.0" in table
+
+
+def test_lag_of_each_partition_is_what_the_progress_says() -> None:
+    class Query:
+        lastProgress = {  # noqa: N815, RUF012
+            "sources": [
+                {"endOffset": '{"t": {"0": 5, "1": 9}}', "latestOffset": '{"t": {"0": 15, "1": 9, "2": 2}}'},
+                {"endOffset": None, "latestOffset": None},
+            ]
+        }
+
+    lag = sparklog.stream_lag(Query())  # type: ignore[arg-type]
+    assert lag is not None
+    assert (lag.partitions, lag.total, lag.most, lag.average) == ({("t", 0): 10, ("t", 1): 0, ("t", 2): 2}, 12, 10, 4.0)
+    assert sparklog.stream_lag(Query(), 1) is None  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match="has 2 sources"):
+        sparklog.stream_lag(Query(), 2)  # type: ignore[arg-type]

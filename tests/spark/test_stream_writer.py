@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -93,3 +94,19 @@ def test_each_output_mode_writes_the_rows_of_each_batch(spark: SparkSession, tmp
     )
     query.awaitTermination()
     assert values(tmp_path / "out" / "t") == ([b"v", b"v"] if mode == "append" else [b"1", b"2"])
+
+
+def test_update_mode_is_sparks_to_refuse(spark: SparkSession, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0, [{"key": "k", "value": "v", "partition": 0}])
+    query = (
+        stream_of(spark, tmp_path / "in")
+        .groupBy("key")
+        .count()
+        .selectExpr("key", "CAST(count AS STRING) AS value")
+        .writeStream.format("seglog")
+        .option("checkpointLocation", str(tmp_path / "cp"))
+        .outputMode("update")
+        .start(str(tmp_path / "out" / "t"))
+    )
+    with pytest.raises(StreamingQueryException, match="seglog does not support Update mode"):
+        query.awaitTermination()

@@ -47,9 +47,13 @@ class StreamOffset:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     first: Offsets | None = None
 
+    def topics_json(self) -> dict[str, dict[str, int]]:
+        """Return the offsets as Spark's Kafka source has them."""
+        return _nested(self.offsets)
+
     def to_json(self) -> dict[str, Any]:
         """Return what Spark keeps."""
-        made: dict[str, Any] = _nested(self.offsets)
+        made: dict[str, Any] = self.topics_json()
         if self.topic_ids:
             made[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
         if self.first is not None:
@@ -72,8 +76,8 @@ class StreamOffset:
         return cls(_flat(topics), found.get(_TOPIC_IDS, {}), None if first is None else _flat(first))
 
 
-def _nested(offsets: Offsets) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:
+    made: dict[str, dict[str, int]] = {}
     for at in sorted(offsets):
         made.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
     return made

@@ -1,0 +1,82 @@
+"""How far a running query is behind the logs that it reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.files import TopicPartition
+from sparklog.topic.stream_checkpoint import lag_of
+from sparklog.topic.stream_offsets import StreamOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True)
+class StreamLag:
+    """How many offsets a query had not read after its last trigger.
+
+    Attributes
+    ----------
+    partitions : mapping of TopicPartition to int
+        Of each partition; a `TopicPartition` is a pair of a topic and a number.
+    """
+
+    partitions: Mapping[TopicPartition, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.partitions.values())
+
+    @property
+    def least(self) -> int:
+        return min(self.partitions.values(), default=0)
+
+    @property
+    def most(self) -> int:
+        return max(self.partitions.values(), default=0)
+
+    @property
+    def average(self) -> float:
+        return self.total / len(self.partitions) if self.partitions else 0.0
+
+
+def stream_lag(query: StreamingQuery, source: int = 0) -> StreamLag | None:
+    """Return how far a query is behind, by its last progress.
+
+    Spark asks a Python source for no metrics, as it does its Kafka source, so this compares the end of the last batch
+    with what the source then saw.
+
+    Parameters
+    ----------
+    query : pyspark.sql.streaming.StreamingQuery
+    source : int
+        Which of the query's sources, where it has several.
+
+    Returns
+    -------
+    StreamLag or None
+        None while the query has no progress, or just goes on with a batch of before its start, for which Spark does not
+        ask where the logs end.
+
+    Raises
+    ------
+    InvalidOptionError
+        The query has no such source, or it is not of this format.
+    """
+    progress = query.lastProgress
+    if progress is None:
+        return None
+    sources: list[Any] = progress["sources"]
+    if not 0 <= source < len(sources):
+        raise InvalidOptionError(f"the query has {len(sources)} sources, and not one with the number {source}")
+    end, latest = (sources[source][name] for name in ("endOffset", "latestOffset"))
+    if end is None or latest is None:
+        return None
+    read, there = (StreamOffset.parse(json.loads(each) if isinstance(each, str) else each) for each in (end, latest))
+    return StreamLag(lag_of(read, there.offsets))

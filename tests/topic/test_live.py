@@ -1,0 +1,123 @@
+"""Logs that others write to: each look is what a fresh one would be, and reads only what has changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.storage.local import LocalStorage
+from sparklog.topic import live
+from sparklog.topic.discovery import discover, read_layouts
+from sparklog.topic.live import LiveLogs
+from tests.build import Record, v2_batch
+from tests.spark.test_stream_reader import append
+
+
+def ends(logs: LiveLogs, path: Path) -> dict[str, tuple[int, int]]:
+    found = logs.look(discover([path]).partitions)
+    return {str(at): (each.layout.start_offset, each.latest) for at, each in found.items()}
+
+
+def fresh(path: Path) -> dict[str, tuple[int, int]]:
+    found = read_layouts(discover([path]).partitions)
+    return {str(at): (each.start_offset, each.end_offset) for at, each in found.items()}
+
+
+def age(path: Path) -> None:
+    """Let the files be as old as if nothing had been written for a while."""
+    for each in [*path.rglob("*"), path]:
+        os.utime(each, ns=(0, each.stat().st_mtime_ns - 10_000_000_000))
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["append", "roll", "drop", "tear", "make", "remove", "age"]), st.integers(0, 2)),
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(STEPS)
+def test_look_finds_what_a_fresh_one_finds(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("logs")
+    append(path / "t-0", 0, 5)
+    logs, next_offset = LiveLogs(is_committed=False), {0: 5}
+    for step, number in steps:
+        folder = path / f"t-{number}"
+        end = next_offset.get(number)
+        if step == "make" and end is None:
+            append(folder, 0, 3)
+            next_offset[number] = 3
+        elif step == "age":
+            age(path)
+        elif end is None:
+            continue
+        elif step == "append":
+            (layout,) = read_layouts(each for each in discover([path]).partitions if each.name == folder.name).values()
+            os.truncate(max(folder.glob("*.log")), layout.end.position)
+            append(folder, end, 4)
+            next_offset[number] = end + 4
+        elif step == "roll":
+            (folder / f"{end:020}.log").write_bytes(v2_batch([Record(0, 1, None, b"v")], base_offset=end))
+            next_offset[number] = end + 1
+        elif step == "drop" and len(list(folder.glob("*.log"))) > 1:
+            min(folder.glob("*.log")).unlink()
+        elif step == "tear":
+            with max(folder.glob("*.log")).open("r+b") as log:
+                log.truncate(max(log.seek(0, 2) - 7, 0))
+            next_offset[number] = fresh(path)[f"t-{number}"][1]
+        elif step == "remove" and len(next_offset) > 1:
+            shutil.rmtree(folder)
+            del next_offset[number]
+        assert ends(logs, path) == fresh(path)
+
+
+def test_log_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        append(tmp_path / f"t-{number}", 0, 20)
+    age(tmp_path)
+    logs = LiveLogs(is_committed=False)
+    first = ends(logs, tmp_path)
+    opened: list[str] = []
+    plain_open = LocalStorage.open
+
+    def counted(self: LocalStorage, path: str) -> object:
+        opened.append(path)
+        return plain_open(self, path)
+
+    monkeypatch.setattr(LocalStorage, "open", counted)
+    assert ends(logs, tmp_path) == first
+    assert [path for path in opened if path.endswith(".log")] == []
+    append(tmp_path / "t-3", 20, 1)
+    assert ends(logs, tmp_path)["t-3"] == (0, 21)
+    assert {Path(path).parent.name for path in opened if path.endswith(".log")} == {"t-3"}
+
+
+def test_change_that_leaves_the_same_stamp_is_seen_while_it_is_fresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(tmp_path / "t-0", 0, 20)
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    size, time_ns = log.stat().st_size, log.stat().st_mtime_ns
+    # The segment's file has its last size ahead, as with preallocation.
+    with log.open("r+b") as file:
+        file.truncate(size + 500)
+    os.utime(log, ns=(time_ns, time_ns))
+    logs = LiveLogs(is_committed=False)
+    assert ends(logs, tmp_path) == {"t-0": (0, 20)}
+    with log.open("r+b") as file:
+        file.seek(size)
+        file.write(v2_batch([Record(0, 1, None, b"v")], base_offset=20))
+    os.utime(log, ns=(time_ns, time_ns))
+    assert log.stat().st_size == size + 500
+    assert ends(logs, tmp_path) == {"t-0": (0, 21)}
+    # Once it is older than any clock is coarse, the stamp is believed.
+    monkeypatch.setattr(live, "wall_clock_ms", lambda: time_ns // 1_000_000 + 60_000)
+    assert ends(logs, tmp_path) == {"t-0": (0, 21)}
+    assert logs._seen
