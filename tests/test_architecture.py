@@ -24,7 +24,9 @@ BELOW["values"] = {"storage", "errors"}
 BELOW["log"] = {"record", "storage", "errors"}
 BELOW["write"] = BELOW["log"] | {"log"}
 BELOW["inspect"] = BELOW["log"] | {"log"}
-BELOW["topic"] = BELOW["write"] | {"write", "inspect", "values"}
+BELOW["system"] = BELOW["log"] | {"log"}
+BELOW["topic"] = BELOW["write"] | {"write", "inspect", "values", "system"}
+BELOW["views"] = {"topic"}
 BELOW["jobs"] = BELOW["topic"] | {"topic"}
 BELOW["spark"] = BELOW["jobs"] | {"jobs"}
 BELOW["cli"] = BELOW["jobs"] | {"jobs"}
@@ -33,6 +35,7 @@ FUNCTION_LINES_MAX = 70
 # Modules that are imported by a name which is not known before, and why.
 IMPORTED_BY_NAME = {
     ("__init__.py", "_HOMES[name]"),  # the public names, each from its home
+    ("__init__.py", "_MODULES[name]"),  # and the public modules
     ("values/named.py", "module_name"),  # a decoder or a partitioner of the user's own
     ("values/libraries.py", "module"),  # fastavro and protobuf, which are optional
 }

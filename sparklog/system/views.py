@@ -1,0 +1,98 @@
+"""The table of views: which internal topic each is of, its columns, and what makes its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.system import consumer_offsets, transaction_state
+from sparklog.system.records import InternalLog, Unreadable
+
+CurrentRows = Callable[[InternalLog, Unreadable], pa.Table]
+HistoryRows = Callable[[InternalLog, Unreadable], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class View:
+    """A table that is made of the logs of an internal topic, each by itself: no key is in two of them.
+
+    Attributes
+    ----------
+    topic : str
+        The internal topic.
+    schema, history_schema : pyarrow.Schema
+        The columns of the current state, and of the history.
+    current : callable
+        Returns the current state that one log tells.
+    history : callable
+        Yields every record of one log.
+    """
+
+    name: str
+    topic: str
+    schema: pa.Schema
+    history_schema: pa.Schema
+    current: CurrentRows
+    history: HistoryRows
+
+    def schema_of(self, *, history: bool) -> pa.Schema:
+        """Return the columns of the history, or of the current state."""
+        return self.history_schema if history else self.schema
+
+    def batches(self, log: InternalLog, unreadable: Unreadable, *, history: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one log."""
+        if history:
+            yield from self.history(log, unreadable)
+        else:
+            yield from self.current(log, unreadable).to_batches()
+
+
+VIEWS: Final = {
+    view.name: view
+    for view in (
+        View(
+            "consumer_offsets",
+            consumer_offsets.TOPIC,
+            consumer_offsets.OFFSETS_SCHEMA,
+            consumer_offsets.OFFSETS_HISTORY_SCHEMA,
+            consumer_offsets.current_offsets,
+            consumer_offsets.offsets_history,
+        ),
+        View(
+            "consumer_groups",
+            consumer_offsets.TOPIC,
+            consumer_offsets.GROUPS_SCHEMA,
+            consumer_offsets.GROUPS_HISTORY_SCHEMA,
+            consumer_offsets.current_groups,
+            consumer_offsets.groups_history,
+        ),
+        View(
+            "transactions",
+            transaction_state.TOPIC,
+            transaction_state.SCHEMA,
+            transaction_state.HISTORY_SCHEMA,
+            transaction_state.current_transactions,
+            transaction_state.transactions_history,
+        ),
+    )
+}
+"""The views by their names."""
+
+
+def view_of(name: str) -> View:
+    """Return a view by its name.
+
+    Raises
+    ------
+    InvalidOptionError
+        There is no such view; the message says which one is meant.
+    """
+    if name not in VIEWS:
+        raise InvalidOptionError(
+            f"no view {name!r}: {did_you_mean(name, list(VIEWS), 'there are ' + ', '.join(VIEWS))}"
+        )
+    return VIEWS[name]
