@@ -67,6 +67,7 @@ DEFERRED = {
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
     ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
+    ("spark/plan.py", "sparklog.topic.groups"),  # and what a group has committed
     ("cli/ledger.py", "sparklog.jobs.ledger_check"),  # who shows a ledger reads no table
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
     ("cli/main.py", "sparklog.cli.follow"),

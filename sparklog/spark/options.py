@@ -62,16 +62,19 @@ class OffsetSpec:
         ms since the epoch, for every partition.
     times : mapping, optional
         The same for each partition.
+    group : str, optional
+        The consumer group whose committed offsets it is.
     offsets : mapping, optional
         An offset for each partition, which may be `LATEST` or `EARLIEST`.
     word : str
         "earliest" or "latest".
     """
 
-    time: int | None
-    times: Mapping[TopicPartition, int] | None
-    offsets: Mapping[TopicPartition, int] | None
-    word: str
+    time: int | None = None
+    times: Mapping[TopicPartition, int] | None = None
+    group: str | None = None
+    offsets: Mapping[TopicPartition, int] | None = None
+    word: str = ""
 
 
 def _paths(name: str, text: str) -> tuple[str, ...]:
@@ -79,6 +82,16 @@ def _paths(name: str, text: str) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
         raise InvalidOptionError(f"{name} must be a JSON list of paths, got {shown(text)}")
     return tuple(canonical(each, name) for each in found)
+
+
+def _path_or_paths(name: str, text: str) -> tuple[str, ...]:
+    return _paths(name, text) if text.lstrip().startswith("[") else (canonical(text, name),)
+
+
+def _group(name: str, text: str) -> str:
+    if not text:
+        raise InvalidOptionError(f"{name} names no group")
+    return text
 
 
 def _time(_: str, text: str) -> int:
@@ -189,8 +202,8 @@ _ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
 _KAFKA_PREFIX: Final = "kafka."
 # The first of each row that is given counts.
 _PRECEDENCE: Final = (
-    ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
-    ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+    ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByGroup", "startingOffsets"),
+    ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsetsByGroup", "endingOffsets"),
 )
 # Options of a write alone; `sparklog.spark.write_options` declares them, and takes long to import.
 WRITE_ONLY: Final = (
@@ -240,6 +253,13 @@ class SeglogOptions:
     starting_times: Mapping[TopicPartition, int] | None = option(
         "startingOffsetsByTimestamp", None, parser=_times, doc=f"The same for each partition: {_TIMES_FORM}."
     )
+    starting_group: str | None = option(
+        "startingOffsetsByGroup",
+        None,
+        parser=_group,
+        doc="Read from the offsets that this consumer group has committed; a partition of which it has none from its "
+        "start.",
+    )
     starting_offsets: str | Mapping[TopicPartition, int] = option(
         "startingOffsets",
         "earliest",
@@ -255,11 +275,24 @@ class SeglogOptions:
     ending_times: Mapping[TopicPartition, int] | None = option(
         "endingOffsetsByTimestamp", None, parser=_times, doc=f"The same for each partition: {_TIMES_FORM}."
     )
+    ending_group: str | None = option(
+        "endingOffsetsByGroup",
+        None,
+        parser=_group,
+        doc="Read up to the offsets that this consumer group has committed, which is what it has done with; nothing of "
+        "a partition of which it has none.",
+    )
     ending_offsets: str | Mapping[TopicPartition, int] = option(
         "endingOffsets",
         "latest",
         parser=_offsets,
         doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {_OFFSETS_FORM}.",
+    )
+    offsets_path: tuple[str, ...] = option(
+        "consumerOffsetsPath",
+        (),
+        parser=_path_or_paths,
+        doc="The log directory, or a JSON list of them, where `__consumer_offsets` is; by default those that are read.",
     )
     timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
@@ -359,13 +392,13 @@ class SeglogOptions:
 
     @property
     def starting(self) -> OffsetSpec:
-        """Where the read begins. A time goes before times for each partition, and those before offsets."""
-        return _bound(self.starting_timestamp, self.starting_times, self.starting_offsets)
+        """Where the read begins. A time goes before times for each partition, then a group, then offsets."""
+        return _bound(self.starting_timestamp, self.starting_times, self.starting_group, self.starting_offsets)
 
     @property
     def ending(self) -> OffsetSpec:
         """Where the read ends, exclusive, by the same precedence."""
-        return _bound(self.ending_timestamp, self.ending_times, self.ending_offsets)
+        return _bound(self.ending_timestamp, self.ending_times, self.ending_group, self.ending_offsets)
 
     def check_batch(self) -> None:
         """Refuse bounds that only a stream can have."""
@@ -410,18 +443,25 @@ def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Itera
         and not {name.lower() for name in _PRECEDENCE[0][:2]} & given.keys()
     ):
         yield "startingOffsetsByTimestampStrategy", "no starting time is given"
+    if "consumeroffsetspath" in given and not {"startingoffsetsbygroup", "endingoffsetsbygroup"} & given.keys():
+        yield "consumerOffsetsPath", "no group is given to begin or to end at"
     if given.get("includeheaders", "").strip().lower() == "true" and HEADERS not in columns:
         yield "includeHeaders", "the columns are chosen, and headers is not among them"
 
 
 def _bound(
-    time: int | None, times: Mapping[TopicPartition, int] | None, offsets: str | Mapping[TopicPartition, int]
+    time: int | None,
+    times: Mapping[TopicPartition, int] | None,
+    group: str | None,
+    offsets: str | Mapping[TopicPartition, int],
 ) -> OffsetSpec:
     if time is not None:
-        return OffsetSpec(time, None, None, "")
+        return OffsetSpec(time=time)
     if times is not None:
-        return OffsetSpec(None, times, None, "")
-    return OffsetSpec(None, None, None, offsets) if isinstance(offsets, str) else OffsetSpec(None, None, offsets, "")
+        return OffsetSpec(times=times)
+    if group is not None:
+        return OffsetSpec(group=group)
+    return OffsetSpec(word=offsets) if isinstance(offsets, str) else OffsetSpec(offsets=offsets)
 
 
 def _refuse_of_write(given: Mapping[str, str]) -> None:
