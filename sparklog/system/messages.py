@@ -156,6 +156,24 @@ def decode_framed(data: bytes, component: str) -> tuple[Message, int, Fields]:
     MessageDecodeError
         It is none of the component's messages, or as of `Message.decode`.
     """
+    api_key, version, position = _frame(data)
+    found = messages_of(component, "metadata").get(api_key)
+    if found is None:
+        raise MessageDecodeError(f"a record has the type {api_key}, which is not known")
+    return found, version, found.decode(data[position:], version)
+
+
+def is_known_frame(data: bytes | None, component: str) -> bool:
+    """Tell whether a value says that it is one of the component's messages, of any version."""
+    try:
+        api_key, _, _ = _frame(data or b"")
+    except MessageDecodeError:
+        return False
+    return api_key in messages_of(component, "metadata")
+
+
+def _frame(data: bytes) -> tuple[int, int, int]:
+    """Return the api key and the version that a value says, and the position behind them."""
     try:
         frame, position = read_uvarint(data, 0)
         api_key, position = read_uvarint(data, position)
@@ -164,10 +182,7 @@ def decode_framed(data: bytes, component: str) -> tuple[Message, int, Fields]:
         raise MessageDecodeError(f"the frame of a record is cut short: {data[:8].hex()}") from error
     if frame != 1:
         raise MessageDecodeError(f"a record has the frame {frame}, and only 1 is known")
-    found = messages_of(component, "metadata").get(api_key)
-    if found is None:
-        raise MessageDecodeError(f"a record has the type {api_key}, which is not known")
-    return found, version, found.decode(data[position:], version)
+    return api_key, version, position
 
 
 def encode_framed(found: Message, version: int, fields: Mapping[str, Any]) -> bytes:

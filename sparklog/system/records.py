@@ -71,10 +71,10 @@ class InternalLog:
         """The number of the partition; 0 of a folder that has another name."""
         return self.layout.folder.partition or 0
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all records in offset order, with the column ``transaction``; errors as of `LogReader.batches`."""
+    def batches(self, start_offset: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the records from an offset on, with the column ``transaction``; errors as of `LogReader.batches`."""
         markers: EndMarkers | None = None
-        for batch in LogReader(self.layout).batches(columns=_READ):
+        for batch in LogReader(self.layout).batches(start_offset, columns=_READ):
             is_transactional = np.asarray(batch.column("is_transactional").cast(pa.uint8()), bool)
             states = np.zeros(batch.num_rows, np.int8)
             if is_transactional.any():

@@ -9,7 +9,13 @@ from typing import Final
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, did_you_mean
-from sparklog.system import consumer_offsets, transaction_state
+from sparklog.system import (
+    cluster_metadata,
+    consumer_offsets,
+    remote_log_metadata,
+    share_group_state,
+    transaction_state,
+)
 from sparklog.system.records import InternalLog, Unreadable
 
 CurrentRows = Callable[[InternalLog, Unreadable], pa.Table]
@@ -51,6 +57,16 @@ class View:
             yield from self.current(log, unreadable).to_batches()
 
 
+_cluster = cluster_metadata
+_OF_CLUSTER: Final[tuple[tuple[str, pa.Schema, CurrentRows, HistoryRows], ...]] = (
+    ("cluster_metadata", _cluster.RECORDS_SCHEMA, _cluster.current_records, _cluster.records_history),
+    ("cluster_topics", _cluster.TOPICS_SCHEMA, _cluster.current_topics, _cluster.topics_history),
+    ("cluster_partitions", _cluster.PARTITIONS_SCHEMA, _cluster.current_partitions, _cluster.partitions_history),
+    ("cluster_configs", _cluster.CONFIGS_SCHEMA, _cluster.current_configs, _cluster.configs_history),
+    ("cluster_brokers", _cluster.BROKERS_SCHEMA, _cluster.current_brokers, _cluster.brokers_history),
+    ("cluster_features", _cluster.FEATURES_SCHEMA, _cluster.current_features, _cluster.features_history),
+)
+
 VIEWS: Final = {
     view.name: view
     for view in (
@@ -77,6 +93,26 @@ VIEWS: Final = {
             transaction_state.HISTORY_SCHEMA,
             transaction_state.current_transactions,
             transaction_state.transactions_history,
+        ),
+        View(
+            "share_group_state",
+            share_group_state.TOPIC,
+            share_group_state.SCHEMA,
+            share_group_state.HISTORY_SCHEMA,
+            share_group_state.current_states,
+            share_group_state.states_history,
+        ),
+        View(
+            "remote_log_segments",
+            remote_log_metadata.TOPIC,
+            remote_log_metadata.SCHEMA,
+            remote_log_metadata.HISTORY_SCHEMA,
+            remote_log_metadata.current_segments,
+            remote_log_metadata.segments_history,
+        ),
+        *(
+            View(name, cluster_metadata.TOPIC, schema, cluster_metadata.HISTORY_SCHEMA, current, history)
+            for name, schema, current, history in _OF_CLUSTER
         ),
     )
 }

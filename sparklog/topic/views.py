@@ -12,13 +12,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from sparklog.errors import SeglogError
+from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import parse_partition_folder
+from sparklog.log.folders import what_it_is
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.storage.registry import PathText
+from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.system.records import InternalLog, Unreadable
 from sparklog.system.views import VIEWS, View, view_of
 from sparklog.topic.discovery import discover
@@ -85,7 +86,23 @@ def batches(path: Paths, name: str, *, history: bool = False) -> Iterator[pa.Rec
 def find_logs(path: Paths, name: str) -> list[PartitionFolder]:
     """Find the logs that a view is made of; parameters and errors as of `read`."""
     paths = [path] if isinstance(path, str) or not isinstance(path, Sequence) else path
-    return discover(paths).named([view_of(name).topic])
+    topic = view_of(name).topic
+    return [_metadata_log(paths)] if topic == files.METADATA_TOPIC else discover(paths).named([topic])
+
+
+def _metadata_log(paths: Sequence[PathText]) -> PartitionFolder:
+    """Find the log of a cluster's metadata, which is no topic to others: its own folder, or a directory with that."""
+    if len(paths) != 1:
+        raise InvalidOptionError(
+            f"{len(paths)} paths are given, and the metadata of one cluster is read: name one path"
+        )
+    storage, path = expand_one(locate(paths[0]))
+    folder = PartitionFolder.at(storage, path)
+    if folder.name != files.METADATA_FOLDER:
+        folder = LogDirectory(storage, path).folder(files.METADATA_FOLDER)
+    if not storage.is_folder(folder.location):
+        raise PathNotFoundError(f"no {files.METADATA_FOLDER} at {path}: {what_it_is(storage, path)}")
+    return folder
 
 
 def _rows_of(view: View, folders: Sequence[PartitionFolder], history: bool) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ import pytest
 import sparklog
 from sparklog import views
 from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.system.views import VIEWS
 from tests.golden import golden_set
 from tests.system.logs import Put, put, write_log
 
@@ -22,9 +23,18 @@ def test_views_are_of_the_package() -> None:
     assert {"consumer_offsets", "consumer_groups", "transactions"} <= set(views.NAMES)
 
 
+NOT_THERE = {"share_group_state", "remote_log_segments"}
+
+
 @pytest.mark.parametrize("name", views.NAMES)
 @pytest.mark.parametrize("history", [False, True])
-def test_table_has_the_columns_of_its_schema(name: str, history: bool) -> None:
+def test_table_has_the_columns_of_its_schema(tmp_path: Path, name: str, history: bool) -> None:
+    if name in NOT_THERE:
+        write_log(tmp_path / f"{VIEWS[name].topic}-0", [])
+        assert views.read(tmp_path, name, history=history).schema == views.schema(name, history=history)
+        with pytest.raises(PathNotFoundError, match=VIEWS[name].topic):
+            views.read(GOLDEN, name)
+        return
     assert views.read(GOLDEN, name, history=history).schema == views.schema(name, history=history)
 
 
@@ -62,6 +72,18 @@ def test_wrong_name_is_refused_with_the_nearest() -> None:
         views.read(GOLDEN, "consumer_offset")
     with pytest.raises(InvalidOptionError, match="there are consumer_offsets, consumer_groups"):
         views.schema("xyz")
+
+
+@pytest.mark.parametrize("path", ["", "__cluster_metadata-0"])
+def test_metadata_of_a_cluster_is_found_by_its_folder_or_the_directory(path: str) -> None:
+    assert views.read(GOLDEN / path, "cluster_topics").num_rows == 3
+
+
+def test_metadata_of_a_cluster_is_in_one_place(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="2 paths are given"):
+        views.read([GOLDEN, GOLDEN], "cluster_topics")
+    with pytest.raises(PathNotFoundError, match="no __cluster_metadata-0 at"):
+        views.read(tmp_path, "cluster_topics")
 
 
 @pytest.mark.parametrize("path", ["read-by-groups-0", "nothing"])
