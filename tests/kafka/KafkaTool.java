@@ -99,6 +99,7 @@ public final class KafkaTool {
         ops.put("offsets_for_times", this::offsetsForTimes);
         ops.put("delete_records", this::deleteRecords);
         ops.put("group_consume", this::groupConsume);
+        ops.put("group_read", this::groupRead);
         ops.put("commit_group_offsets", this::commitGroupOffsets);
         ops.put("groups", this::groups);
         ops.put("delete_group", this::deleteGroup);
@@ -493,6 +494,27 @@ public final class KafkaTool {
         }
         if (!left.isEmpty()) {
             throw new IllegalStateException("the group did not reach " + left);
+        }
+        return JSON.nullNode();
+    }
+
+    /** Joins a group, reads from where it is to the end of one topic, and leaves without a commit. */
+    private JsonNode groupRead(JsonNode request) throws Exception {
+        ObjectNode config = JSON.createObjectNode().put("group.id", request.get("group").asText());
+        ObjectNode withGroup = ((ObjectNode) request.deepCopy()).set("config", config);
+        long deadline = System.nanoTime() + deadlineFrom(request).toNanos();
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(withGroup)) {
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions(consumer, request.get("topics")));
+            consumer.subscribe(texts(request.get("topics")));
+            while (!consumer.assignment().containsAll(ends.keySet())
+                    || ends.entrySet().stream().anyMatch(e -> consumer.position(e.getKey()) < e.getValue())) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                    row(recordRow(record));
+                }
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("the group did not reach " + ends);
+                }
+            }
         }
         return JSON.nullNode();
     }
