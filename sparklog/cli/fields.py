@@ -339,8 +339,32 @@ subscribed_topic_regex  string?   pattern of topics
 assigned_partitions     array?    topic, topic_id, subtopology_id and partitions
 """
         ),
+        "a partition (--lag)": _fields(
+            """
+group           string    name of the group
+topic           string    name of the topic
+partition       integer   number of the partition
+current_offset  integer?  offset that was committed
+log_end_offset  integer?  end of the log; null where it is not there
+lag             integer?  log_end_offset less current_offset
+consumer_id     string?   id of the member that the partition is assigned
+host            string?   of that member
+client_id       string?   of that member
+"""
+        ),
         "a record (--history)": _fields(_OF_GROUP.strip() + _WRITTEN),
         "a commit (--offsets --history)": _fields(_COMMITTED.strip() + _WRITTEN),
+    },
+    "groups set": {
+        "an offset": _fields(
+            """
+group           string    name of the group
+topic           string    name of the topic
+partition       integer   number of the partition
+current_offset  integer?  offset that was committed before
+new_offset      integer   offset that was set, or without --execute would be
+"""
+        )
     },
     "transactions": {
         "a transactional id": _fields(_TRANSACTION),

@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 import sparklog
 from sparklog.cli import describe as describing
-from sparklog.cli import job_commands, render, system_commands, tables, views
+from sparklog.cli import group_commands, job_commands, render, system_commands, tables, views
 from sparklog.cli.arguments import Fields, Json, Paths, Processes
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.paths import find_target, log_bytes, processes_for
@@ -57,7 +57,8 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. Only recover changes a log.",
+    help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. "
+    "Only recover and groups set change a log.",
 )
 
 
@@ -291,7 +292,7 @@ app.command("export")(job_commands.export)
 app.command("copy")(job_commands.copy)
 app.command("load")(job_commands.load)
 app.add_typer(job_commands.ledger, name="ledger")
-app.command("groups")(system_commands.groups)
+app.add_typer(group_commands.groups, name="groups")
 app.command("transactions")(system_commands.transactions)
 app.command("cluster")(system_commands.cluster)
 

@@ -16,6 +16,10 @@ Path = Annotated[
     str,
     typer.Argument(metavar="PATH", help="A log directory, the path of the internal topic, or a partition of it."),
 ]
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="Log directories; or the path of __consumer_offsets, or of a partition."),
+]
 History = Annotated[
     bool, typer.Option("--history", help="Every record, oldest first, and not what the last ones say together.")
 ]
@@ -33,31 +37,44 @@ class OfCluster(StrEnum):
 
 
 def groups(
-    path: Path,
+    paths: Paths,
+    lag: Annotated[
+        bool, typer.Option("--lag", help="How far groups are behind, as kafka-consumer-groups --describe says it.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option("--group", help="With --lag, only this; may be repeated.")] = None,
     offsets: Annotated[bool, typer.Option("--offsets", help="The offsets that groups have committed.")] = False,
     members: Annotated[bool, typer.Option("--members", help="The members of groups, and their partitions.")] = False,
     history: History = False,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
-    """Show consumer, share and streams groups, and the offsets that they have committed.
+    """Show consumer, share and streams groups, the offsets that they have committed, and their lag.
 
     States are those that a broker has when it loads __consumer_offsets. The log does not tell whether a classic group
-    is in a rebalance, nor which members were alive.
+    is in a rebalance, nor which members were alive. 'sparklog groups set' sets offsets; its --help says how.
     """
     if members and (offsets or history):
         raise InvalidOptionError("--members shows who is in a group now: leave out --offsets and --history")
+    if lag and (offsets or members or history):
+        raise InvalidOptionError("--lag shows where groups are now: leave out --offsets, --members and --history")
+    if only and not lag:
+        raise InvalidOptionError("--group chooses what --lag shows: add it")
+    if lag:
+        from sparklog.cli.system_rows import lag_rows
+
+        _show(lag_rows(paths, only or ()), system_tables.LAG, as_json, _group)
+        return
     name = "consumer_offsets" if offsets else "consumer_groups"
     if history:
         columns = system_tables.OFFSETS_HISTORY if offsets else system_tables.GROUPS_HISTORY
-        _show_history(path, name, columns, as_json)
+        _show_history(paths, name, columns, as_json)
     elif members:
-        _show(_members(_rows_of(path, name)), system_tables.MEMBERS, as_json, _group)
+        _show(_members(_rows_of(paths, name)), system_tables.MEMBERS, as_json, _group)
     elif offsets:
-        by_group = sorted(_rows_of(path, name), key=lambda row: (row["group"], row["topic"], row["partition"]))
+        by_group = sorted(_rows_of(paths, name), key=lambda row: (row["group"], row["topic"], row["partition"]))
         _show(by_group, system_tables.OFFSETS, as_json, _group)
     else:
-        _show(sorted(_rows_of(path, name), key=_group), system_tables.GROUPS, as_json)
+        _show(sorted(_rows_of(paths, name), key=_group), system_tables.GROUPS, as_json)
 
 
 def transactions(path: Path, history: History = False, as_json: Json = False, _fields: Fields = False) -> None:
@@ -97,7 +114,7 @@ def cluster(
         _show(list(_rows_of(path, name)), columns, as_json)
 
 
-def _rows_of(path: str, name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:
+def _rows_of(path: str | Sequence[str], name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:
     # This loads compiled code, which other commands should not wait for.
     from sparklog.cli.system_rows import rows_of
 
@@ -124,7 +141,7 @@ def _show(
         tables.table(columns, rows, heading=heading)
 
 
-def _show_history(path: str, name: str, columns: Sequence[tables.Column], as_json: bool) -> None:
+def _show_history(path: str | Sequence[str], name: str, columns: Sequence[tables.Column], as_json: bool) -> None:
     rows = _rows_of(path, name, history=True)
     if as_json:
         render.json_lines(rows)

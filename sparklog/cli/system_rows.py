@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from sparklog.topic import views
+from sparklog.topic.lag import lag
 
 
-def rows_of(path: str, name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:
+def lag_rows(paths: Sequence[str], groups: Sequence[str]) -> list[dict[str, Any]]:
+    """Make the rows of the lag of groups; parameters and errors as of `sparklog.topic.lag.lag`."""
+    rows: list[dict[str, Any]] = lag(paths, groups).to_pylist()
+    return rows
+
+
+def rows_of(path: str | Sequence[str], name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the rows of a view as the commands print them: times are ms since 1970, maps are objects."""
     for batch in views.batches(path, name, history=history):
         columns = [_plain(batch.column(number), field.type) for number, field in enumerate(batch.schema)]

@@ -100,6 +100,20 @@ OFFSETS: Final = (
     _time("commit_timestamp", "COMMITTED (UTC)"),
     _name("metadata", rank=2),
 )
+LAG: Final = (
+    _PARTITION,
+    _plain("current_offset", "CURRENT OFFSET"),
+    _plain("log_end_offset", "LOG END"),
+    _plain("lag"),
+    _name("consumer_id", "CONSUMER ID", rank=3),
+    _name("host", rank=2),
+    _name("client_id", "CLIENT ID", rank=1),
+)
+NEW_OFFSETS: Final = (
+    _PARTITION,
+    _plain("current_offset", "CURRENT OFFSET"),
+    _plain("new_offset", "NEW OFFSET"),
+)
 MEMBERS: Final = (
     _name("member_id", "MEMBER"),
     _name("client_id", "CLIENT", rank=1, width=16),
