@@ -66,6 +66,8 @@ DEFERRED = {
     ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
     ("spark/partitions.py", "sparklog.topic.partitioner"),
+    ("spark/views.py", "sparklog.topic.views"),  # who reads records reads no view
+    ("spark/views.py", "sparklog.spark.view_batches"),
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/plan.py", "sparklog.topic.groups"),  # and what a group has committed
     ("cli/ledger.py", "sparklog.jobs.ledger_check"),  # who shows a ledger reads no table

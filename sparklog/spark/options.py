@@ -175,6 +175,12 @@ def _by_partition(
     return values
 
 
+def _view(name: str, text: str) -> str:
+    if not text.strip():
+        raise InvalidOptionError(f"{name} names no view: {text!r}")
+    return text.strip()
+
+
 def _columns(name: str, text: str) -> tuple[str, ...]:
     found = tuple(check_columns(_names(name, text)))
     if not found:
@@ -342,6 +348,16 @@ class SeglogOptions:
         (),
         parser=_columns,
         doc="Columns to read, with commas between; a schema given to Spark does the same.",
+    )
+    view: str = option(
+        "view",
+        "",
+        parser=_view,
+        doc="Read an internal topic as a table, not as records: `consumer_offsets`, `transactions`, ...; "
+        "`sparklog.views.NAMES` has all names.",
+    )
+    view_history: bool = option(
+        "viewHistory", False, doc="With `view`: whether every record is a row, and not the state that they make."
     )
     decompressed_bytes_max: int = option(
         "max.decompressed.message.bytes",

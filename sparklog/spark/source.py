@@ -11,6 +11,7 @@ from sparklog.spark.boundary import plain_errors
 from sparklog.spark.options import SeglogOptions, warn_batch
 from sparklog.spark.reader import SeglogReader
 from sparklog.spark.schema import check_schema, source_schema
+from sparklog.spark.views import ViewReader, check_view_options, check_view_schema, view_schema
 from sparklog.spark.workers import check_workers
 
 if TYPE_CHECKING:
@@ -35,18 +36,25 @@ class SeglogDataSource(DataSource):
 
     @plain_errors()
     def schema(self) -> StructType:
-        """Return the connector's columns, or those of the option ``columns``; Spark asks when it is given no schema."""
+        """Return the columns of a read that was given no schema: the connector's, or those that options ask for."""
         from sparklog.spark.plan import select
 
         options = SeglogOptions.parse(self.options)
+        check_view_options(self.options, options)
+        if options.view:
+            return view_schema(options)
         # Nothing of what is found is needed yet, but who loads what is not there should hear of it at once.
         select(options)
         return source_schema(options.columns, include_headers=options.include_headers)
 
     @plain_errors()
-    def reader(self, schema: StructType) -> SeglogReader:
+    def reader(self, schema: StructType) -> SeglogReader | ViewReader:
         """Return the reader of a batch query; a schema that is a choice of the columns leaves the others unread."""
         options = SeglogOptions.parse(self.options)
+        check_view_options(self.options, options)
+        if options.view:
+            warn_batch(self.options, ())
+            return ViewReader(options, check_view_schema(options, schema))
         warn_batch(self.options, schema.fieldNames())
         return SeglogReader(options, check_schema(schema))
 

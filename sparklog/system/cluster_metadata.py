@@ -336,7 +336,7 @@ def _broker_row(fields: Fields) -> tuple[Any, ...]:
                 "port": each["port"],
                 "security_protocol": _named(dict(enumerate(SECURITY_PROTOCOLS)), each["securityProtocol"]),
             }
-            for each in fields["endPoints"]
+            for each in _by_name(fields["endPoints"])
         ],
         [
             {
@@ -344,11 +344,16 @@ def _broker_row(fields: Fields) -> tuple[Any, ...]:
                 "min_version": each["minSupportedVersion"],
                 "max_version": each["maxSupportedVersion"],
             }
-            for each in fields["features"]
+            for each in _by_name(fields["features"])
         ],
         fields["logDirs"],
         fields["cordonedLogDirs"] or [],
     )
+
+
+def _by_name(listed: list[Fields]) -> list[Fields]:
+    """Sort what a snapshot has in another order than the log."""
+    return sorted(listed, key=lambda each: str(each["name"]))
 
 
 def current_features(log: InternalLog, unreadable: Unreadable) -> pa.Table:

@@ -14,7 +14,7 @@ import pkgutil
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from sparklog.errors import MessageDecodeError
@@ -103,8 +103,11 @@ def messages_of(component: str, kind: str) -> Mapping[int, Message]:
     return {each.api_key: each for each in found if each.api_key is not None}
 
 
+@lru_cache(maxsize=1 << 14)
 def decode_key(component: str, key: bytes | None) -> Fields:
     """Decode a key of a coordinator's topic, which begins with its type as an int16.
+
+    Most keys are there many times, and what is returned is shared: it must not be changed.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -163,8 +163,7 @@ _NONE: Final = pa.table(
 )
 
 
-@dataclass(frozen=True)
-class Decoded:
+class Decoded(NamedTuple):
     """A record of a coordinator's topic.
 
     Attributes
@@ -251,10 +250,14 @@ def history(
     """
     of_row = pa.schema(list(schema)[: -len(HISTORY_FIELDS)])
     for batch in log.batches():
-        decoded = list(decode_records(log, batch, component, unreadable, is_wanted))
-        columns = arrays_of([None if found.is_raw else row_of(found) for _, found in decoded], of_row)
-        where = where_written(log, batch, [row for row, _ in decoded], [found.is_raw for _, found in decoded])
-        arrays = {**columns, **where}
+        numbers: list[int] = []
+        rows: list[Sequence[Any] | None] = []
+        # One by one: many decoded records at a time would keep the collector of garbage busy.
+        for number, found in decode_records(log, batch, component, unreadable, is_wanted):
+            numbers.append(number)
+            rows.append(None if found.is_raw else row_of(found))
+        where = where_written(log, batch, numbers, [row is None for row in rows])
+        arrays = {**arrays_of(rows, of_row), **where}
         yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 

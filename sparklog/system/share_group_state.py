@@ -61,7 +61,10 @@ SCHEMA: Final = pa.schema(
         ("batches", pa.list_(_BATCH_TYPE)),
     ]
 )
-"""The state of a share group in a partition. ``topic`` is null where the directory does not say the id's name."""
+"""The state of a share group in a partition.
+
+``topic`` is null where the directory does not say the id's name, and ``start_offset`` where the group has not begun.
+"""
 
 HISTORY_SCHEMA: Final = pa.schema(
     [
@@ -199,7 +202,7 @@ def _row(place: _Place, state: Fields, log: InternalLog) -> tuple[Any, ...]:
         log.topic_names.get(topic_id),
         topic_id,
         partition,
-        state["startOffset"],
+        known(state["startOffset"]),
         state["snapshotEpoch"],
         state.get("stateEpoch"),
         state["leaderEpoch"],

@@ -36,6 +36,8 @@ class View:
         Returns the current state that one log tells.
     history : callable
         Yields every record of one log.
+    names_topics : bool
+        Whether rows of the current state name topics which the log has by their ids only.
     """
 
     name: str
@@ -44,6 +46,7 @@ class View:
     history_schema: pa.Schema
     current: CurrentRows
     history: HistoryRows
+    names_topics: bool = False
 
     def schema_of(self, *, history: bool) -> pa.Schema:
         """Return the columns of the history, or of the current state."""
@@ -85,6 +88,7 @@ VIEWS: Final = {
             consumer_offsets.GROUPS_HISTORY_SCHEMA,
             consumer_offsets.current_groups,
             consumer_offsets.groups_history,
+            names_topics=True,
         ),
         View(
             "transactions",
@@ -101,6 +105,7 @@ VIEWS: Final = {
             share_group_state.HISTORY_SCHEMA,
             share_group_state.current_states,
             share_group_state.states_history,
+            names_topics=True,
         ),
         View(
             "remote_log_segments",

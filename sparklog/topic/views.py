@@ -8,6 +8,7 @@ here are paths and the logs of a topic put together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -107,8 +108,11 @@ def _metadata_log(paths: Sequence[PathText]) -> PartitionFolder:
 
 def _rows_of(view: View, folders: Sequence[PartitionFolder], history: bool) -> Iterator[pa.RecordBatch]:
     unreadable = Unreadable()
+    # Of each directory once, however many logs of the topic it has.
+    topic_names = lru_cache(maxsize=None)(_topic_names) if view.names_topics and not history else _no_names
     for folder in folders:
-        yield from view.batches(open_internal(folder), unreadable, history=history)
+        log = InternalLog(read_layout(folder), topic_names(folder.directory))
+        yield from view.batches(log, unreadable, history=history)
     unreadable.warn(is_history=history)
 
 
@@ -117,9 +121,8 @@ def read_one(folder: PartitionFolder, name: str, *, history: bool) -> Iterator[p
     return _rows_of(view_of(name), [folder], history)
 
 
-def open_internal(folder: PartitionFolder) -> InternalLog:
-    """Look at one log, and at what the directory around it says."""
-    return InternalLog(read_layout(folder), _topic_names(folder.directory))
+def _no_names(_: LogDirectory) -> dict[str, str]:
+    return {}
 
 
 def _topic_names(directory: LogDirectory) -> dict[str, str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, MessageDecodeError
 from sparklog.log.layout import read_layout
 from sparklog.system import cluster_metadata as cluster
-from sparklog.system.messages import encode_framed, message
+from sparklog.system.messages import decode_framed, encode_framed, message
 from sparklog.system.records import InternalLog, Unreadable
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.golden import golden_set
@@ -186,6 +189,78 @@ def test_newest_whole_snapshot_and_the_log_behind_it_count(tmp_path: Path) -> No
     assert topics_of(folder) == ["kept", "new"]
     rows = cluster.current_records(opened(folder), Unreadable()).to_pylist()
     assert [(row["snapshot"], row["log_offset"]) for row in rows] == [(7, None), (None, 7)]
+
+
+_IDS = st.sampled_from([ID, OTHER])
+_BROKERS = st.lists(st.integers(1, 3), max_size=3)
+_MAYBE = st.one_of(st.none(), _BROKERS)
+_STEPS = st.lists(
+    st.one_of(
+        st.builds(topic, st.sampled_from("tu"), _IDS),
+        st.builds(partition, st.integers(0, 1), _IDS, replicas=_BROKERS, lastKnownElr=_MAYBE),
+        st.builds(change, st.integers(0, 1), _IDS, isr=_MAYBE, leader=st.integers(-2, 3), replicas=_MAYBE),
+        st.builds(lambda topic_id: framed("RemoveTopicRecord", topicId=topic_id), _IDS),
+        st.builds(lambda name: framed("ClearElrRecord", topicName=name), st.sampled_from(["", "t"])),
+    ),
+    max_size=20,
+)
+
+
+def slow_partitions(values: Sequence[bytes]) -> dict[tuple[str, int, str], tuple[Any, ...]]:
+    """Leader, its epoch, the partition's epoch, replicas and in-sync replicas, by the text of the records."""
+    topics: dict[str, str] = {}
+    found: dict[tuple[str, int], list[Any]] = {}
+    for value in values:
+        name, fields = _decoded(value)
+        topic_id = fields.get("topicId", "")
+        at = topic_id, fields.get("partitionId", -1)
+        if name == "TopicRecord":
+            topics[topic_id] = fields["name"]
+        elif name == "RemoveTopicRecord":
+            topics.pop(topic_id, None)
+            found = {each: row for each, row in found.items() if each[0] != topic_id}
+        elif name == "PartitionRecord":
+            elr = bool(fields["lastKnownElr"])
+            found[at] = [fields["leader"], 0, 0, fields["replicas"], fields["isr"], elr]
+        elif name == "PartitionChangeRecord" and at in found:
+            row = found[at]
+            row[2] += 1
+            if fields["leader"] != -2:
+                row[0], row[1] = fields["leader"], row[1] + 1
+            row[3] = row[3] if fields["replicas"] is None else fields["replicas"]
+            row[4] = row[4] if fields["isr"] is None else fields["isr"]
+        elif name == "ClearElrRecord":
+            for each, row in found.items():
+                if row[5] and each[0] in topics and fields["topicName"] in ("", topics[each[0]]):
+                    row[2], row[5] = row[2] + 1, False
+    named = {(topics[each[0]], each[1], each[0]): row for each, row in found.items() if each[0] in topics}
+    return {each: (None if row[0] == -1 else row[0], *row[1:5]) for each, row in named.items()}
+
+
+def _decoded(value: bytes) -> tuple[str, dict[str, Any]]:
+    found, _, fields = decode_framed(value, "metadata")
+    return found.name, fields
+
+
+@given(values=_STEPS, cut=st.integers(0, 20))
+def test_partitions_are_those_of_a_slow_replay_wherever_a_snapshot_stands(values: list[bytes], cut: int) -> None:
+    cut = min(cut, len(values))
+    with tempfile.TemporaryDirectory() as root:
+        whole, behind = write_log(Path(root) / "a", *values), write_log(Path(root) / "b", *values)
+        write_snapshot(behind, 1 + cut, *values[:cut])
+        for folder in (whole, behind):
+            rows = cluster.current_partitions(opened(folder), Unreadable()).to_pylist()
+            found = {
+                (row["topic"], row["partition"], row["topic_id"]): (
+                    row["leader"],
+                    row["leader_epoch"],
+                    row["partition_epoch"],
+                    row["replicas"],
+                    row["isr"],
+                )
+                for row in rows
+            }
+            assert found == slow_partitions(values)
 
 
 def test_snapshot_may_be_ahead_of_the_log(tmp_path: Path) -> None:
