@@ -37,9 +37,7 @@ def test_lag_is_printed_as_a_table_and_as_json() -> None:
     assert found == views.lag(EXAMPLES).to_pylist()
     assert [wrong for row in found for wrong in disagreements(row, ROWS["groups"]["a partition (--lag)"])] == []
     printed = run("groups", EXAMPLES, "--lag").stdout
-    assert [
-        line for line in printed.splitlines() if "." not in line and "-" not in line and " " not in line and line
-    ] == ["dashboard"]
+    assert printed.startswith("dashboard\n")
     assert "shop-events-2              25      569  544  -" in printed
     assert "shop-orders-1               -       94    -  fraud-check-1-" in printed
 

@@ -67,6 +67,12 @@ class Cluster:
     def logs(self, end: str) -> Path:
         return self.directories[end] / "logs"
 
+    def metadata(self, end: str) -> Path:
+        """Return the directory of the cluster's metadata; a cluster with ZooKeeper has them there."""
+        if is_zookeeper(self.version):
+            pytest.skip("its metadata are in ZooKeeper")
+        return self.directories[end] / "metadata"
+
 
 @pytest.fixture(scope="module", params=[NEWEST, OLD])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
@@ -202,3 +208,48 @@ def test_histories_have_what_became_of_the_rest(cluster: Cluster, end: str) -> N
         if row["transactional_id"] == "t-committed"
     ]
     assert [state for state in ("Ongoing", "PrepareCommit", "CompleteCommit") if state in states] == states[-3:]
+
+
+def test_topics_and_partitions_are_what_the_tool_prints(cluster: Cluster, end: str) -> None:
+    path, printed = cluster.metadata(end), cluster.said[end]["topics"]
+    topics = {row["topic"]: row for row in views.read(path, "cluster_topics").to_pylist()}
+    assert {name: (row["topic_id"], row["partitions"]) for name, row in topics.items()} == {
+        name: (row["id"], len(row["partitions"])) for name, row in printed.items()
+    }
+    assert "doomed" not in topics
+    found = {(row["topic"], row["partition"]): row for row in views.read(path, "cluster_partitions").to_pylist()}
+    assert set(found) == {(name, number) for name, row in printed.items() for number in row["partitions"]}
+    for (name, number), row in found.items():
+        of_tool = printed[name]["partitions"][number]
+        assert row["replicas"] == of_tool["Replicas"]
+        if end == "killed":
+            assert (row["leader"], row["isr"]) == (of_tool["leader"], of_tool["Isr"])
+        else:
+            # A broker that stops gives up what it leads, after the tool has asked; no other is there to take it.
+            assert (row["leader"], row["isr"], row["eligible_leader_replicas"]) == (None, [], of_tool["Isr"])
+
+
+def test_configs_are_what_the_tool_prints(cluster: Cluster, end: str) -> None:
+    rows = views.read(cluster.metadata(end), "cluster_configs").to_pylist()
+    said = cluster.said[end]
+    printed = {("topic", name): configs for name, configs in said["topic_configs"].items()}
+    printed |= {("broker", "1"): said["broker_configs"], ("group", "sharers"): said["group_configs"]}
+    for (kind, name), configs in printed.items():
+        of_resource = [row for row in rows if (row["resource_type"], row["resource_name"]) == (kind, name)]
+        assert {row["name"]: row["value"] for row in of_resource} == configs, name
+    assert said["topic_configs"]["orders"] == {"retention.ms": "86400000", "segment.bytes": "1048576"}
+
+
+def test_share_group_is_where_the_tool_says(cluster: Cluster, end: str) -> None:
+    if is_zookeeper(cluster.version):
+        pytest.skip("it has no share groups")
+    found = {
+        (row["group"], row["topic"], str(row["partition"]), str(row["start_offset"]))
+        for row in views.read(cluster.logs(end), "share_group_state").to_pylist()
+    }
+    columns = ("GROUP", "TOPIC", "PARTITION", "START-OFFSET")
+    assert found == {tuple(row[name] for name in columns) for row in cluster.said[end]["share"]}
+    (group,) = (
+        row for row in views.read(cluster.logs(end), "consumer_groups").to_pylist() if row["group"] == "sharers"
+    )
+    assert (group["type"], group["state"], len(group["members"])) == ("share", "Stable", 1)
