@@ -15,7 +15,7 @@ FUZZ_WORKERS ?= 2
 TEST_WORKERS ?= 2
 DEFAULT_TESTS := -m "not kafka and not bench and not fuzz" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-kafka test-floors fuzz bench lint tables clean
+.PHONY: demo test test-kafka test-floors fuzz bench lint tables definitions clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/quickstart.py
@@ -44,6 +44,9 @@ bench: $(READY)  ## The measurements that the README quotes.
 
 tables: $(READY)  ## Makes the README's tables of options from their declarations.
 	$(RUN) -m tests.tables
+
+definitions: $(READY)  ## Makes sparklog/system/definitions.json from Kafka's jars, which come from Maven Central. Needs Maven.
+	$(RUN) -m tests.kafka.definitions
 
 clean:
 	rm -rf $(VENV) $(FLOORS) build sparklog.egg-info

@@ -1,8 +1,8 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
 `open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one. `export` moves
-whole directories to files of tables, `load` files of rows to logs, and `copy` logs to other logs. `register` gives a
-Spark session the format ``seglog``.
+whole directories to files of tables, `load` files of rows to logs, and `copy` logs to other logs. `views` has
+Kafka's internal topics as tables. `register` gives a Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sparklog import errors
 
 if TYPE_CHECKING:
+    from sparklog import views
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.jobs import copy, export, load
@@ -39,6 +40,7 @@ __all__ = [
     "open_topic",
     "register",
     "stream_lag",
+    "views",
     "with_partition",
 ]
 
@@ -59,10 +61,14 @@ _HOMES = {
     "with_partition": "sparklog.spark.partitions",
 }
 
+_MODULES = {"views": "sparklog.views"}
+
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'sparklog' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

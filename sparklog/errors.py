@@ -157,6 +157,12 @@ class ValueDecodeError(SeglogError):
     code = "SEGLOG_VALUE_DECODE"
 
 
+class MessageDecodeError(SeglogError):
+    """A record of an internal topic whose bytes are not what its definition says, or whose version is not known."""
+
+    code = "SEGLOG_MESSAGE_DECODE"
+
+
 class CorruptLogError(SeglogError):
     """Bytes of a log that Kafka does not write.
 

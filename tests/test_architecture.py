@@ -24,7 +24,9 @@ BELOW["values"] = {"storage", "errors"}
 BELOW["log"] = {"record", "storage", "errors"}
 BELOW["write"] = BELOW["log"] | {"log"}
 BELOW["inspect"] = BELOW["log"] | {"log"}
-BELOW["topic"] = BELOW["write"] | {"write", "inspect", "values"}
+BELOW["system"] = BELOW["log"] | {"log"}
+BELOW["topic"] = BELOW["write"] | {"write", "inspect", "values", "system"}
+BELOW["views"] = {"topic"}
 BELOW["jobs"] = BELOW["topic"] | {"topic"}
 BELOW["spark"] = BELOW["jobs"] | {"jobs"}
 BELOW["cli"] = BELOW["jobs"] | {"jobs"}
@@ -33,6 +35,7 @@ FUNCTION_LINES_MAX = 70
 # Modules that are imported by a name which is not known before, and why.
 IMPORTED_BY_NAME = {
     ("__init__.py", "_HOMES[name]"),  # the public names, each from its home
+    ("__init__.py", "_MODULES[name]"),  # and the public modules
     ("values/named.py", "module_name"),  # a decoder or a partitioner of the user's own
     ("values/libraries.py", "module"),  # fastavro and protobuf, which are optional
 }
@@ -69,7 +72,10 @@ DEFERRED = {
     ("spark/decoding.py", "sparklog.values.decoder"),
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
     ("spark/partitions.py", "sparklog.topic.partitioner"),
+    ("spark/views.py", "sparklog.topic.views"),  # who reads records reads no view
+    ("spark/views.py", "sparklog.spark.view_batches"),
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
+    ("spark/plan.py", "sparklog.topic.groups"),  # and what a group has committed
     ("cli/ledger.py", "sparklog.jobs.ledger_check"),  # who shows a ledger reads no table
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
     ("cli/main.py", "sparklog.cli.follow"),
@@ -78,6 +84,8 @@ DEFERRED = {
     ("cli/main.py", "sparklog.cli.recover"),
     ("cli/main.py", "sparklog.record.warm_up"),
     ("cli/job_commands.py", "sparklog.cli.export"),
+    ("cli/system_commands.py", "sparklog.cli.system_rows"),
+    ("cli/group_commands.py", "sparklog.cli.set_offsets"),
     ("cli/job_commands.py", "sparklog.cli.load"),
     ("cli/job_commands.py", "sparklog.cli.ledger"),
 }

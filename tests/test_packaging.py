@@ -52,6 +52,15 @@ def test_source_archive_has_all_that_tests_need() -> None:
     assert packed >= {f"/{name}" for name in ("tests", "examples", "conf", "LICENSE", "NOTICE", "Makefile", ".ci")}
 
 
+def test_definitions_of_messages_are_packed_and_named_in_the_notice() -> None:
+    (data,) = [path for path in (ROOT / "sparklog").rglob("*") if path.suffix == ".json"]
+    name = str(data.relative_to(ROOT))
+    assert name == "sparklog/system/definitions.json"
+    assert name in (ROOT / "NOTICE").read_text()
+    ignored = subprocess.run(["git", "check-ignore", "-q", name], cwd=ROOT, check=False)
+    assert ignored.returncode != 0
+
+
 def test_extra_of_the_readme_is_there_and_urls_lead_nowhere_else() -> None:
     assert 'pip install "sparklog[spark]"' in (ROOT / "README.md").read_text()
     assert PROJECT["project"]["optional-dependencies"]["spark"]

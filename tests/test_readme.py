@@ -116,6 +116,13 @@ def test_the_live_pipeline_adds_up_what_is_written_beside_it(tmp_path: Path) -> 
     assert "behind" in done.stdout
 
 
+def test_the_lag_of_every_group_is_printed() -> None:
+    done = run(sys.executable, "examples/lag.py")
+    assert done.returncode == 0, done.stderr
+    totals = re.findall(r"^(\S+) +(\d+) left to read$", done.stdout, re.MULTILINE)
+    assert totals == [("dashboard", "773"), ("fraud-check", "128"), ("order-mailer", "0")]
+
+
 def test_every_guarantee_and_limit_names_a_test_that_is_there() -> None:
     """The table of tests/README.md: by the first words of each sentence, and with tests that exist."""
     section = README[README.index("### What a write guarantees") : README.index("## Speed")]

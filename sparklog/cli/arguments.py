@@ -25,7 +25,7 @@ def _show_fields(context: typer.Context, wanted: bool) -> None:
     if wanted:
         # Without the name of the program.
         _, _, command = context.command_path.partition(" ")
-        tables.table(views.FIELDS, fields.rows_of(command), heading=lambda row: str(row["of"]))
+        tables.table(views.FIELDS, fields.rows_of(command.strip()), heading=lambda row: str(row["of"]))
         raise typer.Exit
 
 

@@ -51,6 +51,14 @@ From = Annotated[
     ),
 ]
 To = Annotated[list[str] | None, typer.Option("--to", help="Stop before it: as --from, or latest.")]
+FromGroup = Annotated[
+    str | None, typer.Option("--from-group", help="Begin where this consumer group is, by its committed offsets.")
+]
+ToGroup = Annotated[str | None, typer.Option("--to-group", help="Stop where this consumer group is.")]
+OffsetsPath = Annotated[
+    list[str] | None,
+    typer.Option("--offsets-path", help="Log directory that has __consumer_offsets, if SRC has not; may be repeated."),
+]
 HighWatermark = Annotated[
     bool, typer.Option("--high-watermark", help="Stop where the replicas had confirmed all, by a broker's checkpoint.")
 ]
@@ -97,6 +105,9 @@ def export(
     catalog: Catalog = None,
     start: From = None,
     end: To = None,
+    from_group: FromGroup = None,
+    to_group: ToGroup = None,
+    offsets_path: OffsetsPath = None,
     isolation_level: Annotated[
         IsolationLevels, typer.Option(help="Whether records of aborted and open transactions are moved.")
     ] = IsolationLevels.READ_COMMITTED,
@@ -132,6 +143,9 @@ def export(
         "on_decode_error": on_decode_error,
         "table": table,
         "catalog": None if catalog is None else properties_of(catalog, "--catalog"),
+        "start_group": from_group,
+        "end_group": to_group,
+        "offsets_path": offsets_path,
         "isolation_level": isolation_level.value,
         "stops_at_high_watermark": high_watermark,
         "fail_on_data_loss": fail_on_data_loss,
@@ -158,6 +172,9 @@ def copy(
     ] = None,
     start: From = None,
     end: To = None,
+    from_group: FromGroup = None,
+    to_group: ToGroup = None,
+    offsets_path: OffsetsPath = None,
     isolation_level: Annotated[
         IsolationLevels, typer.Option(help="Whether to stop at the last stable offset, before open transactions.")
     ] = IsolationLevels.READ_COMMITTED,
@@ -182,6 +199,9 @@ def copy(
 
     given = {
         "renames": renames_of(renames or ()),
+        "start_group": from_group,
+        "end_group": to_group,
+        "offsets_path": offsets_path,
         "isolation_level": isolation_level.value,
         "stops_at_high_watermark": high_watermark,
         "fail_on_data_loss": fail_on_data_loss,

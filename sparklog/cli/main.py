@@ -1,5 +1,5 @@
 """The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
-``ledger``, ``lag`` and ``warm-up``.
+``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster`` and ``warm-up``.
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
 were moved);
@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 import sparklog
 from sparklog.cli import describe as describing
-from sparklog.cli import job_commands, render, tables, views
+from sparklog.cli import group_commands, job_commands, render, system_commands, tables, views
 from sparklog.cli.arguments import Fields, Json, Paths, Processes
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.lag import lag
@@ -58,7 +58,8 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. Only recover changes a log.",
+    help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. "
+    "Only recover and groups set change a log.",
 )
 
 
@@ -293,6 +294,9 @@ app.command("export")(job_commands.export)
 app.command("copy")(job_commands.copy)
 app.command("load")(job_commands.load)
 app.add_typer(job_commands.ledger, name="ledger")
+app.add_typer(group_commands.groups, name="groups")
+app.command("transactions")(system_commands.transactions)
+app.command("cluster")(system_commands.cluster)
 
 
 @app.command("warm-up")

@@ -50,6 +50,9 @@ def copy(
     end_offsets: Mapping[tuple[str, int], int] | None = None,
     start_time: Time | None = None,
     end_time: Time | None = None,
+    start_group: str | None = None,
+    end_group: str | None = None,
+    offsets_path: PathText | Sequence[PathText] = (),
     isolation_level: IsolationLevel = "read_committed",
     stops_at_high_watermark: bool = False,
     fail_on_data_loss: bool = True,
@@ -83,6 +86,10 @@ def copy(
         Offsets before the one are not copied, nor those from the other on, but for those in the same batch.
     start_time, end_time : int or datetime, optional
         The same by the first record at or after a time, ms since the epoch or a datetime with a time zone.
+    start_group, end_group : str, optional
+        The same by the offsets that a consumer group has committed; where it has none, by the start of the partition.
+    offsets_path : str, os.PathLike or a sequence of them
+        The log directories where ``__consumer_offsets`` is; by default those of the source.
     isolation_level : {"read_committed", "read_uncommitted"}
         By default a partition ends at its last stable offset, so that no open transaction is copied.
     stops_at_high_watermark : bool
@@ -139,6 +146,9 @@ def copy(
             end_offsets=end_offsets,
             start_time=start_time,
             end_time=end_time,
+            start_group=start_group,
+            end_group=end_group,
+            offsets_path=offsets_path,
             isolation_level=isolation_level,
             stops_at_high_watermark=stops_at_high_watermark,
             fail_on_data_loss=fail_on_data_loss,

@@ -20,6 +20,7 @@ from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, named, read_layouts
+from sparklog.topic.groups import group_logs
 from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange
 
@@ -32,7 +33,7 @@ _ANEW: Final = "Move it to another target, or give the old ledger up"
 
 @dataclass(frozen=True)
 class Bound:
-    """Where to begin or to end: at offsets of partitions, or at a time; by default nowhere.
+    """Where to begin or to end: at offsets of partitions, at a time, or where a group is; by default nowhere.
 
     Attributes
     ----------
@@ -40,13 +41,18 @@ class Bound:
         Of the partitions that are bound.
     time_ms : int or None
         The first record of each partition at or after it, ms since the epoch.
+    group : str or None
+        The consumer group whose committed offsets it is; the start of a partition of which it has none.
     """
 
     offsets: tuple[tuple[TopicPartition, int], ...] = ()
     time_ms: int | None = None
+    group: str | None = None
 
-    def offset(self, layout: PartitionLayout) -> int | None:
+    def offset(self, layout: PartitionLayout, groups: CommittedOffsets) -> int | None:
         """Return the offset that is meant in a log; None where there is no bound."""
+        if self.group is not None:
+            return groups[self.group].get(named(layout.folder), layout.start_offset)
         if self.time_ms is not None:
             found = LogReader(layout).offset_for_time(self.time_ms)
             return layout.end_offset if found is None else found
@@ -101,6 +107,8 @@ class LogSource:
         Whether to end where the replicas had confirmed all, by ``replication-offset-checkpoint``.
     fail_on_data_loss : bool
         Whether it is an error, or a warning, that offsets are gone which were never moved.
+    offsets_path : tuple of str
+        The log directories where ``__consumer_offsets`` is; by default those that are read.
     """
 
     paths: tuple[str, ...]
@@ -112,6 +120,7 @@ class LogSource:
     isolation_level: IsolationLevel = "read_committed"
     stops_at_high_watermark: bool = False
     fail_on_data_loss: bool = True
+    offsets_path: tuple[str, ...] = ()
 
     def folders(self) -> list[PartitionFolder]:
         """Find the partitions; errors as of `sparklog.topic.discovery.discover`."""
@@ -150,8 +159,10 @@ class LogSource:
         found = self._layouts()
         directories = {each.folder.directory for each in found.values() if isinstance(each, PartitionLayout)}
         marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
+        groups = self._committed([each for each in found.values() if isinstance(each, PartitionLayout)])
         selected = [
-            each if isinstance(each, Selected) else self._selected(each, moved(at), marks) for at, each in found.items()
+            each if isinstance(each, Selected) else self._selected(each, moved(at), marks, groups)
+            for at, each in found.items()
         ]
         return [each for each in selected if each.damage is not None or each.range.size > 0]
 
@@ -163,12 +174,22 @@ class LogSource:
         except CorruptLogError:
             return {named(folder): _layout_or_damage(folder) for folder in folders}
 
-    def _selected(self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks) -> Selected:
+    def _committed(self, layouts: Sequence[PartitionLayout]) -> CommittedOffsets:
+        """Look up what the groups have committed at which to begin or to end."""
+        names = {bound.group for bound in (self.start, self.end) if bound.group is not None}
+        if not names or not layouts:
+            return {}
+        logs = group_logs((each.folder.directory for each in layouts), self.offsets_path)
+        return {name: logs.committed(name) for name in names}
+
+    def _selected(
+        self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: CommittedOffsets
+    ) -> Selected:
         try:
             found = self._identified(layout)
             if moved is not None:
                 _refuse_another(found, layout, moved)
-            return replace(found, range=self._range(layout, moved, marks))
+            return replace(found, range=self._range(layout, moved, marks, groups))
         except (CorruptLogError, DataLossError) as error:
             return _damaged(layout.folder, error)
 
@@ -183,32 +204,50 @@ class LogSource:
             leader_epochs=() if checkpoint is None else tuple(parse_leader_epochs(checkpoint, epochs)),
         )
 
-    def _range(self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks) -> ReadRange:
+    def _range(
+        self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: CommittedOffsets
+    ) -> ReadRange:
         committed = self.isolation_level == "read_committed"
         stable = last_stable_offset(layout) if committed else layout.end_offset
-        ends = [stable, self.end.offset(layout)]
+        ends = [stable, self.end.offset(layout, groups)]
         if self.stops_at_high_watermark:
             ends.append(marks[layout.folder.directory].get(named(layout.folder), layout.start_offset))
-        wanted = self.start.offset(layout)
+        wanted = self.start.offset(layout, groups)
+        for bound, offset in ((self.start, wanted), (self.end, ends[1])):
+            if bound.group is not None and (moved is None or moved.end_offset < layout.start_offset):
+                self._check_committed(layout, bound.group, offset or 0)
         if moved is not None and moved.end_offset < layout.start_offset and (wanted or 0) < layout.start_offset:
-            self._lose(layout, moved)
+            self._lose_between(layout, moved)
         starts = [layout.start_offset, wanted, None if moved is None else moved.end_offset]
         start = max(each for each in starts if each is not None)
         end = max(min(each for each in ends if each is not None), start)
         return ReadRange(layout.folder, start, end, stable)
 
-    def _lose(self, layout: PartitionLayout, moved: Moved) -> None:
-        message = (
+    def _check_committed(self, layout: PartitionLayout, group: str, offset: int) -> None:
+        """Say that a group has committed an offset which the log has not, and which does not come next."""
+        if not layout.start_offset <= offset <= layout.end_offset:
+            self._lose(
+                f"group {group} has committed offset {offset} of {named(layout.folder)}, and {layout.path} has offsets "
+                f"[{layout.start_offset}, {layout.end_offset})"
+            )
+
+    def _lose_between(self, layout: PartitionLayout, moved: Moved) -> None:
+        self._lose(
             f"offsets [{moved.end_offset}, {layout.start_offset}) of {moved.topic_partition} were not moved, and are "
             f"gone: {layout.path} now begins at {layout.start_offset}"
         )
+
+    def _lose(self, message: str) -> None:
         if self.fail_on_data_loss:
-            raise DataLossError(f"{message}. Set fail_on_data_loss to false to go on from there")
-        _log.warning("%s; going on from there", message)
+            raise DataLossError(f"{message}. Set fail_on_data_loss to false to go on with what is there")
+        _log.warning("%s; going on with what is there", message)
 
 
 HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
 """Of the partitions of log directories."""
+
+CommittedOffsets = Mapping[str, Mapping[TopicPartition, int]]
+"""By groups, of the partitions that each has committed offsets of."""
 
 
 def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
@@ -296,6 +335,9 @@ def source_of(
     end_offsets: Mapping[tuple[str, int], int] | None,
     start_time: Time | None,
     end_time: Time | None,
+    start_group: str | None,
+    end_group: str | None,
+    offsets_path: PathText | Sequence[PathText],
     isolation_level: IsolationLevel,
     stops_at_high_watermark: bool,
     fail_on_data_loss: bool,
@@ -304,32 +346,39 @@ def source_of(
     if isolation_level not in get_args(IsolationLevel):
         known = " or ".join(get_args(IsolationLevel))
         raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
-    paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
     return LogSource(
-        paths=tuple(str(path) for path in paths),
+        paths=_paths(source),
         topics=(topics,) if isinstance(topics, str) else tuple(topics),
         topic_pattern=topic_pattern,
         partitions=tuple(TopicPartition(*each) for each in partitions),
-        start=bound_of(start_offsets, start_time, "start"),
-        end=bound_of(end_offsets, end_time, "end"),
+        start=bound_of(start_offsets, start_time, start_group, "start"),
+        end=bound_of(end_offsets, end_time, end_group, "end"),
         isolation_level=isolation_level,
         stops_at_high_watermark=stops_at_high_watermark,
         fail_on_data_loss=fail_on_data_loss,
+        offsets_path=_paths(offsets_path),
     )
 
 
-def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, which: str) -> Bound:
-    """Make a bound of what a user gives: offsets by topic and partition, or a time, or nothing.
+def _paths(given: PathText | Sequence[PathText]) -> tuple[str, ...]:
+    paths = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    return tuple(str(path) for path in paths)
+
+
+def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, group: str | None, which: str) -> Bound:
+    """Make a bound of what a user gives: offsets by topic and partition, or a time, or a group, or nothing.
 
     Parameters
     ----------
     which : str
         "start" or "end", for errors.
     """
-    if offsets and time is not None:
-        raise InvalidOptionError(f"{which}_offsets and {which}_time are both given: give one of them")
+    given = {f"{which}_offsets": offsets or None, f"{which}_time": time, f"{which}_group": group}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise InvalidOptionError(f"{' and '.join(names)} are given: give one of them")
     for each in offsets or ():
         if not isinstance(each, tuple) or len(each) != 2:
             raise InvalidOptionError(f"{which}_offsets has {each!r}: it is given by topic and partition, ('topic', 0)")
     by_partition = {TopicPartition(*each): offset for each, offset in (offsets or {}).items()}
-    return Bound(tuple(sorted(by_partition.items())), None if time is None else to_ms(time, f"{which}_time"))
+    return Bound(tuple(sorted(by_partition.items())), None if time is None else to_ms(time, f"{which}_time"), group)

@@ -48,6 +48,8 @@ BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 QUORUM_STATE: Final = "quorum-state"
 LOCK: Final = ".lock"
 METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
+"""The folder of the cluster's metadata: its log, and beside the segments its snapshots."""
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 OWN_PREFIX: Final = "seglog."
@@ -74,7 +76,7 @@ _SEGMENT_FILE = re.compile(
     r"(?P<offset>[0-9]{20})(?P<suffix>\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?)"
 )
 _CUT_FILE = re.compile(r"[0-9]{20}\.[0-9]+(\.[0-9]+)?\.cut")
-_METADATA_SNAPSHOT_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
+_METADATA_SNAPSHOT_FILE = re.compile(r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10})\.checkpoint")
 _STAGED_FILE = re.compile(r"seglog-(?P<job>[0-9a-f]{13,})-[A-Za-z0-9.-]+\.staged")
 _RUNNING: Final = f"-running{STAGED}"
 _EXCLUSIVE: Final = f"-exclusive{STAGED}"
@@ -153,6 +155,12 @@ def is_cut_file(name: str) -> bool:
 def is_metadata_snapshot(name: str) -> bool:
     """Tell whether a file is named as a snapshot of the cluster's metadata."""
     return _METADATA_SNAPSHOT_FILE.fullmatch(name) is not None
+
+
+def parse_metadata_snapshot(name: str) -> tuple[int, int] | None:
+    """Return the end offset and the leader epoch that a snapshot of the cluster's metadata is named for."""
+    found = _METADATA_SNAPSHOT_FILE.fullmatch(name)
+    return None if found is None else (int(found["offset"]), int(found["epoch"]))
 
 
 def cut_file_name(base_offset: int, position: int, number: int = 0) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sparklog.errors import CorruptBatchError, CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.places import PartitionFolder
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end, scan
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.times import Time, to_ms
@@ -115,6 +115,11 @@ class LogReader:
     def partition(self) -> int | None:
         """The number of the partition; None of a folder with another name."""
         return self._layout.folder.partition
+
+    @property
+    def directory(self) -> LogDirectory:
+        """The log directory that it is in."""
+        return self._layout.folder.directory
 
     @property
     def start_offset(self) -> int:

@@ -10,6 +10,7 @@ Source: apache/kafka, ProducerStateManager.java, CompletedFetch.java; KIP-98.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,58 @@ class TransactionMarkers:
             if marker is not None:
                 batch = window.headers.table[row]
                 self._markers[int(batch["producer_id"])].append((int(batch["last_offset"]), marker.is_abort))
+
+
+class TransactionState(IntEnum):
+    """What became of the transaction that a record is part of."""
+
+    NONE = 0
+    COMMITTED = 1
+    ABORTED = 2
+    OPEN = 3
+
+
+class EndMarkers:
+    """All markers of a log, read once, to ask of any record how its transaction ended.
+
+    Parameters
+    ----------
+    layout : PartitionLayout
+        Of the log.
+
+    Raises
+    ------
+    CorruptBatchError
+        The checksum of a marker differs. Those of other batches are checked where these are decoded.
+    """
+
+    def __init__(self, layout: PartitionLayout) -> None:
+        found: defaultdict[int, list[tuple[int, TransactionState]]] = defaultdict(list)
+        for segment, window in scan(layout, layout.start_offset, layout.end_offset, fail_on_data_loss=False):
+            headers = window.headers
+            refuse_damaged(segment, Window(window.buffer, headers.where(headers.is_control)))
+            for row in np.flatnonzero(headers.is_control).tolist():
+                marker = v2.end_marker(window.batch(row))
+                if marker is not None:
+                    state = TransactionState.ABORTED if marker.is_abort else TransactionState.COMMITTED
+                    batch = headers.table[row]
+                    found[int(batch["producer_id"])].append((int(batch["last_offset"]), state))
+        self._markers = {producer: np.array(markers, np.int64).T for producer, markers in found.items()}
+
+    def states(
+        self, producer_ids: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], is_transactional: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """Tell of each record how its transaction ended: values of `TransactionState`, shape (n_records,)."""
+        states = np.where(is_transactional, TransactionState.OPEN, TransactionState.NONE).astype(np.int8)
+        for producer in np.unique(producer_ids[is_transactional]).tolist():
+            if producer not in self._markers:
+                continue
+            ends, kinds = self._markers[producer]
+            rows = np.flatnonzero(is_transactional & (producer_ids == producer))
+            following = np.searchsorted(ends, offsets[rows])
+            is_ended = following < len(ends)
+            states[rows[is_ended]] = kinds[following[is_ended]]
+        return states
 
 
 def _is_in_transaction(headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:

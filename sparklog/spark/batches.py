@@ -58,7 +58,7 @@ def read_ranges(
     InvalidOptionError
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
-    expected = _expected(schema)
+    expected = expected_schema(schema)
     for each in planned:
         yield from _read_range(each, options, _Arranger(expected, columns, each.topic_partition))
 
@@ -78,7 +78,7 @@ def _read_range(planned: ReadRange, options: SeglogOptions, arrange: _Arranger) 
             yield arrange(batch)
 
 
-def _expected(schema: StructType) -> pa.Schema:
+def expected_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark expects for a schema of its own."""
     # Before 4.2 there is no such argument: UTC is all that is known.
     given: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}

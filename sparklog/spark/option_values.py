@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
@@ -29,11 +30,75 @@ _TIME_FORMS: Final = "ms since the epoch, as 1772442000000, or ISO 8601, as 2026
 PARTITIONS_FORM: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 
 
+@dataclass(frozen=True)
+class OffsetSpec:
+    """Where a read begins or ends: the first attribute that is not None says it, and ``word`` where all others are.
+
+    Attributes
+    ----------
+    time : int, optional
+        ms since the epoch, for every partition.
+    times : mapping, optional
+        The same for each partition.
+    group : str, optional
+        The consumer group whose committed offsets it is.
+    offsets : mapping, optional
+        An offset for each partition, which may be `LATEST` or `EARLIEST`.
+    word : str
+        "earliest" or "latest".
+    """
+
+    time: int | None = None
+    times: Mapping[TopicPartition, int] | None = None
+    group: str | None = None
+    offsets: Mapping[TopicPartition, int] | None = None
+    word: str = ""
+
+
+class ValueForm(NamedTuple):
+    """How keys or values are decoded, as a user says it; `sparklog.values.spec.parse_decoder` says what it means."""
+
+    format: str
+    schema: str
+    wire: str
+    schema_id: int | None
+    message: str
+
+    @property
+    def is_given(self) -> bool:
+        return self != ("", "", "", None, "")
+
+
+def bound_of(
+    time: int | None,
+    times: Mapping[TopicPartition, int] | None,
+    group: str | None,
+    offsets: str | Mapping[TopicPartition, int],
+) -> OffsetSpec:
+    if time is not None:
+        return OffsetSpec(time=time)
+    if times is not None:
+        return OffsetSpec(times=times)
+    if group is not None:
+        return OffsetSpec(group=group)
+    return OffsetSpec(word=offsets) if isinstance(offsets, str) else OffsetSpec(offsets=offsets)
+
+
 def parse_paths(name: str, text: str) -> tuple[str, ...]:
     found = _json(name, text)
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
         raise InvalidOptionError(f"{name} must be a JSON list of paths, got {shown(text)}")
     return tuple(canonical(each, name) for each in found)
+
+
+def parse_path_or_paths(name: str, text: str) -> tuple[str, ...]:
+    return parse_paths(name, text) if text.lstrip().startswith("[") else (canonical(text, name),)
+
+
+def parse_group(name: str, text: str) -> str:
+    if not text:
+        raise InvalidOptionError(f"{name} names no group")
+    return text
 
 
 def parse_time(_: str, text: str) -> int:
@@ -115,6 +180,12 @@ def _by_partition(
                 raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}{hint}")
             values[TopicPartition(topic, number)] = value
     return values
+
+
+def parse_view(name: str, text: str) -> str:
+    if not text.strip():
+        raise InvalidOptionError(f"{name} names no view: {text!r}")
+    return text.strip()
 
 
 def parse_duration(name: str, text: str) -> int:

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
@@ -23,15 +23,21 @@ from sparklog.spark.option_values import (
     OFFSETS_FORM,
     PARTITIONS_FORM,
     TIMES_FORM,
+    OffsetSpec,
+    ValueForm,
+    bound_of,
     parse_assignment,
     parse_columns,
     parse_duration,
+    parse_group,
     parse_offsets,
+    parse_path_or_paths,
     parse_paths,
     parse_pattern,
     parse_time,
     parse_times,
     parse_topics,
+    parse_view,
 )
 from sparklog.spark.parsing import (
     NO_PATH,
@@ -49,28 +55,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sparklog")
 
 
-@dataclass(frozen=True)
-class OffsetSpec:
-    """Where a read begins or ends: the first attribute that is not None says it, and ``word`` where all others are.
-
-    Attributes
-    ----------
-    time : int, optional
-        ms since the epoch, for every partition.
-    times : mapping, optional
-        The same for each partition.
-    offsets : mapping, optional
-        An offset for each partition, which may be `LATEST` or `EARLIEST`.
-    word : str
-        "earliest" or "latest".
-    """
-
-    time: int | None
-    times: Mapping[TopicPartition, int] | None
-    offsets: Mapping[TopicPartition, int] | None
-    word: str
-
-
 BROKER_ONLY: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
@@ -81,12 +65,13 @@ ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
 KAFKA_PREFIX: Final = "kafka."
 # The first of each row that is given counts.
 PRECEDENCE: Final = (
-    ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
-    ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+    ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByGroup", "startingOffsets"),
+    ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsetsByGroup", "endingOffsets"),
 )
 _ENDINGS: Final = {
     "endingTimestamp": "ending timestamp",
     "endingOffsetsByTimestamp": "ending timestamp",
+    "endingOffsetsByGroup": "ending offset",
     "endingOffsets": "ending offset",
 }
 # Options of a write alone; `sparklog.spark.write_options` declares them, and takes long to import.
@@ -102,20 +87,6 @@ WRITE_ONLY: Final = (
 )
 # What Spark adds to the options of a table in its catalog.
 _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
-
-
-class ValueForm(NamedTuple):
-    """How keys or values are decoded, as a user says it; `sparklog.values.spec.parse_decoder` says what it means."""
-
-    format: str
-    schema: str
-    wire: str
-    schema_id: int | None
-    message: str
-
-    @property
-    def is_given(self) -> bool:
-        return self != ("", "", "", None, "")
 
 
 @dataclass(frozen=True)
@@ -162,6 +133,13 @@ class SeglogOptions:
     starting_times: Mapping[TopicPartition, int] | None = option(
         "startingOffsetsByTimestamp", None, parser=parse_times, doc=f"The same for each partition: {TIMES_FORM}."
     )
+    starting_group: str | None = option(
+        "startingOffsetsByGroup",
+        None,
+        parser=parse_group,
+        doc="Read from the offsets that this consumer group has committed; a partition of which it has none from its "
+        "start.",
+    )
     starting_offsets: str | Mapping[TopicPartition, int] = option(
         "startingOffsets",
         "earliest",
@@ -177,11 +155,24 @@ class SeglogOptions:
     ending_times: Mapping[TopicPartition, int] | None = option(
         "endingOffsetsByTimestamp", None, parser=parse_times, doc=f"The same for each partition: {TIMES_FORM}."
     )
+    ending_group: str | None = option(
+        "endingOffsetsByGroup",
+        None,
+        parser=parse_group,
+        doc="Read up to the offsets that this consumer group has committed, which is what it has done with; nothing of "
+        "a partition of which it has none.",
+    )
     ending_offsets: str | Mapping[TopicPartition, int] = option(
         "endingOffsets",
         "latest",
         parser=parse_offsets,
         doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {OFFSETS_FORM}.",
+    )
+    offsets_path: tuple[str, ...] = option(
+        "consumerOffsetsPath",
+        (),
+        parser=parse_path_or_paths,
+        doc="The log directory, or a JSON list of them, where `__consumer_offsets` is; by default those that are read.",
     )
     timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
@@ -326,6 +317,16 @@ class SeglogOptions:
         parser=parse_columns,
         doc="Columns to read, with commas between; a schema given to Spark does the same.",
     )
+    view: str = option(
+        "view",
+        "",
+        parser=parse_view,
+        doc="Read an internal topic as a table, not as records: `consumer_offsets`, `transactions`, ...; "
+        "`sparklog.views.NAMES` has all names.",
+    )
+    view_history: bool = option(
+        "viewHistory", False, doc="With `view`: whether every record is a row, and not the state that they make."
+    )
     decompressed_bytes_max: int = option(
         "max.decompressed.message.bytes",
         DECOMPRESSED_BYTES_MAX,
@@ -402,13 +403,13 @@ class SeglogOptions:
 
     @property
     def starting(self) -> OffsetSpec:
-        """Where the read begins. A time goes before times for each partition, and those before offsets."""
-        return _bound(self.starting_timestamp, self.starting_times, self.starting_offsets)
+        """Where the read begins. A time goes before times for each partition, then a group, then offsets."""
+        return bound_of(self.starting_timestamp, self.starting_times, self.starting_group, self.starting_offsets)
 
     @property
     def ending(self) -> OffsetSpec:
         """Where the read ends, exclusive, by the same precedence."""
-        return _bound(self.ending_timestamp, self.ending_times, self.ending_offsets)
+        return bound_of(self.ending_timestamp, self.ending_times, self.ending_group, self.ending_offsets)
 
     @property
     def forms(self) -> dict[str, ValueForm]:
@@ -435,16 +436,6 @@ class SeglogOptions:
                 raise InvalidOptionError(
                     f"ending offset for {topic_partition} can't be earliest for batch queries on Kafka"
                 )
-
-
-def _bound(
-    time: int | None, times: Mapping[TopicPartition, int] | None, offsets: str | Mapping[TopicPartition, int]
-) -> OffsetSpec:
-    if time is not None:
-        return OffsetSpec(time, None, None, "")
-    if times is not None:
-        return OffsetSpec(None, times, None, "")
-    return OffsetSpec(None, None, None, offsets) if isinstance(offsets, str) else OffsetSpec(None, None, offsets, "")
 
 
 def _refuse_of_write(given: Mapping[str, str]) -> None:

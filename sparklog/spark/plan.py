@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from sparklog.errors import DataLossError, InvalidOptionError, did_you_mean
@@ -19,14 +20,17 @@ from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
-from sparklog.spark.option_values import EARLIEST, LATEST
-from sparklog.spark.options import OffsetSpec, SeglogOptions
+from sparklog.spark.option_values import EARLIEST, LATEST, OffsetSpec
+from sparklog.spark.options import SeglogOptions
 from sparklog.storage.process import usable_cores
-from sparklog.topic.discovery import discover, read_layouts
+from sparklog.topic.discovery import discover, named, read_layouts
 from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange, log_bytes
 
 _log = logging.getLogger("sparklog")
+
+CommittedOffsets = Mapping[str, Mapping[TopicPartition, int]]
+"""By groups, of the partitions that each has committed offsets of."""
 
 
 def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
@@ -46,7 +50,8 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     options.check_batch()
     logs = read_layouts(select(options))
     check_specified(options, logs)
-    ranges = [_whole_range(options, at, layout) for at, layout in logs.items()]
+    groups = committed_offsets(options, logs)
+    ranges = [_whole_range(options, at, layout, groups) for at, layout in logs.items()]
     return tasks_of(ranges, options, logs)
 
 
@@ -100,7 +105,7 @@ def check_specified(options: SeglogOptions, assigned: Collection[TopicPartition]
             else f"timestamp based {side} offsets don't match what are assigned; every partition must be there"
         )
         raise InvalidOptionError(
-            f"Partitions specified for Kafka {what}. Specified: {_named(specified)} Assigned: {_named(assigned)}"
+            f"Partitions specified for Kafka {what}. Specified: {_listed(specified)} Assigned: {_listed(assigned)}"
             f"{_topic_hint(specified, assigned)}"
         )
 
@@ -112,39 +117,68 @@ def _topic_hint(specified: Iterable[TopicPartition], assigned: Iterable[TopicPar
     return f". {wrong!r} is not read: {did_you_mean(wrong, there, f'topics are {listed(there)}')}" if wrong else ""
 
 
-def _named(partitions: Iterable[TopicPartition]) -> str:
+def _listed(partitions: Iterable[TopicPartition]) -> str:
     return "{" + ", ".join(str(each) for each in sorted(partitions)) + "}"
 
 
-def _whole_range(options: SeglogOptions, at: TopicPartition, layout: PartitionLayout) -> ReadRange:
+def committed_offsets(options: SeglogOptions, logs: Mapping[TopicPartition, PartitionLayout]) -> CommittedOffsets:
+    """Look up what the groups have committed that a bound of the read names."""
+    names = {bound.group for bound in (options.starting, options.ending) if bound.group is not None}
+    if not names or not logs:
+        return {}
+    # What decodes the offsets takes long to import: not for the plans that need none.
+    from sparklog.topic.groups import group_logs
+
+    found = group_logs((layout.folder.directory for layout in logs.values()), options.offsets_path)
+    return {name: found.committed(name) for name in names}
+
+
+def _whole_range(
+    options: SeglogOptions, at: TopicPartition, layout: PartitionLayout, groups: CommittedOffsets
+) -> ReadRange:
     """Resolve where to begin and end in one partition."""
     committed = options.isolation_level == "read_committed"
     latest = last_stable_offset(layout) if committed else layout.end_offset
     loss = options.fail_on_data_loss
-    end = resolved(options.ending, at, layout, latest)
+    starting = of_group(options.starting, "startingOffsetsByGroup", layout, groups, loss)
+    ending = of_group(options.ending, "endingOffsetsByGroup", layout, groups, loss)
+    end = resolved(ending, at, layout, latest)
     end = latest if end is None else end
-    start = resolved(options.starting, at, layout, latest)
+    start = resolved(starting, at, layout, latest)
     if start is None:
         if options.timestamp_strategy == "error":
-            time = time_of(options.starting, at)
+            time = time_of(starting, at)
             raise InvalidOptionError(f"No offset matched from request of topic-partition {at} and timestamp {time}.")
         start = end
-    _check_order(start, end, at, layout)
+    is_by_group = (starting.group, ending.group) != (None, None)
+    start = _ordered(start, end, at, layout, is_by_group)
     end = _inside("endingOffsets", end, at, layout, loss)
     if end > latest:
         _log.warning("%s is read up to the last stable offset %d, not %d: transactions are open", at, latest, end)
         end = latest
-    start = _inside("startingOffsets", start, at, layout, loss)
-    _check_order(start, end, at, layout)
+    start = _ordered(_inside("startingOffsets", start, at, layout, loss), end, at, layout, is_by_group)
     return ReadRange(layout.folder, start, end, latest)
 
 
-def _check_order(start: int, end: int, at: TopicPartition, layout: PartitionLayout) -> None:
-    if start > end:
+def of_group(
+    bound: OffsetSpec, name: str, layout: PartitionLayout, groups: CommittedOffsets, fail_on_data_loss: bool
+) -> OffsetSpec:
+    """Replace a group by the offset that it has committed in a partition, where it has none by the log start offset."""
+    if bound.group is None:
+        return bound
+    at = named(layout.folder)
+    offset = groups[bound.group].get(at, layout.start_offset)
+    return replace(bound, offsets={at: _inside(f"{name} {bound.group}", offset, at, layout, fail_on_data_loss)})
+
+
+def _ordered(start: int, end: int, at: TopicPartition, layout: PartitionLayout, is_by_group: bool) -> int:
+    """Return the start offset of a range: beyond its end it is an error, unless a group has said one of them."""
+    if start > end and not is_by_group:
         raise InvalidOptionError(
             f"The resolved start offset {start} is greater than the resolved end offset {end} for topic {at.topic} "
             f"partition {at.partition}, whose log has offsets [{layout.start_offset}, {layout.end_offset})."
         )
+    return min(start, end)
 
 
 def resolved(bound: OffsetSpec, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from sparklog.errors import InvalidOptionError
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.decoding import columns_of
 from sparklog.spark.option_warnings import warn_batch
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.reader import SeglogReader
 from sparklog.spark.schema import check_schema, source_schema
+from sparklog.spark.views import ViewReader, check_view_options, check_view_schema, view_schema
 from sparklog.spark.workers import check_workers
 
 if TYPE_CHECKING:
@@ -40,19 +42,26 @@ class SeglogDataSource(DataSource):
 
     @plain_errors()
     def schema(self) -> StructType:
-        """Return the connector's columns, or those of the option ``columns``; Spark asks when it is given no schema."""
+        """Return the columns of a read that was given no schema: the connector's, or those that options ask for."""
         from sparklog.spark.plan import select
 
         options = SeglogOptions.parse(self.options)
+        check_view_options(self.options, options)
+        if options.view:
+            return view_schema(options)
         # Nothing of what is found is needed yet, but who loads what is not there should hear of it at once.
         select(options)
         has_headers = options.include_headers or options.headers_as_map
         return source_schema(options.columns, include_headers=has_headers, types=columns_of(options).types)
 
     @plain_errors()
-    def reader(self, schema: StructType) -> SeglogReader:
+    def reader(self, schema: StructType) -> SeglogReader | ViewReader:
         """Return the reader of a batch query; a schema that is a choice of the columns leaves the others unread."""
         options = SeglogOptions.parse(self.options)
+        check_view_options(self.options, options)
+        if options.view:
+            warn_batch(self.options, ())
+            return ViewReader(options, check_view_schema(options, schema))
         warn_batch(self.options, schema.fieldNames())
         columns = columns_of(options)
         return SeglogReader(options, check_schema(schema, columns.types), columns)
@@ -63,6 +72,8 @@ class SeglogDataSource(DataSource):
         from sparklog.spark.stream_reader import SeglogStreamReader
 
         options = SeglogOptions.parse_stream(_without_spark(self.options))
+        if options.view:
+            raise InvalidOptionError("the option view is of a batch read, and this is a stream")
         columns = columns_of(options)
         return SeglogStreamReader(options, check_schema(schema, columns.types), columns)
 

@@ -10,7 +10,16 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.places import PartitionFolder
 from sparklog.spark.limits import match_time
 from sparklog.spark.options import SeglogOptions
-from sparklog.spark.plan import check_specified, resolved, tasks_of, time_of, without_excluded
+from sparklog.spark.plan import (
+    CommittedOffsets,
+    check_specified,
+    committed_offsets,
+    of_group,
+    resolved,
+    tasks_of,
+    time_of,
+    without_excluded,
+)
 from sparklog.topic.discovery import discover, named
 from sparklog.topic.live import LiveLog
 from sparklog.topic.ranges import ReadRange
@@ -46,11 +55,15 @@ def first_offsets(options: SeglogOptions, logs: Logs) -> dict[TopicPartition, in
         Offsets are not given for every partition, or no record is as late as a time.
     """
     check_specified(options, logs)
-    return {at: _first_offset(options, at, log) for at, log in logs.items()}
+    groups = committed_offsets(options, {at: log.layout for at, log in logs.items()})
+    return {at: _first_offset(options, at, log, groups) for at, log in logs.items()}
 
 
-def _first_offset(options: SeglogOptions, at: TopicPartition, log: LiveLog) -> int:
-    found = resolved(options.starting, at, log.layout, log.latest)
+def _first_offset(options: SeglogOptions, at: TopicPartition, log: LiveLog, groups: CommittedOffsets) -> int:
+    starting = of_group(
+        options.starting, "startingOffsetsByGroup", log.layout, groups, fail_on_data_loss=options.fail_on_data_loss
+    )
+    found = resolved(starting, at, log.layout, log.latest)
     if found is not None:
         return found
     if options.timestamp_strategy == "error":

@@ -299,6 +299,11 @@ def _partition_folders(
     return tuple(found)
 
 
+def partitions_in(directory: LogDirectory, topic: str) -> tuple[PartitionFolder, ...]:
+    """Return the partitions of a topic in a log directory, none where there are none."""
+    return _partition_folders(directory, directory.storage.names(directory.path), topic)
+
+
 def _warn_of_number(directory: LogDirectory, name: str) -> None:
     """Say of a folder that is named as a partition's, but for its number, that it is passed over."""
     if topic_of_passed_over(name) is not None:

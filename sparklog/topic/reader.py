@@ -18,6 +18,7 @@ from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.record.schema import selector
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, read_layouts
+from sparklog.topic.groups import group_logs
 from sparklog.topic.threads import merged
 
 TOPIC_COLUMN, PARTITION_COLUMN = "topic", "partition"
@@ -154,6 +155,35 @@ class TopicReader:
         time_ms = to_ms(timestamp)
         found = {each: log.offset_for_time(time_ms) for each, log in self._logs.items()}
         return {each: self._logs[each].end_offset if offset is None else offset for each, offset in found.items()}
+
+    def offsets_for_group(
+        self, group: str, offsets_path: PathText | Sequence[PathText] = ()
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of each partition that a consumer group has committed.
+
+        Parameters
+        ----------
+        group : str
+        offsets_path : str, os.PathLike or a sequence of them
+            The log directories where ``__consumer_offsets`` is; by default those that are read.
+
+        Returns
+        -------
+        dict of TopicPartition to int
+            To begin a read with, which then goes on where the group would; or to end one with, which then reads what
+            the group has. The log start offset of a partition of which the group has committed none.
+
+        Raises
+        ------
+        InvalidOptionError
+            The group has committed no offset, or there is no ``__consumer_offsets``.
+        """
+        paths = (
+            [offsets_path] if isinstance(offsets_path, str) or not isinstance(offsets_path, Sequence) else offsets_path
+        )
+        logs = group_logs((log.directory for log in self._logs.values()), paths)
+        committed = logs.committed(group)
+        return {each: committed.get(each, log.start_offset) for each, log in self._logs.items()}
 
     def read(
         self,

@@ -55,10 +55,11 @@ def damaged(tmp_path: Path) -> Path:
 def test_describe_topics_partitions_and_segments_as_json() -> None:
     topics = lines("describe", EXAMPLES)
     assert [(row["topic"], row["partitions"], row["offsets"]) for row in topics] == [
+        ("__consumer_offsets", 1, 13),
         ("shop-events", 3, 2000),
         ("shop-orders", 2, 188),
     ]
-    assert topics[0]["codecs"] == ["none", "gzip", "snappy", "lz4", "zstd"]
+    assert topics[1]["codecs"] == ["none", "gzip", "snappy", "lz4", "zstd"]
     partitions = lines("describe", EXAMPLES / "shop-orders", "--partitions", "--full")
     assert [(row["start_offset"], row["end_offset"], row["last_stable_offset"]) for row in partitions] == [
         (0, 94, 94)
@@ -238,7 +239,7 @@ def test_folder_in_the_place_of_a_log_is_one_line_on_stderr(tmp_path: Path) -> N
 def test_verify_of_a_sound_directory_ends_with_0() -> None:
     result = run("verify", EXAMPLES)
     assert result.exit_code == 0
-    assert "in 5 partitions checked: 0 errors, 0 warnings" in result.stdout
+    assert "in 6 partitions checked: 0 errors, 0 warnings" in result.stdout
 
 
 def test_verify_of_a_damaged_directory_ends_with_1(damaged: Path) -> None:

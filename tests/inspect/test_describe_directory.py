@@ -14,7 +14,7 @@ from tests.places import directory_at
 def test_golden_directory_says_whose_it_is() -> None:
     found = describe_directory(directory_at(EXAMPLES))
     assert (found.cluster_id, found.node_id, found.error) == ("c3Bhcmtsb2ctdGVzdHMtMQ", 1, None)
-    assert found.directory_id == "IDtqoi4CyAzCqf_UUVV9dw"
+    assert found.directory_id == "VeAgg9OkcjTVNMjRRv-Uqg"
 
 
 def test_old_file_says_the_brokers_number(tmp_path: Path) -> None:

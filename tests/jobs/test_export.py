@@ -13,6 +13,7 @@ from sparklog.jobs.targets import TableFolder
 from sparklog.storage.registry import locate
 from tests.build import Record, v2_batch, write_partition
 from tests.jobs.tables import EXAMPLES, append, files, moved_to, read, rows
+from tests.topic.groups import commits, write_groups, write_shop
 
 
 def test_every_record_is_moved_in_its_order(tmp_path: Path) -> None:
@@ -148,3 +149,31 @@ def test_damage_in_the_middle_is_told_what_was_moved_stays_and_a_rerun_after_rep
     segments[3].write_bytes(sound)
     moved_to(out, source=logs, task_bytes=60_000)
     assert [row["offset"] for row in rows(out)] == list(range(300))
+
+
+def test_what_a_group_has_not_read_is_moved(tmp_path: Path) -> None:
+    logs = write_shop(tmp_path / "logs", {"g": {("a", 0): 90, ("b", 0): 30}})
+    assert moved_to(tmp_path / "left", source=logs, start_group="g").rows == 10 + 50
+    assert moved_to(tmp_path / "done", source=logs, end_group="g").rows == 90 + 30
+    # A rerun goes on from where the last one ended, wherever the group is by then.
+    append(logs / "a-0", "new")
+    assert moved_to(tmp_path / "left", source=logs, start_group="g").rows == 1
+
+
+def test_offset_of_a_group_that_is_gone_is_data_loss(tmp_path: Path) -> None:
+    write_partition(tmp_path / "logs" / "a-0", [v2_batch([Record(0, 0)], base_offset=50)], base_offset=50)
+    write_groups(tmp_path / "logs", {"g": commits("g", {("a", 0): 7})})
+    for bound, rows_left in (("start_group", 1), ("end_group", 0)):
+        out = tmp_path / bound
+        with pytest.raises(DataLossError, match=r"group g has committed offset 7 of a-0, and .* \[50, 51\)"):
+            moved_to(out, source=tmp_path / "logs", **{bound: "g"})
+        assert moved_to(out, source=tmp_path / "logs", **{bound: "g"}, fail_on_data_loss=False).rows == rows_left
+
+
+def test_offsets_of_groups_may_be_elsewhere(tmp_path: Path) -> None:
+    write_shop(tmp_path / "logs", {})
+    write_shop(tmp_path / "elsewhere", {"g": {("a", 0): 90, ("a", 1): 50, ("b", 0): 30}})
+    moved = moved_to(tmp_path / "out", source=tmp_path / "logs", start_group="g", offsets_path=tmp_path / "elsewhere")
+    assert moved.rows == 10
+    with pytest.raises(InvalidOptionError, match="start_time and start_group are given: give one of them"):
+        moved_to(tmp_path / "out", source=tmp_path / "logs", start_group="g", start_time=0)

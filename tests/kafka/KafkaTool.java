@@ -31,10 +31,12 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -76,6 +78,7 @@ public final class KafkaTool {
     private final BufferedWriter out;
     private final Map<String, Op> ops = new TreeMap<>();
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
+    private final Members members = new Members();
     private Admin admin;
 
     private KafkaTool(String bootstrap, BufferedWriter out) {
@@ -96,8 +99,16 @@ public final class KafkaTool {
         ops.put("offsets_for_times", this::offsetsForTimes);
         ops.put("delete_records", this::deleteRecords);
         ops.put("group_consume", this::groupConsume);
+        ops.put("group_read", this::groupRead);
         ops.put("commit_group_offsets", this::commitGroupOffsets);
         ops.put("groups", this::groups);
+        ops.put("delete_group", this::deleteGroup);
+        ops.put("join", this::join);
+        ops.put("commit_as_member", this::commitAsMember);
+        ops.put("leave", this::leave);
+        ops.put("send_offsets", this::sendOffsets);
+        ops.put("add_partitions", this::addPartitions);
+        ops.put("alter_config", this::alterConfig);
         ops.put("topic_id", this::topicId);
     }
 
@@ -213,12 +224,27 @@ public final class KafkaTool {
 
     /** Sets topic configs; a null value takes the config away. */
     private JsonNode alterTopic(JsonNode request) throws Exception {
+        return alterConfig(ConfigResource.Type.TOPIC, request.get("topic").asText(), request.get("config"));
+    }
+
+    /** Sets configs of a resource of any kind, {@code type} and {@code name}; a null value takes the config away. */
+    private JsonNode alterConfig(JsonNode request) throws Exception {
+        ConfigResource.Type type = ConfigResource.Type.valueOf(request.get("type").asText());
+        return alterConfig(type, request.get("name").asText(), request.get("config"));
+    }
+
+    private JsonNode alterConfig(ConfigResource.Type type, String name, JsonNode config) throws Exception {
         List<AlterConfigOp> changes = new ArrayList<>();
-        request.get("config").properties().forEach(e -> changes.add(new AlterConfigOp(
+        config.properties().forEach(e -> changes.add(new AlterConfigOp(
                 new ConfigEntry(e.getKey(), e.getValue().isNull() ? null : e.getValue().asText()),
                 e.getValue().isNull() ? AlterConfigOp.OpType.DELETE : AlterConfigOp.OpType.SET)));
-        ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, request.get("topic").asText());
-        await(admin().incrementalAlterConfigs(Map.of(topic, changes)).all());
+        await(admin().incrementalAlterConfigs(Map.of(new ConfigResource(type, name), changes)).all());
+        return JSON.nullNode();
+    }
+
+    private JsonNode addPartitions(JsonNode request) throws Exception {
+        NewPartitions grown = NewPartitions.increaseTo(request.get("partitions").asInt());
+        await(admin().createPartitions(Map.of(request.get("topic").asText(), grown)).all());
         return JSON.nullNode();
     }
 
@@ -305,6 +331,11 @@ public final class KafkaTool {
     // Consumers
 
     private KafkaConsumer<byte[], byte[]> consumer(JsonNode request) {
+        Properties config = consumerConfig(request);
+        return new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    private Properties consumerConfig(JsonNode request) {
         Properties config = clientConfig(null);
         config.put("enable.auto.commit", "false");
         config.put("auto.offset.reset", "earliest");
@@ -314,7 +345,7 @@ public final class KafkaTool {
         config.put("allow.auto.create.topics", "false");
         config.put("isolation.level", request.path("isolation").asText("read_uncommitted"));
         config.putAll(strings(request.get("config")));
-        return new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        return config;
     }
 
     private static List<TopicPartition> partitions(KafkaConsumer<byte[], byte[]> consumer, JsonNode topics)
@@ -467,7 +498,33 @@ public final class KafkaTool {
         return JSON.nullNode();
     }
 
+    /** Joins a group, reads from where it is to the end of one topic, and leaves without a commit. */
+    private JsonNode groupRead(JsonNode request) throws Exception {
+        ObjectNode config = JSON.createObjectNode().put("group.id", request.get("group").asText());
+        ObjectNode withGroup = ((ObjectNode) request.deepCopy()).set("config", config);
+        long deadline = System.nanoTime() + deadlineFrom(request).toNanos();
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(withGroup)) {
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions(consumer, request.get("topics")));
+            consumer.subscribe(texts(request.get("topics")));
+            while (!consumer.assignment().containsAll(ends.keySet())
+                    || ends.entrySet().stream().anyMatch(e -> consumer.position(e.getKey()) < e.getValue())) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                    row(recordRow(record));
+                }
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("the group did not reach " + ends);
+                }
+            }
+        }
+        return JSON.nullNode();
+    }
+
     private JsonNode commitGroupOffsets(JsonNode request) throws Exception {
+        await(admin().alterConsumerGroupOffsets(request.get("group").asText(), offsetsOf(request)).all());
+        return JSON.nullNode();
+    }
+
+    private static Map<TopicPartition, OffsetAndMetadata> offsetsOf(JsonNode request) {
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
         for (JsonNode node : request.get("offsets")) {
             offsets.put(
@@ -475,7 +532,37 @@ public final class KafkaTool {
                     new OffsetAndMetadata(
                             node.get("offset").asLong(), Optional.empty(), node.path("metadata").asText("")));
         }
-        await(admin().alterConsumerGroupOffsets(request.get("group").asText(), offsets).all());
+        return offsets;
+    }
+
+    /** Joins a group as a member that stays; {@code share} makes it one of a share group. */
+    private JsonNode join(JsonNode request) throws Exception {
+        boolean isShare = request.path("share").asBoolean(false);
+        Properties config = isShare ? clientConfig(request.get("config")) : consumerConfig(request);
+        config.put("group.id", request.get("group").asText());
+        members.join(request.get("name").asText(), config, texts(request.get("topics")), isShare);
+        return JSON.nullNode();
+    }
+
+    private JsonNode commitAsMember(JsonNode request) throws Exception {
+        members.commit(request.get("name").asText(), offsetsOf(request));
+        return JSON.nullNode();
+    }
+
+    private JsonNode leave(JsonNode request) throws Exception {
+        members.leave(request.get("name").asText());
+        return JSON.nullNode();
+    }
+
+    /** Adds a group's offsets to a producer's transaction. */
+    private JsonNode sendOffsets(JsonNode request) {
+        ConsumerGroupMetadata group = new ConsumerGroupMetadata(request.get("group").asText());
+        producer(request).sendOffsetsToTransaction(offsetsOf(request), group);
+        return JSON.nullNode();
+    }
+
+    private JsonNode deleteGroup(JsonNode request) throws Exception {
+        await(admin().deleteConsumerGroups(List.of(request.get("group").asText())).all());
         return JSON.nullNode();
     }
 

@@ -1,4 +1,4 @@
-"""The log directory of ``examples/data``: half an hour of a web shop, as a real broker wrote it."""
+"""The log directory of ``examples/data``: half an hour of a web shop and who reads it, as a real broker wrote it."""
 
 from __future__ import annotations
 
@@ -87,9 +87,10 @@ def generate_examples(target: Path) -> None:
         with Broker.start(Path(scratch) / "broker") as broker:
             _write_events(broker, events)
             _write_orders(broker, sorted(shop.orders, key=lambda order: order[0]))
+            _read_by_groups(broker)
             broker.stop()
         shutil.rmtree(target, ignore_errors=True)
-        copy_log_dir(broker.log_dir, target)
+        copy_log_dir(broker.log_dir, target, keep=("__consumer_offsets",))
 
 
 def _write_events(broker: Broker, events: list[Record]) -> None:
@@ -119,3 +120,13 @@ def _write_orders(broker: Broker, orders: list[tuple[int, str, dict[str, object]
         producer.begin()
         producer.send(batch)
         producer.commit()
+
+
+def _read_by_groups(broker: Broker) -> None:
+    """Let three groups of consumers read: one all orders, one some events, and one is at it when the broker stops."""
+    broker.group_consume("order-mailer", ORDERS, **{"group.protocol": "classic"})
+    broker.commit_group_offsets("dashboard", [(EVENTS, 0, 612, ""), (EVENTS, 1, 590, ""), (EVENTS, 2, 25, "restarted")])
+    config = {"group.protocol": "classic", "client.id": "fraud-check-1"}
+    broker.ask("join", name="fraud-check", group="fraud-check", topics=[ORDERS], config=config)
+    offsets = [{"topic": ORDERS, "partition": 0, "offset": 60, "metadata": ""}]
+    broker.ask("commit_as_member", name="fraud-check", offsets=offsets)

@@ -20,7 +20,7 @@ OLD = "2.8.2"
 
 HERE = Path(__file__).parent
 JARS = HERE / ".jars"
-SOURCES = {NEWEST: ("Guard.java", "KafkaTool.java"), NEWEST_TOOLS: ("KafkaReader.java",)}
+SOURCES = {NEWEST: ("Guard.java", "KafkaTool.java", "Members.java"), NEWEST_TOOLS: ("KafkaReader.java",)}
 """What is compiled, by the release whose classes it is written for: those that a reader needs have moved since."""
 MAVEN_TIMEOUT_S = 600
 

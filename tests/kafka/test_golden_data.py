@@ -276,6 +276,7 @@ def test_the_examples_have_a_shop_in_five_codecs_and_an_aborted_transaction() ->
     assert all(batch.attributes & TRANSACTIONAL for found in orders for batch in found)
     assert sorted(EXAMPLES.glob("shop-orders-*/*.txnindex"))
     assert {path.name.rpartition("-")[0] for path in EXAMPLES.iterdir() if path.is_dir()} == {
+        "__consumer_offsets",
         "shop-events",
         "shop-orders",
     }

@@ -144,7 +144,7 @@ def test_what_is_no_partition_is_not_an_empty_log(tmp_path: Path, what: str) -> 
 
 
 def test_example_is_a_log_directory_and_says_of_what() -> None:
-    with pytest.raises(PathNotFoundError, match=r"it is a log directory, of shop-events-0, .*shop-orders-1"):
+    with pytest.raises(PathNotFoundError, match=r"it is a log directory, of __consumer_offsets-0, .*shop-orders-1"):
         open_log(EXAMPLES)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sparklog.errors import CorruptBatchError, SeglogError
+from sparklog.log.layout import read_layout
 from sparklog.log.reader import open_log
+from sparklog.log.transactions import EndMarkers, TransactionState
 from tests.build import ProducerEntry, control_batch, producer_snapshot, write_partition
 from tests.golden import golden_set
 from tests.log.logs import batch, only_log
 from tests.oracle import decode_log, last_stable_offset, read_committed
+from tests.places import folder_at
 
 
 def transactional(base_offset: int, producer_id: int, count: int = 5) -> bytes:
@@ -49,6 +53,26 @@ def test_committed_reads_drop_aborted_and_undecided_batches(tmp_path: Path, segm
             found = log.read(start, columns=["offset"], isolation_level="read_committed")
             assert found["offset"].to_pylist() == wanted
         assert log.read(0, 7, ["offset"], "read_committed")["offset"].to_pylist() == [5, 6]
+
+
+def test_every_record_is_told_how_its_transaction_ended(tmp_path: Path) -> None:
+    write_partition(tmp_path, LOG, segment_bytes=300)
+    with open_log(tmp_path) as log:
+        table = log.read(columns=["offset", "producer_id", "is_transactional"])
+    markers = EndMarkers(read_layout(folder_at(tmp_path)))
+    states = markers.states(*(np.array(table[name]) for name in ("producer_id", "offset", "is_transactional")))
+    found = {offset: TransactionState(state) for offset, state in zip(table["offset"].to_pylist(), states, strict=True)}
+    ends = {0: "ABORTED", 5: "COMMITTED", 10: "NONE", 16: "COMMITTED", 24: "OPEN", 29: "NONE"}
+    assert {offset: state.name for offset, state in found.items() if offset in ends} == ends
+
+
+def test_damaged_marker_is_not_taken_for_one(tmp_path: Path) -> None:
+    write_partition(tmp_path, LOG)
+    damaged = bytearray(only_log(tmp_path).read_bytes())
+    damaged[sum(map(len, LOG[:4])) - 1] ^= 1
+    only_log(tmp_path).write_bytes(damaged)
+    with pytest.raises(CorruptBatchError):
+        EndMarkers(read_layout(folder_at(tmp_path)))
 
 
 def test_missing_transaction_index_changes_nothing(tmp_path: Path) -> None:

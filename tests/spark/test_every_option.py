@@ -29,10 +29,13 @@ READ_EFFECTS = {
     "subscribePattern": (PLAN, "test_topics_and_partitions_are_chosen"),
     "startingTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
     "startingOffsetsByTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
+    "startingOffsetsByGroup": (PLAN, "test_read_begins_where_a_group_is_and_at_the_start_where_it_has_not_been"),
     "startingOffsets": (PLAN, "test_offsets_a_partition"),
     "endingTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
     "endingOffsetsByTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
+    "endingOffsetsByGroup": (PLAN, "test_reads_up_to_a_group_and_from_it_on_are_all_together"),
     "endingOffsets": (PLAN, "test_offsets_a_partition"),
+    "consumerOffsetsPath": (PLAN, "test_group_whose_offsets_are_elsewhere_is_found_where_it_is_said"),
     "startingOffsetsByTimestampStrategy": (PLAN, "test_time_after_every_record_is_an_error_or_the_end"),
     "failOnDataLoss": (PLAN, "test_offsets_outside_the_log_are_data_loss_or_a_warning"),
     "includeHeaders": (SOURCE, "test_schema_is_the_connectors"),
@@ -58,6 +61,8 @@ READ_EFFECTS = {
     "packBytes": (PACKING, "test_small_partitions_share_a_task_unless_told_otherwise"),
     "isolationLevel": (PLAN, "test_read_committed_ends_at_the_last_stable_offset"),
     "columns": (SOURCE, "test_every_column_can_be_read_by_name"),
+    "view": ("test_views.py", "test_view_has_the_rows_that_python_reads"),
+    "viewHistory": ("test_views.py", "test_view_has_the_rows_that_python_reads"),
     "max.decompressed.message.bytes": (SOURCE, "test_batch_larger_than_the_limit_is_refused"),
 }
 WRITE_EFFECTS = {

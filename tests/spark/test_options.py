@@ -112,6 +112,16 @@ def test_values_are_read() -> None:
     assert options.decompressed_bytes_max == 1024
 
 
+def test_a_group_goes_before_offsets_and_after_times() -> None:
+    given = {"startingOffsets": "latest", "endingOffsets": "earliest"}
+    groups = {"startingOffsetsByGroup": " g", "endingOffsetsByGroup": "h"}
+    options = parse(**given, **groups)
+    assert (options.starting.group, options.ending.group) == (" g", "h")
+    options.check_batch()
+    options = parse(**groups, startingTimestamp="1", endingOffsetsByTimestamp='{"topicA":{"0":6}}')
+    assert (options.starting.group, options.ending.group) == (None, None)
+
+
 def test_a_time_goes_before_times_a_partition_and_they_before_offsets() -> None:
     given = {"startingOffsets": "latest", "endingOffsets": "earliest"}
     times = {"startingOffsetsByTimestamp": '{"topicA":{"0":5}}', "endingOffsetsByTimestamp": '{"topicA":{"0":6}}'}
@@ -319,6 +329,12 @@ def test_option_that_others_leave_nothing_to_do_is_warned_of_by_its_name(caplog:
     ]
     assert warnings_of(caplog, startingOffsetsByTimestampStrategy="latest") == [
         "the option startingOffsetsByTimestampStrategy does nothing here: no starting time is given"
+    ]
+    assert warnings_of(caplog, startingOffsetsByGroup="g", startingOffsets="earliest", consumerOffsetsPath="/x") == [
+        "the option startingOffsets does nothing here: startingOffsetsByGroup goes before it"
+    ]
+    assert warnings_of(caplog, consumerOffsetsPath="/x") == [
+        "the option consumerOffsetsPath does nothing here: no group is given to begin or to end at"
     ]
     assert warnings_of(caplog, "value", includeHeaders="true") == [
         "the option includeHeaders does nothing here: the columns are chosen, and headers is not among them"

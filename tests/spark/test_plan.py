@@ -29,6 +29,7 @@ from sparklog.topic.ranges import ReadRange
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.golden import golden_set
 from tests.places import folder_at
+from tests.topic.groups import commits, write_groups
 
 START_MS = 1_700_000_000_000
 
@@ -373,3 +374,65 @@ def test_pattern_that_backtracks_for_ever_is_refused_in_time(tmp_path: Path, mon
 def test_pattern_is_matched_in_any_thread(log_dir: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         assert len(pool.submit(plan, log_dir, subscribePattern="a").result()) == 2
+
+
+def with_groups(log_dir: Path) -> Path:
+    """Add what two groups have committed of some partitions."""
+    offsets = {"g": {("a", 0): 23, ("b", 0): 1050}, "ahead": {("a", 0): 60, ("a", 1): 100, ("b", 0): 1000}}
+    write_groups(log_dir, {group: commits(group, of_group) for group, of_group in offsets.items()})
+    return log_dir
+
+
+def test_read_begins_where_a_group_is_and_at_the_start_where_it_has_not_been(log_dir: Path) -> None:
+    with_groups(log_dir)
+    assert spans(plan(log_dir, startingOffsetsByGroup="g")) == [("a-0", 23, 100), ("a-1", 0, 100)]
+    assert spans(plan(log_dir / "b", startingOffsetsByGroup="ahead")) == [("b-0", 1000, 1050)]
+    assert spans(plan(log_dir / "a-0", startingOffsetsByGroup="ahead", endingOffsets={"a": {"0": 70}})) == [
+        ("a-0", 60, 70)
+    ]
+
+
+def test_reads_up_to_a_group_and_from_it_on_are_all_together(log_dir: Path) -> None:
+    with_groups(log_dir)
+    done, left = (plan(log_dir, **{f"{which}OffsetsByGroup": "g"}) for which in ("ending", "starting"))
+    assert spans(done) == [("a-0", 0, 23), ("b-0", 1000, 1050)]
+    assert sum(each.size for each in (*done, *left)) == 250
+
+
+def test_nothing_is_read_of_a_partition_where_the_group_is_beyond_the_end(log_dir: Path) -> None:
+    with_groups(log_dir)
+    between = plan(log_dir, startingOffsetsByGroup="g", endingOffsetsByGroup="ahead")
+    assert spans(between) == [("a-0", 23, 60), ("a-1", 0, 100)]
+    assert spans(plan(log_dir, startingOffsetsByGroup="ahead", endingOffsetsByGroup="g")) == [("b-0", 1000, 1050)]
+    until = plan(log_dir / "a", startingOffsetsByGroup="ahead", endingTimestamp=str(START_MS + 50_000))
+    assert spans(until) == []
+
+
+@pytest.mark.parametrize("option", ["startingOffsetsByGroup", "endingOffsetsByGroup"])
+def test_committed_offset_that_the_log_has_lost_is_data_loss(
+    log_dir: Path, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_groups(log_dir, {"late": commits("late", {("b", 0): 7}), "cut": commits("cut", {("b", 0): 5000})})
+    for group, inside in (("late", 1000), ("cut", 1050)):
+        with pytest.raises(DataLossError, match=rf"{option} {group} for b-0 is .* \[1000, 1050\)"):
+            plan(log_dir / "b", **{option: group})
+        found = plan(log_dir / "b", **{option: group, "failOnDataLoss": "false"})
+        whole = (inside == 1000) == (option == "startingOffsetsByGroup")
+        assert spans(found) == ([("b-0", 1000, 1050)] if whole else [])
+        assert "data may have been lost" in caplog.text
+
+
+def test_group_whose_offsets_are_elsewhere_is_found_where_it_is_said(log_dir: Path, tmp_path_factory: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="consumerOffsetsPath"):
+        plan(log_dir, startingOffsetsByGroup="g")
+    elsewhere = with_groups(tmp_path_factory.mktemp("elsewhere"))
+    for path in (str(elsewhere), json.dumps([str(elsewhere)])):
+        found = plan(log_dir, startingOffsetsByGroup="g", consumerOffsetsPath=path, subscribe="a")
+        assert spans(found) == [("a-0", 23, 100), ("a-1", 0, 100)]
+
+
+def test_group_that_is_not_there_is_refused(log_dir: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="did you mean 'ahead'"):
+        plan(with_groups(log_dir), startingOffsetsByGroup="ahed")
+    with pytest.raises(InvalidOptionError, match="names no group"):
+        plan(log_dir, startingOffsetsByGroup="")

@@ -20,6 +20,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, open_topic
 from tests.golden import golden_sets
 from tests.log.logs import only_log, write
+from tests.topic.groups import commits, write_groups
 
 PARTITIONS = 3
 BATCHES = (12, 3, 40)
@@ -176,3 +177,16 @@ def test_damage_in_a_stream_is_an_error_of_the_library_that_names_the_file(direc
     path.write_bytes(path.read_bytes()[:100] + b"?" + path.read_bytes()[101:])
     with pytest.raises(Exception, match=r"events-1/0+\.log, position 0"):
         take(open_topic(directory, threads=2))
+
+
+def test_topic_is_read_from_where_a_group_is(directory: Path) -> None:
+    write_groups(directory, {"g": commits("g", {("events", 0): 100, ("events", 2): 3, ("orders", 0): 20})})
+    with open_topic(directory / "events") as topic:
+        starts = topic.offsets_for_group("g")
+        assert starts == {("events", 0): 100, ("events", 1): 0, ("events", 2): 3}
+        left, done = topic.read(starts, columns=["offset"]), topic.read(end_offsets=starts, columns=["offset"])
+        assert (len(left), len(done)) == (20 + 30 + 397, 103)
+        with pytest.raises(InvalidOptionError, match="no group 'h'"):
+            topic.offsets_for_group("h")
+        with pytest.raises(PathNotFoundError):
+            topic.offsets_for_group("g", directory / "nothing")

@@ -1,0 +1,149 @@
+"""The commands that show internal topics: ``groups``, ``transactions`` and ``cluster``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from sparklog.cli import render, system_tables, tables
+from sparklog.cli.arguments import Fields, Json
+from sparklog.errors import InvalidOptionError
+
+Path = Annotated[
+    str,
+    typer.Argument(metavar="PATH", help="A log directory, the path of the internal topic, or a partition of it."),
+]
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="Log directories; or the path of __consumer_offsets, or of a partition."),
+]
+History = Annotated[
+    bool, typer.Option("--history", help="Every record, oldest first, and not what the last ones say together.")
+]
+
+
+class OfCluster(StrEnum):
+    """What ``cluster`` shows."""
+
+    TOPICS = "topics"
+    PARTITIONS = "partitions"
+    CONFIGS = "configs"
+    BROKERS = "brokers"
+    FEATURES = "features"
+    RECORDS = "records"
+
+
+def groups(
+    paths: Paths,
+    lag: Annotated[
+        bool, typer.Option("--lag", help="How far groups are behind, as kafka-consumer-groups --describe says it.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option("--group", help="With --lag, only this; may be repeated.")] = None,
+    offsets: Annotated[bool, typer.Option("--offsets", help="The offsets that groups have committed.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="The members of groups, and their partitions.")] = False,
+    history: History = False,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Show consumer, share and streams groups, the offsets that they have committed, and their lag.
+
+    States are those that a broker has when it loads __consumer_offsets. The log does not tell whether a classic group
+    is in a rebalance, nor which members were alive. 'sparklog groups set' sets offsets; its --help says how.
+    """
+    if members and (offsets or history):
+        raise InvalidOptionError("--members shows who is in a group now: leave out --offsets and --history")
+    if lag and (offsets or members or history):
+        raise InvalidOptionError("--lag shows where groups are now: leave out --offsets, --members and --history")
+    if only and not lag:
+        raise InvalidOptionError("--group chooses what --lag shows: add it")
+    if lag:
+        from sparklog.cli.system_rows import lag_rows
+
+        _show(lag_rows(paths, only or ()), system_tables.LAG, as_json, _group)
+        return
+    name = "consumer_offsets" if offsets else "consumer_groups"
+    if history:
+        columns = system_tables.OFFSETS_HISTORY if offsets else system_tables.GROUPS_HISTORY
+        _show_history(paths, name, columns, as_json)
+    elif members:
+        _show(_members(_rows_of(paths, name)), system_tables.MEMBERS, as_json, _group)
+    elif offsets:
+        by_group = sorted(_rows_of(paths, name), key=lambda row: (row["group"], row["topic"], row["partition"]))
+        _show(by_group, system_tables.OFFSETS, as_json, _group)
+    else:
+        _show(sorted(_rows_of(paths, name), key=_group), system_tables.GROUPS, as_json)
+
+
+def transactions(path: Path, history: History = False, as_json: Json = False, _fields: Fields = False) -> None:
+    """Show transactional ids, their producers, and the transactions that they have or had last."""
+    if history:
+        _show_history(path, "transactions", system_tables.TRANSACTIONS_HISTORY, as_json)
+    else:
+        rows = sorted(_rows_of(path, "transactions"), key=lambda row: str(row["transactional_id"]))
+        _show(rows, system_tables.TRANSACTIONS, as_json)
+
+
+_OF_CLUSTER: Final = {
+    OfCluster.TOPICS: ("cluster_topics", system_tables.TOPICS),
+    OfCluster.PARTITIONS: ("cluster_partitions", system_tables.PARTITIONS),
+    OfCluster.CONFIGS: ("cluster_configs", system_tables.CONFIGS),
+    OfCluster.BROKERS: ("cluster_brokers", system_tables.BROKERS),
+    OfCluster.FEATURES: ("cluster_features", system_tables.FEATURES),
+    OfCluster.RECORDS: ("cluster_metadata", system_tables.RECORDS),
+}
+
+
+def cluster(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A log directory, or its folder __cluster_metadata-0.")],
+    what: Annotated[OfCluster, typer.Argument(help="What to show.")] = OfCluster.TOPICS,
+    history: History = False,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Show what a KRaft cluster consists of, by its newest snapshot and the log behind it.
+
+    The last records of the log may not have been agreed upon by all controllers: that is on no disk.
+    """
+    name, columns = _OF_CLUSTER[what]
+    if history:
+        _show_history(path, name, system_tables.RECORDS_HISTORY, as_json)
+    else:
+        _show(list(_rows_of(path, name)), columns, as_json)
+
+
+def _rows_of(path: str | Sequence[str], name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:
+    # This loads compiled code, which other commands should not wait for.
+    from sparklog.cli.system_rows import rows_of
+
+    return rows_of(path, name, history=history)
+
+
+def _group(row: render.Row) -> str:
+    return str(row["group"])
+
+
+def _members(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"group": row["group"], **member} for row in sorted(rows, key=_group) for member in row["members"] or ()]
+
+
+def _show(
+    rows: Sequence[dict[str, Any]],
+    columns: Sequence[tables.Column],
+    as_json: bool,
+    heading: Callable[[render.Row], str] = tables.no_heading,
+) -> None:
+    if as_json:
+        render.json_lines(rows)
+    else:
+        tables.table(columns, rows, heading=heading)
+
+
+def _show_history(path: str | Sequence[str], name: str, columns: Sequence[tables.Column], as_json: bool) -> None:
+    rows = _rows_of(path, name, history=True)
+    if as_json:
+        render.json_lines(rows)
+    else:
+        tables.StreamedTable(columns, tables.no_heading).put(rows)

@@ -1,0 +1,343 @@
+"""``__consumer_offsets``: which offsets each group has committed, and who is in each group.
+
+A key is an int16 type and the fields that the type has; types 0 and 1 are offsets, of a group, topic and partition
+each; all others tell of groups. A value is an int16 version and its fields; null is a tombstone.
+
+    types        of
+    0, 1         committed offsets (0: brokers before 0.9)
+    2            a group of the classic protocol, with its members
+    3 to 8, 16   a group of the consumer protocol: epoch, members, target and current assignments
+    10 to 15     a share group
+    17 to 23     a streams group
+
+A group's state follows from these as a coordinator makes it when it loads the log. What is in no log it cannot tell: of
+a classic group, whether a rebalance is under way; of a streams group, whether its topics are there; and which members
+have stopped to send heartbeats since.
+
+Source: apache/kafka, GroupCoordinatorRecordHelpers.java, ClassicGroup.java, ConsumerGroup.java, StreamsGroup.java.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparklog.errors import MessageDecodeError
+from sparklog.system.codecs import NO_UUID, Fields
+from sparklog.system.messages import json_of, message
+from sparklog.system.records import (
+    HISTORY_FIELDS,
+    TIMESTAMP,
+    Decoded,
+    InternalLog,
+    Unreadable,
+    arrays_of,
+    decode_records,
+    history,
+    known,
+    last_records,
+)
+
+TOPIC: Final = "__consumer_offsets"
+_COMPONENT: Final = "group-coordinator"
+_OFFSETS: Final = (0, 1)
+
+OFFSETS_SCHEMA: Final = pa.schema(
+    [
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("metadata", pa.string()),
+        ("commit_timestamp", TIMESTAMP),
+        ("expire_timestamp", TIMESTAMP),
+        ("topic_id", pa.string()),
+    ]
+)
+"""A committed offset; what a commit did not say is null. Of a tombstone all but the first three are null."""
+
+OFFSETS_HISTORY_SCHEMA: Final = pa.schema([*OFFSETS_SCHEMA, *HISTORY_FIELDS])
+
+_PARTITIONS_TYPE: Final = pa.list_(
+    pa.struct(
+        [
+            ("topic", pa.string()),
+            ("topic_id", pa.string()),
+            ("subtopology_id", pa.string()),
+            ("partitions", pa.list_(pa.int32())),
+        ]
+    )
+)
+MEMBER_TYPE: Final = pa.struct(
+    [
+        ("member_id", pa.string()),
+        ("instance_id", pa.string()),
+        ("rack_id", pa.string()),
+        ("client_id", pa.string()),
+        ("client_host", pa.string()),
+        ("member_epoch", pa.int32()),
+        ("subscribed_topics", pa.list_(pa.string())),
+        ("subscribed_topic_regex", pa.string()),
+        ("assigned_partitions", _PARTITIONS_TYPE),
+    ]
+)
+GROUPS_SCHEMA: Final = pa.schema(
+    [
+        ("group", pa.string()),
+        ("type", pa.string()),
+        ("state", pa.string()),
+        ("epoch", pa.int32()),
+        ("protocol_type", pa.string()),
+        ("protocol", pa.string()),
+        ("leader", pa.string()),
+        ("state_timestamp", TIMESTAMP),
+        ("members", pa.list_(MEMBER_TYPE)),
+    ]
+)
+"""A group. ``epoch`` is the generation of a classic group, and the group epoch of any other.
+
+Of a group that has records which cannot be decoded all but its name is null, and its state is Unknown.
+"""
+
+GROUPS_HISTORY_SCHEMA: Final = pa.schema(
+    [
+        ("group", pa.string()),
+        ("member_id", pa.string()),
+        ("record", pa.string()),
+        ("version", pa.int32()),
+        ("fields", pa.string()),
+        *HISTORY_FIELDS,
+    ]
+)
+"""A record about a group: ``record`` is its name in Kafka, ``fields`` its value as JSON."""
+
+
+def _is_offset(kind: int | None) -> bool:
+    return kind is None or kind in _OFFSETS
+
+
+def _is_of_group(kind: int | None) -> bool:
+    return kind is None or kind not in _OFFSETS
+
+
+def current_offsets(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+    """Return the offsets that are committed now, one row of a group, topic and partition."""
+    last = last_records(log, _without_legacy_types)
+    rows = [
+        _offset_row(found)
+        for _, found in decode_records(log, last, _COMPONENT, unreadable, _is_offset)
+        if found.is_there
+    ]
+    return pa.table(arrays_of(rows, OFFSETS_SCHEMA), schema=OFFSETS_SCHEMA)
+
+
+def offsets_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
+    """Return every commit of an offset and every tombstone, in the order of the log."""
+    return history(log, _COMPONENT, unreadable, _is_offset, _offset_row, OFFSETS_HISTORY_SCHEMA)
+
+
+def current_groups(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+    """Return the groups that there are now.
+
+    A group that has committed offsets and nothing else is one, as it is to a broker: classic, and empty.
+    """
+    groups: defaultdict[str, _Group] = defaultdict(_Group)
+    last = last_records(log, _without_legacy_types)
+    for _, found in decode_records(log, last, _COMPONENT, unreadable, lambda _: True):
+        if found.key and (found.is_there or found.is_raw):
+            groups[_group_of(found.key)].apply(found)
+    rows = [groups[name].row(name, log.topic_names) for name in sorted(groups)]
+    return pa.table(arrays_of(rows, GROUPS_SCHEMA), schema=GROUPS_SCHEMA)
+
+
+def groups_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
+    """Return every record that tells of a group, in the order of the log."""
+    return history(log, _COMPONENT, unreadable, _is_of_group, _record_row, GROUPS_HISTORY_SCHEMA)
+
+
+def _without_legacy_types(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Give the keys of type 0 type 1: they have the same fields, and mean the same offset."""
+    is_legacy = pc.fill_null(pc.starts_with(keys, b"\0\0"), False)
+    if not pc.any(is_legacy).as_py():
+        return keys
+    return pc.if_else(is_legacy, pc.binary_replace_slice(keys, 0, 2, b"\0\1"), keys)
+
+
+def _group_of(key: Fields) -> str:
+    group: str = key["group"] if "group" in key else key["groupId"]
+    return group
+
+
+def _offset_row(found: Decoded) -> tuple[Any, ...]:
+    key, value = found.key, found.value
+    named = key["group"], key["topic"], key["partition"]
+    if value is None:
+        return (*named, None, None, None, None, None, None)
+    topic_id = value.get("topicId", NO_UUID)
+    return (
+        *named,
+        value["offset"],
+        known(value.get("leaderEpoch", -1)),
+        value["metadata"],
+        known(value["commitTimestamp"]),
+        known(value.get("expireTimestamp", -1)),
+        None if topic_id == NO_UUID else topic_id,
+    )
+
+
+def _record_row(found: Decoded) -> tuple[Any, ...]:
+    fields = None if found.value is None else json_of(found.value)
+    return _group_of(found.key), found.key.get("memberId"), found.name, found.version, fields
+
+
+_TYPES: Final = (("ConsumerGroup", "consumer"), ("ShareGroup", "share"), ("StreamsGroup", "streams"))
+_STABLE_MEMBER: Final = 0
+_STABLE, _EMPTY, _ASSIGNING, _RECONCILING = "Stable", "Empty", "Assigning", "Reconciling"
+_NOT_READY, _UNKNOWN = "NotReady", "Unknown"
+
+
+@dataclass
+class _Group:
+    """What the last records of a group say together.
+
+    Attributes
+    ----------
+    kind : str
+        Its type: that of its latest record which tells one.
+    is_known : bool
+        Whether all of its records can be decoded.
+    records : dict of str to dict
+        Its own records by their names.
+    members : dict of str to dict
+        Records of members by their names, by member id.
+    """
+
+    kind: str = "classic"
+    is_known: bool = True
+    records: dict[str, Fields] = field(default_factory=dict)
+    members: defaultdict[str, dict[str, Fields]] = field(default_factory=lambda: defaultdict(dict))
+
+    def apply(self, found: Decoded) -> None:
+        """Add a record; they come in offset order."""
+        name, value = found.name, found.value or {}
+        self.is_known &= not found.is_raw
+        for prefix, kind in _TYPES:
+            if name.startswith(prefix):
+                self.kind, name = kind, name.removeprefix(prefix)
+        if name == "GroupMetadata":
+            self.kind = "classic"
+        if "memberId" in found.key:
+            self.members[found.key["memberId"]][name] = value
+        else:
+            self.records[name] = value
+
+    def row(self, group: str, topic_names: Mapping[str, str]) -> tuple[Any, ...]:
+        """Make the row of `GROUPS_SCHEMA`."""
+        if not self.is_known:
+            return group, None, _UNKNOWN, None, None, None, None, None, None
+        if self.kind == "classic":
+            return self._classic_row(group)
+        members = [
+            _modern_member(member_id, records, topic_names)
+            for member_id, records in sorted(self.members.items())
+            if "MemberMetadata" in records
+        ]
+        epoch = self.records.get("Metadata", {}).get("epoch")
+        return group, self.kind, self._modern_state(len(members)), epoch, self.kind, None, None, None, members
+
+    def _classic_row(self, group: str) -> tuple[Any, ...]:
+        value = self.records.get("GroupMetadata", {})
+        protocol_type = value.get("protocolType") or None
+        return (
+            group,
+            self.kind,
+            _STABLE if value.get("members") else _EMPTY,
+            value.get("generation"),
+            protocol_type,
+            value.get("protocol"),
+            value.get("leader"),
+            known(value.get("currentStateTimestamp", -1)),
+            [_classic_member(member, protocol_type) for member in value.get("members", ())],
+        )
+
+    def _modern_state(self, members: int) -> str:
+        if not members:
+            return _EMPTY
+        if self.kind == "share":
+            return _STABLE
+        if self.kind == "streams" and "Topology" not in self.records:
+            return _NOT_READY
+        epoch = self.records.get("Metadata", {}).get("epoch", 0)
+        assigned = self.records.get("TargetAssignmentMetadata", {}).get("assignmentEpoch", 0)
+        if epoch > assigned:
+            return _ASSIGNING
+        current = [records.get("CurrentMemberAssignment", {}) for records in self.members.values()]
+        is_reconciled = all(
+            each.get("state") == _STABLE_MEMBER and each.get("memberEpoch") == assigned for each in current
+        )
+        return _STABLE if is_reconciled else _RECONCILING
+
+
+def _modern_member(member_id: str, records: Mapping[str, Fields], topic_names: Mapping[str, str]) -> Fields:
+    """Make a member of a group whose members have records of their own."""
+    value, current = records["MemberMetadata"], records.get("CurrentMemberAssignment", {})
+    assigned: Iterable[Fields] = current.get("assignedPartitions") or current.get("activeTasks") or ()
+    return {
+        "member_id": member_id,
+        "instance_id": value.get("instanceId"),
+        "rack_id": value.get("rackId"),
+        "client_id": value["clientId"],
+        "client_host": value["clientHost"],
+        "member_epoch": current.get("memberEpoch"),
+        "subscribed_topics": value.get("subscribedTopicNames"),
+        "subscribed_topic_regex": value.get("subscribedTopicRegex") or None,
+        "assigned_partitions": [
+            {
+                "topic": topic_names.get(each.get("topicId", "")),
+                "topic_id": each.get("topicId"),
+                "subtopology_id": each.get("subtopologyId"),
+                "partitions": sorted(each["partitions"]),
+            }
+            for each in assigned
+        ],
+    }
+
+
+def _classic_member(member: Fields, protocol_type: str | None) -> Fields:
+    """Make a member of a classic group; what it subscribes to is known of consumers only."""
+    topics, assigned = None, None
+    if protocol_type == "consumer":
+        topics, assigned = _subscription(member["subscription"]), _assignment(member["assignment"])
+    return {
+        "member_id": member["memberId"],
+        "instance_id": member["groupInstanceId"],
+        "client_id": member["clientId"],
+        "client_host": member["clientHost"],
+        "subscribed_topics": topics,
+        "assigned_partitions": assigned,
+    }
+
+
+def _subscription(data: bytes) -> list[str] | None:
+    fields = _of_consumer("ConsumerProtocolSubscription", data)
+    return None if fields is None else fields["topics"]
+
+
+def _assignment(data: bytes) -> list[Fields] | None:
+    fields = _of_consumer("ConsumerProtocolAssignment", data)
+    assigned: Iterable[Fields] = () if fields is None else fields["assignedPartitions"]
+    return [{"topic": each["topic"], "partitions": sorted(each["partitions"])} for each in assigned]
+
+
+def _of_consumer(name: str, data: bytes) -> Fields | None:
+    """Decode bytes that a client made, and a broker only keeps: null where they are not what Kafka's client writes."""
+    try:
+        return message(name).decode_versioned(data)
+    except MessageDecodeError:
+        return None

@@ -1,0 +1,116 @@
+"""Records that commit offsets of a consumer group, made as a broker makes them when a consumer commits.
+
+A value is written in the newest version that the log has already, and in none above 3, which brokers since 2.1 read: 4
+only adds the id of the topic, without which a broker does.
+
+A group of the classic protocol that is empty says since when. Its offsets expire by that time, and not by that of their
+commit: new offsets of a group that has been empty for long would be gone minutes after a broker starts. So the record
+of such a group is written again as well, empty since now.
+
+Source: apache/kafka, GroupCoordinatorRecordHelpers.java, ClassicGroup.java (offsetExpirationCondition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sparklog.log.files import TopicPartition
+from sparklog.system.codecs import Fields
+from sparklog.system.messages import message
+from sparklog.system.records import InternalLog, Unreadable, decode_records, last_records
+
+OFFSET_VERSION_MAX: Final = 3
+_COMPONENT: Final = "group-coordinator"
+_OFFSET, _GROUP = "OffsetCommit", "GroupMetadata"
+_TIME_SINCE: Final = 2
+"""The first version of a group's record that says since when the group is in its state."""
+
+
+class KeyValue(NamedTuple):
+    """A record that is to be appended."""
+
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True)
+class GroupRecords:
+    """What a log of ``__consumer_offsets`` says of one group, and what else whoever adds to it must know.
+
+    Attributes
+    ----------
+    offsets : mapping of TopicPartition to int
+        Those that the group has committed.
+    offset_version : int
+        Of the values of new commits.
+    classic : dict or None
+        The fields of the group's own record, if it is of the classic protocol and has one.
+    classic_version : int
+        The version of that record.
+    groups : frozenset of str
+        All groups in the log.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    offset_version: int
+    classic: Fields | None
+    classic_version: int
+    groups: frozenset[str]
+
+
+def read_group(log: InternalLog, group: str) -> GroupRecords:
+    """Read what a log says of a group."""
+    offsets: dict[TopicPartition, int] = {}
+    versions, groups = set[int](), set[str]()
+    classic: tuple[Fields | None, int] = (None, 0)
+    unreadable = Unreadable()
+    for _, found in decode_records(log, last_records(log), _COMPONENT, unreadable, lambda _: True):
+        if found.value is None:
+            continue
+        name, key, version = found.name, found.key, found.version or 0
+        groups.add(key["group"] if "group" in key else key["groupId"])
+        if name == _OFFSET:
+            versions.add(version)
+            if key["group"] == group:
+                offsets[TopicPartition(key["topic"], key["partition"])] = found.value["offset"]
+        elif name == _GROUP and key["group"] == group:
+            classic = found.value, version
+    unreadable.warn(is_history=False)
+    version = min(max(versions, default=OFFSET_VERSION_MAX), OFFSET_VERSION_MAX)
+    return GroupRecords(offsets, version, *classic, frozenset(groups))
+
+
+def commit_records(
+    group: str, offsets: Mapping[TopicPartition, int], before: GroupRecords, now_ms: int
+) -> Sequence[KeyValue]:
+    """Make the records that commit offsets of a group.
+
+    Parameters
+    ----------
+    before : GroupRecords
+        What the log says of the group.
+    now_ms : int
+        Wall-clock time, ms since the epoch: when it is committed.
+    """
+    made = [
+        KeyValue(
+            _key(_OFFSET, {"group": group, "topic": at.topic, "partition": at.partition}),
+            message(f"{_OFFSET}Value").encode_versioned(
+                {"offset": offset, "metadata": "", "commitTimestamp": now_ms}, before.offset_version
+            ),
+        )
+        for at, offset in offsets.items()
+    ]
+    classic = before.classic
+    if classic is not None and not classic["members"] and before.classic_version >= _TIME_SINCE:
+        since_now = {**classic, "currentStateTimestamp": now_ms}
+        value = message(f"{_GROUP}Value").encode_versioned(since_now, before.classic_version)
+        made.append(KeyValue(_key(_GROUP, {"group": group}), value))
+    return made
+
+
+def _key(name: str, fields: Fields) -> bytes:
+    found = message(f"{name}Key")
+    return (found.api_key or 0).to_bytes(2, "big") + found.encode(fields, 0)

@@ -1,0 +1,110 @@
+"""``__remote_log_metadata``: which segments of tiered topics are in remote storage.
+
+A value says what it is: a segment whose copy began (`RemoteLogSegmentMetadataRecord`), what became of one, or that the
+remote log of a partition is deleted. Keys say nothing. All records of a segment are in one partition of the topic.
+
+Source: apache/kafka, RemoteLogMetadataCache.java, RemotePartitionMetadataStore.java; KIP-405.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from sparklog.errors import MessageDecodeError
+from sparklog.system.codecs import Fields
+from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, Framed, decode_frame, framed_history
+from sparklog.system.records import TIMESTAMP, InternalLog, Unreadable, arrays_of, known
+
+TOPIC: Final = "__remote_log_metadata"
+_COMPONENT: Final = "storage"
+
+STATES: Final = ("CopySegmentStarted", "CopySegmentFinished", "DeleteSegmentStarted", "DeleteSegmentFinished")
+"""The states of a segment by their numbers."""
+_SEGMENT_GONE: Final = 3
+_PARTITION_GONE: Final = 2
+
+SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("segment_id", pa.string()),
+        ("start_offset", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("state", pa.string()),
+        ("size_bytes", pa.int32()),
+        ("max_timestamp", TIMESTAMP),
+        ("event_timestamp", TIMESTAMP),
+        ("broker_id", pa.int32()),
+        ("leader_epochs", pa.list_(pa.struct([("epoch", pa.int32()), ("start_offset", pa.int64())]))),
+        ("custom_metadata", pa.binary()),
+        ("txn_index_empty", pa.bool_()),
+    ]
+)
+"""A segment in remote storage; ``end_offset`` is that of its last record, as Kafka has it there."""
+
+HISTORY_SCHEMA: Final = FRAMED_HISTORY_SCHEMA
+
+
+def current_segments(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+    """Return the segments that remote storage has, or has in part."""
+    segments: dict[str, Fields] = {}
+    for batch in log.batches():
+        values, offsets = batch.column("value").to_pylist(), batch.column("offset").to_pylist()
+        for value, offset in zip(values, offsets, strict=True):
+            try:
+                _apply(segments, decode_frame(value, _COMPONENT))
+            except MessageDecodeError as error:
+                unreadable.note(log, offset, error.message)
+    rows = sorted((_row(segment_id, fields) for segment_id, fields in segments.items()), key=lambda row: row[:5])
+    return pa.table(arrays_of(rows, SCHEMA), schema=SCHEMA)
+
+
+def segments_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
+    """Return every record, in the order of the log."""
+    return framed_history(log, log.batches(), _COMPONENT, unreadable, lambda _: True)
+
+
+def _apply(segments: dict[str, Fields], found: Framed) -> None:
+    fields = found.fields
+    if found.name == "RemotePartitionDeleteMetadataRecord":
+        if fields["remotePartitionDeleteState"] == _PARTITION_GONE:
+            place = fields["topicIdPartition"]["id"], fields["topicIdPartition"]["partition"]
+            for segment_id in [each for each, of in segments.items() if _place(of) == place]:
+                del segments[segment_id]
+    elif "remoteLogSegmentId" in fields:
+        segment_id = fields["remoteLogSegmentId"]["id"]
+        # What becomes of a segment says its state, and who changed it; the rest is what its copy began with.
+        merged = {**segments.get(segment_id, {}), **fields}
+        if merged["remoteLogSegmentState"] == _SEGMENT_GONE:
+            segments.pop(segment_id, None)
+        elif "startOffset" in merged:
+            segments[segment_id] = merged
+
+
+def _place(fields: Fields) -> tuple[str, int]:
+    at = fields["remoteLogSegmentId"]["topicIdPartition"]
+    return at["id"], at["partition"]
+
+
+def _row(segment_id: str, fields: Fields) -> tuple[Any, ...]:
+    at, state = fields["remoteLogSegmentId"]["topicIdPartition"], fields["remoteLogSegmentState"]
+    return (
+        at["name"],
+        at["id"],
+        at["partition"],
+        segment_id,
+        fields["startOffset"],
+        fields["endOffset"],
+        STATES[state] if 0 <= state < len(STATES) else f"Unknown({state})",
+        fields["segmentSizeInBytes"],
+        known(fields["maxTimestampMs"]),
+        known(fields["eventTimestampMs"]),
+        fields["brokerId"],
+        [{"epoch": each["leaderEpoch"], "start_offset": each["offset"]} for each in fields["segmentLeaderEpochs"]],
+        fields["customMetadata"],
+        fields["txnIndexEmpty"],
+    )

@@ -1,0 +1,145 @@
+"""Finds what consumer groups have committed, and where the offsets of each are kept.
+
+A group's offsets are in one partition of ``__consumer_offsets``: the hash of its id, as Java hashes text, modulo the
+number of partitions. A log directory of a cluster with several brokers may hold only some of the partitions.
+
+Source: apache/kafka, GroupCoordinatorService.java (partitionFor), Utils.java (abs); java.lang.String.hashCode.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.log.files import TopicPartition
+from sparklog.log.folders import listed
+from sparklog.log.layout import read_layout
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.storage.registry import PathText
+from sparklog.system import consumer_offsets
+from sparklog.system.records import InternalLog, Unreadable
+from sparklog.topic.discovery import discover, named, partitions_in
+
+CONSUMER_OFFSETS: Final = consumer_offsets.TOPIC
+_INT_BITS: Final = 32
+_INT_MIN: Final = 1 << (_INT_BITS - 1)
+
+
+def partition_of_group(group: str, partitions: int) -> int:
+    """Return the partition of ``__consumer_offsets`` in which a group's records are, of so many."""
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", group.encode("utf-16-be")):
+        value = (31 * value + unit) % (1 << _INT_BITS)
+    # A negative number of Java's, whose absolute value no int has if it is the smallest; Kafka takes 0 for that.
+    distance = (1 << _INT_BITS) - value if value > _INT_MIN else value % _INT_MIN
+    return distance % partitions
+
+
+@dataclass(frozen=True)
+class GroupLogs:
+    """The partitions of ``__consumer_offsets`` that some log directories hold.
+
+    Attributes
+    ----------
+    folders : mapping of int to PartitionFolder
+        By their numbers.
+    paths : tuple of str
+        Where they were looked for.
+    """
+
+    folders: Mapping[int, PartitionFolder]
+    paths: tuple[str, ...]
+
+    @property
+    def partitions(self) -> int | None:
+        """How many partitions the topic has, as far as it seems: None where some are surely not here."""
+        count = len(self.folders)
+        return count if count and set(self.folders) == set(range(count)) else None
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has committed.
+
+        Raises
+        ------
+        InvalidOptionError
+            It has none here.
+        """
+        if self.partitions is not None:
+            # Most likely it is there; all are read only where it is not.
+            found = _of_group(self.offsets({partition_of_group(group, self.partitions)}), group)
+            if found:
+                return found
+        offsets = self.offsets(self.folders)
+        found = _of_group(offsets, group)
+        if not found:
+            known = sorted(set(offsets["group"].to_pylist()))
+            raise InvalidOptionError(
+                f"no group {group!r} has committed offsets in {listed(list(self.paths))}: "
+                f"{did_you_mean(group, known, f'groups are {listed(known)}')}"
+            )
+        return found
+
+    def offsets(self, numbers: Iterable[int]) -> pa.Table:
+        """Read the offsets that are committed in some of the partitions, in the columns of the view."""
+        unreadable = Unreadable()
+        tables = [
+            consumer_offsets.current_offsets(InternalLog(read_layout(self.folders[number])), unreadable)
+            for number in sorted(numbers)
+        ]
+        unreadable.warn(is_history=False)
+        return pa.concat_tables([consumer_offsets.OFFSETS_SCHEMA.empty_table(), *tables])
+
+
+def group_logs(directories: Iterable[LogDirectory], offsets_path: Sequence[PathText] = ()) -> GroupLogs:
+    """Find the logs of ``__consumer_offsets``.
+
+    Parameters
+    ----------
+    directories : iterable of LogDirectory
+        Those that are read.
+    offsets_path : sequence of str or os.PathLike
+        The log directories to look in instead.
+
+    Raises
+    ------
+    InvalidOptionError
+        There is none, or one is in two places.
+    PathNotFoundError
+        There is nothing at a path.
+    """
+    if offsets_path:
+        found = discover(offsets_path)
+        folders, paths = list(found.partitions), found.paths
+    else:
+        known = sorted(set(directories), key=lambda each: each.path)
+        folders = [folder for each in known for folder in partitions_in(each, CONSUMER_OFFSETS)]
+        paths = tuple(each.path for each in known)
+    by_number: dict[int, PartitionFolder] = {}
+    for folder in folders:
+        at = named(folder)
+        if at.topic != CONSUMER_OFFSETS:
+            continue
+        other = by_number.setdefault(at.partition, folder)
+        if other != folder:
+            raise InvalidOptionError(
+                f"{folder.name} is in two places, {other.location} and {folder.location}: say by consumerOffsetsPath, "
+                f"which is offsets_path in Python and --offsets-path at the terminal, which of them counts"
+            )
+    if not by_number:
+        raise InvalidOptionError(
+            f"there is no {CONSUMER_OFFSETS} in {listed(list(paths))}, where groups commit their offsets: give the log "
+            f"directories that have it by consumerOffsetsPath, offsets_path in Python, --offsets-path at the terminal"
+        )
+    return GroupLogs(by_number, paths)
+
+
+def _of_group(offsets: pa.Table, group: str) -> dict[TopicPartition, int]:
+    rows = offsets.filter(pc.equal(offsets["group"], group))
+    columns = (rows[name].to_pylist() for name in ("topic", "partition", "offset"))
+    return {TopicPartition(topic, partition): offset for topic, partition, offset in zip(*columns, strict=True)}

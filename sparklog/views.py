@@ -1,0 +1,10 @@
+"""Kafka's internal topics as tables: committed offsets, groups, transactions; and the lag of groups.
+
+>>> import sparklog.views
+>>> sparklog.views.read("/logs", "consumer_offsets")  # doctest: +SKIP
+"""
+
+from sparklog.topic.lag import lag
+from sparklog.topic.views import NAMES, batches, read, schema
+
+__all__ = ["NAMES", "batches", "lag", "read", "schema"]
