@@ -159,7 +159,7 @@ class LogSource:
         found = self._layouts()
         directories = {each.folder.directory for each in found.values() if isinstance(each, PartitionLayout)}
         marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
-        groups = self._committed([each for each in found.values() if isinstance(each, PartitionLayout)])
+        groups = self.committed([each.folder for each in found.values() if isinstance(each, PartitionLayout)])
         selected = [
             each if isinstance(each, Selected) else self._selected(each, moved(at), marks, groups)
             for at, each in found.items()
@@ -174,12 +174,18 @@ class LogSource:
         except CorruptLogError:
             return {named(folder): _layout_or_damage(folder) for folder in folders}
 
-    def _committed(self, layouts: Sequence[PartitionLayout]) -> CommittedOffsets:
-        """Look up what the groups have committed at which to begin or to end."""
+    def committed(self, folders: Sequence[PartitionFolder]) -> CommittedOffsets:
+        """Look up what the groups have committed at which to begin or to end, beside the logs that are read.
+
+        Raises
+        ------
+        InvalidOptionError
+            There is no such group.
+        """
         names = {bound.group for bound in (self.start, self.end) if bound.group is not None}
-        if not names or not layouts:
+        if not names or not folders:
             return {}
-        logs = group_logs((each.folder.directory for each in layouts), self.offsets_path)
+        logs = group_logs((each.directory for each in folders), self.offsets_path)
         return {name: logs.committed(name) for name in names}
 
     def _selected(
@@ -316,7 +322,10 @@ def _share(total_bytes: int, task_bytes: int, workers: int) -> int:
 
 def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:
     """Find the partitions of sources; raise as of `LogSource.check`."""
-    folders = [folder for source in sources for folder in source.folders()]
+    of_sources = [source.folders() for source in sources]
+    for source, of_source in zip(sources, of_sources, strict=True):
+        source.committed(of_source)
+    folders = [folder for of_source in of_sources for folder in of_source]
     there = {named(folder) for folder in folders}
     for source in sources:
         for each, _ in (*source.start.offsets, *source.end.offsets):

@@ -143,6 +143,11 @@ def test_damage_ends_with_1_and_the_others_are_moved(tmp_path: Path) -> None:
         (["export", str(EXAMPLES), "{out}", "--from", "yesterday"], "ISO 8601"),
         (["export", str(EXAMPLES), "{out}", "--from", "5", "--from", "2024-01-01"], "give one of them"),
         (["export", str(EXAMPLES), "{out}", "--topics", "nothing"], "nothing"),
+        (["export", str(EXAMPLES), "{out}", "--from-group", "dashbord"], "did you mean 'dashboard'?"),
+        (
+            ["copy", str(EXAMPLES), "{out}", "--to-group", "dashboard", "--to", "5"],
+            "end_offsets and end_group are given",
+        ),
         (["ledger", "show", "{out}"], "no ledger"),
         (["load", "{out}/nothing.csv", "{out}", "--config", "compression.type"], "name=value"),
         (["copy", str(EXAMPLES), "{out}", "--recompress", "brotli"], "brotli"),
@@ -190,6 +195,22 @@ def test_offsets_restrict_what_is_moved(tmp_path: Path) -> None:
     offsets = [row["offset"] for row in rows(tmp_path / "out")]
     wanted = [row for row in read(EXAMPLES) if row["topic"] == "shop-orders" and row["offset"] < 30]
     assert sorted(offsets) == sorted(row["offset"] for row in wanted if row["partition"] or row["offset"] >= 20)
+
+
+def test_a_group_says_what_is_moved(tmp_path: Path) -> None:
+    of_orders = ("--topics", "shop-orders", "--processes", "1")
+    run("export", EXAMPLES, tmp_path / "out", *of_orders, "--from-group", "fraud-check")
+    offsets = [row["offset"] for row in rows(tmp_path / "out")]
+    wanted = [row for row in read(EXAMPLES) if row["topic"] == "shop-orders"]
+    assert sorted(offsets) == sorted(row["offset"] for row in wanted if row["partition"] or row["offset"] >= 60)
+    elsewhere = ("--to-group", "fraud-check", "--offsets-path", EXAMPLES)
+    shutil.copytree(EXAMPLES / "shop-orders-0", tmp_path / "logs" / "shop-orders-0")
+    run("copy", tmp_path / "logs", tmp_path / "copied", "--processes", "1", *elsewhere)
+    copied = [row["value"] for row in read(tmp_path / "copied")]
+    before = [row["value"] for row in wanted if not row["partition"] and row["offset"] < 60]
+    # Batches are copied whole.
+    assert copied[: len(before)] == before
+    assert len(copied) - len(before) < 8
 
 
 def test_progress_of_a_job_is_told_in_bytes_and_records() -> None:
