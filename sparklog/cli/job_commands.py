@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.arguments import Fields, Json, properties_of
+from sparklog.cli.arguments import Fields, Json, Where, properties_of
 from sparklog.cli.choices import IsolationLevels
 
 _FAILED = 1
@@ -97,6 +97,7 @@ def export(
     catalog: Catalog = None,
     start: From = None,
     end: To = None,
+    where: Where = None,
     isolation_level: Annotated[
         IsolationLevels, typer.Option(help="Whether records of aborted and open transactions are moved.")
     ] = IsolationLevels.READ_COMMITTED,
@@ -132,6 +133,7 @@ def export(
         "on_decode_error": on_decode_error,
         "table": table,
         "catalog": None if catalog is None else properties_of(catalog, "--catalog"),
+        "where": where,
         "isolation_level": isolation_level.value,
         "stops_at_high_watermark": high_watermark,
         "fail_on_data_loss": fail_on_data_loss,

@@ -78,6 +78,7 @@ def export(
     end_offsets: Mapping[tuple[str, int], int] | None = None,
     start_time: Time | None = None,
     end_time: Time | None = None,
+    where: str | None = None,
     isolation_level: IsolationLevel = "read_committed",
     stops_at_high_watermark: bool = False,
     fail_on_data_loss: bool = True,
@@ -130,6 +131,9 @@ def export(
         Offsets before the one are not moved, nor those from the other on.
     start_time, end_time : int or datetime, optional
         The same by the first record at or after a time, ms since the epoch or a datetime with a time zone.
+    where : str, optional
+        Which records become rows, such as ``key = 'user-1'``, as of `LogReader.batches`. The others are passed over for
+        good: the ledger has the offsets that were looked at. A table keeps its filter.
     isolation_level : {"read_committed", "read_uncommitted"}
         By default aborted records are left out, and a partition ends at its last stable offset.
     stops_at_high_watermark : bool
@@ -186,6 +190,7 @@ def export(
             isolation_level=isolation_level,
             stops_at_high_watermark=stops_at_high_watermark,
             fail_on_data_loss=fail_on_data_loss,
+            where=where,
         ),
         target=_target(target, format, table, catalog, lock_timeout_seconds),
         format=written_as,

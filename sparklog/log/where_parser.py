@@ -313,10 +313,9 @@ class _Parser:
         there = "" if hint and token.kind == "word" else f", and {_there(token)}"
         start = max(token.at - _SHOWN_CHARACTERS, 0)
         line = re.sub(r"\s", " ", self._text[start : token.at + _SHOWN_CHARACTERS])
-        return InvalidOptionError(
-            f"where, at character {token.at + 1}: {reason}{there}{f'; {hint}' if hint else ''}\n"
-            f"    {line}\n    {' ' * (token.at - start)}^"
-        )
+        error = InvalidOptionError(f"where, at character {token.at + 1}: {reason}{there}{f'; {hint}' if hint else ''}")
+        error.picture = f"    {line}\n    {' ' * (token.at - start)}^"
+        return error
 
 
 def _there(token: _Token) -> str:

@@ -17,7 +17,9 @@ from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import option, shown
 from sparklog.log.times import iso_milliseconds
+from sparklog.log.where_parser import parse_where
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
+from sparklog.record.where import Where
 from sparklog.spark.limits import TASKS_MAX
 from sparklog.spark.parsing import (
     NO_PATH,
@@ -169,6 +171,10 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
+def _where(_: str, text: str) -> Where:
+    return parse_where(text)
+
+
 def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
@@ -309,6 +315,12 @@ class SeglogOptions:
         (),
         parser=_columns,
         doc="Columns to read, with commas between; a schema given to Spark does the same.",
+    )
+    where: Where | None = option(  # noqa: RUF009 - a field, like the others
+        "where",
+        None,
+        parser=_where,
+        doc="Which records to read, such as key = 'user-1' AND timestamp >= '2026-03-02T09:00:00Z': see Filters.",
     )
     decompressed_bytes_max: int = option(
         "max.decompressed.message.bytes",

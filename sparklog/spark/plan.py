@@ -1,7 +1,8 @@
 """Plans a read: resolves the options to a range of offsets for each partition, splits large ranges, packs small ones.
 
-Nothing is decoded: names, indexes and the headers at the end of each log are read, and of each log with transactions
-the headers behind its last snapshot. Offsets are fixed here, so that a plan reads the same however often it is run.
+Nothing is decoded: names, indexes and the headers at the end of each log are read; of each log with transactions the
+headers behind its last snapshot; and where a filter asks for times, the headers where a log is first as late. Offsets
+are fixed here, so that a plan reads the same however often it is run.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
+from sparklog.log.pruning import pruned_range
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.options import EARLIEST, LATEST, OffsetSpec, SeglogOptions
 from sparklog.storage.process import usable_cores
-from sparklog.topic.discovery import discover, read_layouts
+from sparklog.topic.discovery import discover, named, read_layouts
 from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange, log_bytes
 
@@ -35,7 +37,7 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     -------
     list of tuple of ReadRange
         The ranges that each task reads. Over all tasks they are ordered by topic, partition and offset; none is empty,
-        and none overlaps another.
+        and none overlaps another. Where a filter is given, no other record passes it.
 
     Raises
     ------
@@ -43,8 +45,10 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
         There is no such path, topic or partition; offsets are not in the log, or begin after they end.
     """
     options.check_batch()
-    logs = read_layouts(select(options))
-    _check_specified(options, logs)
+    folders = select(options)
+    _check_specified(options, [named(folder) for folder in folders])
+    where = options.where
+    logs = read_layouts([each for each in folders if where is None or where.can_pass(each.topic, each.partition)])
     ranges = [_whole_range(options, at, layout) for at, layout in logs.items()]
     pieces = split(ranges, options.min_partitions, options.max_records_per_partition, logs)
     tasks = pack(
@@ -84,7 +88,7 @@ def _check_specified(options: SeglogOptions, assigned: Collection[TopicPartition
             else f"timestamp based {side} offsets don't match what are assigned; every partition must be there"
         )
         raise InvalidOptionError(
-            f"Partitions specified for Kafka {what}. Specified: {_named(specified)} Assigned: {_named(assigned)}"
+            f"Partitions specified for Kafka {what}. Specified: {_listed(specified)} Assigned: {_listed(assigned)}"
             f"{_topic_hint(specified, assigned)}"
         )
 
@@ -96,7 +100,7 @@ def _topic_hint(specified: Iterable[TopicPartition], assigned: Iterable[TopicPar
     return f". {wrong!r} is not read: {did_you_mean(wrong, there, f'topics are {listed(there)}')}" if wrong else ""
 
 
-def _named(partitions: Iterable[TopicPartition]) -> str:
+def _listed(partitions: Iterable[TopicPartition]) -> str:
     return "{" + ", ".join(str(each) for each in sorted(partitions)) + "}"
 
 
@@ -120,6 +124,8 @@ def _whole_range(options: SeglogOptions, at: TopicPartition, layout: PartitionLa
         end = latest
     start = _inside("startingOffsets", start, at, layout, loss)
     _check_order(start, end, at, layout)
+    if options.where is not None:
+        start, end = pruned_range(layout, options.where.of_partition(*at), start, end)
     return ReadRange(layout.folder, start, end, latest)
 
 

@@ -40,6 +40,7 @@ READ_EFFECTS = {
     "packBytes": (PACKING, "test_small_partitions_share_a_task_unless_told_otherwise"),
     "isolationLevel": (PLAN, "test_read_committed_ends_at_the_last_stable_offset"),
     "columns": (SOURCE, "test_every_column_can_be_read_by_name"),
+    "where": ("test_where.py", "test_filtered_read_equals_where_on_a_full_read"),
     "max.decompressed.message.bytes": (SOURCE, "test_batch_larger_than_the_limit_is_refused"),
 }
 WRITE_EFFECTS = {
