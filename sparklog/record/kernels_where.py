@@ -18,7 +18,7 @@ from numba import types
 from sparklog.record.kernels import BATCH, BYTES, DECODE, NUMBERS, OK, span
 from sparklog.record.kernels_compile import inlined, kernel, step
 from sparklog.record.kernels_legacy import decode_span
-from sparklog.record.kernels_memory import item, load_64
+from sparklog.record.kernels_memory import big_endian_64, item
 from sparklog.record.kernels_v2 import decode_batch, field
 
 # A row of the table of tests: what it does and to which column; whether it must be false; its operands, as a part of
@@ -66,20 +66,35 @@ def _is_in_ranges(numbers, first, count, number):
     return low < count and item(numbers, first + 2 * low) <= number
 
 
+@inlined
+def _order_of_few(buffer, position, other, other_position, length):
+    """Compare fewer bytes than a word has."""
+    for place in range(length):
+        difference = np.int64(item(buffer, position + place)) - np.int64(item(other, other_position + place))
+        if difference != 0:
+            return difference
+    return np.int64(0)
+
+
 @step
 def _order(buffer, position, other, other_position, length):
     """Compare as many bytes of two buffers: negative, 0 or positive."""
-    while length >= 8 and load_64(buffer, position) == load_64(other, other_position):
+    left = length
+    while left > 0:
+        if left < 8:
+            if length < 8:
+                return _order_of_few(buffer, position, other, other_position, left)
+            # The last eight bytes, some of which are known to be equal.
+            position -= 8 - left
+            other_position -= 8 - left
+            left = np.int64(8)
+        word = np.uint64(big_endian_64(buffer, position))
+        other_word = np.uint64(big_endian_64(other, other_position))
+        if word != other_word:
+            return np.int64(-1 if word < other_word else 1)
         position += 8
         other_position += 8
-        length -= 8
-    while length > 0:
-        difference = np.int64(item(buffer, position)) - np.int64(item(other, other_position))
-        if difference != 0:
-            return difference
-        position += 1
-        other_position += 1
-        length -= 1
+        left -= 8
     return np.int64(0)
 
 
