@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def test_python_snippets_run_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("line", [line for line in SHELL_LINES if "sparklog " in line and "pip" not in line])
 def test_command_line_runs(line: str) -> None:
-    done = run("env", *line.split())
+    done = run("env", *shlex.split(line))
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

@@ -18,7 +18,7 @@ from numba import types
 from sparklog.record.kernels import BATCH, BYTES, DECODE, NUMBERS, OK, span
 from sparklog.record.kernels_compile import inlined, kernel, step
 from sparklog.record.kernels_legacy import decode_span
-from sparklog.record.kernels_memory import big_endian_64, item
+from sparklog.record.kernels_memory import big_endian_64, item, load_64
 from sparklog.record.kernels_v2 import decode_batch, field
 
 # A row of the table of tests: what it does and to which column; whether it must be false; its operands, as a part of
@@ -117,6 +117,27 @@ def _is_one_of(program, first, count, buffer, position, length):
     return False
 
 
+@inlined
+def _is_equal(buffer, position, other, other_position, length):
+    """Tell whether as many bytes of two buffers are the same, by their ends first: names often begin alike."""
+    if length >= 8:
+        last = length - 8
+        if load_64(buffer, position + last) != load_64(other, other_position + last):
+            return False
+    return _order(buffer, position, other, other_position, length) == 0
+
+
+@inlined
+def _is_value(program, first, count, buffer, position, length):
+    """Do what `_is_one_of` does, of a single literal without a call for most of the bytes that differ from it."""
+    if count == 1:
+        start = item(program.borders, first)
+        return length == item(program.borders, first + 1) - start and _is_equal(
+            buffer, position, program.octets, start, length
+        )
+    return _is_one_of(program, first, count, buffer, position, length)
+
+
 @step
 def _holds(buffer, position, length, octets, start, literal_bytes):
     """Tell whether a literal is somewhere in bytes."""
@@ -133,10 +154,10 @@ def _holds(buffer, position, length, octets, start, literal_bytes):
 def _is_true_of(program, test, kind, buffer, position, length):
     """Run one test on bytes that are there."""
     first, count = item(program.tests, test + FIRST), item(program.tests, test + COUNT)
-    if kind == IS_ONE_OF:
-        return _is_one_of(program, first, count, buffer, position, length)
     if kind == IS_THERE:
         return True
+    if kind == IS_ONE_OF:
+        return _is_value(program, first, count, buffer, position, length)
     start = item(program.borders, first)
     literal_bytes = item(program.borders, first + 1) - start
     if kind == COMPARES:
@@ -192,7 +213,11 @@ def _passes(program, buffer, end, fields, offset, timestamp, timestamp_type):
             else:
                 position, length = (key, key_length) if column == KEY else (value, value_length)
                 is_there = length >= 0
-                is_true = is_there and _is_true_of(program, test, kind, buffer, position, length)
+                if kind == IS_ONE_OF:
+                    first, count = item(program.tests, test + FIRST), item(program.tests, test + COUNT)
+                    is_true = is_there and _is_value(program, first, count, buffer, position, length)
+                else:
+                    is_true = is_there and _is_true_of(program, test, kind, buffer, position, length)
             if item(program.tests, test + IS_NEGATED) != 0:
                 # Null passes the test that it is null, and no other.
                 is_true = not is_true and (is_there or kind == IS_THERE)

@@ -232,3 +232,11 @@ def test_a_record_above_the_last_offset_of_its_batch_is_found(tmp_path: Path) ->
     write_partition(tmp_path, [odd, batch(10)])
     with open_log(tmp_path) as log:
         assert found_offsets(log, "offset = 3 OR key = 'b' AND timestampType = 1") == [3]
+
+
+def test_a_batch_that_says_too_early_a_time_is_passed_over_by_tests_of_times_alone(tmp_path: Path) -> None:
+    records = [Record(0, 1000, b"a"), Record(1, 9000, b"b")]
+    write_partition(tmp_path, [v2_batch(records, base_offset=0, max_timestamp=1000), batch(10)])
+    with open_log(tmp_path) as log:
+        assert found_offsets(log, "timestamp >= 9000") == []
+        assert found_offsets(log, "timestamp >= 9000 OR key = 'b'") == [1]
