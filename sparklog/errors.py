@@ -39,18 +39,26 @@ class SeglogError(Exception):
         the disk failed twice, `NOT_KNOWN`. It is empty where the error is not about a write.
     others : tuple of Exception
         What went wrong in other tasks of the same job.
+    picture : str
+        Lines that show where in a text of the caller's the error is, below the message; empty where there is none.
     """
 
     code = "SEGLOG_ERROR"
     others: tuple[Exception, ...] = ()
+    picture: str = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
         self.outcome = ""
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The error in one line."""
         return f"[{self.code}] {self.message}" + (f". {self.outcome}" if self.outcome else "")
+
+    def __str__(self) -> str:
+        return f"{self.sentence}\n{self.picture}" if self.picture else self.sentence
 
 
 class outcome:  # noqa: N801 - it is used as a function is, and a generator would cost a small append much of its time

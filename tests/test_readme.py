@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def test_python_snippets_run_one_after_the_other() -> None:
 def test_command_line_runs(line: str) -> None:
     if "/checkpoint" in line:
         make_checkpoint(Path("/tmp/sparklog-readme/checkpoint"))
-    done = run("env", *line.split())
+    done = run("env", *shlex.split(line))
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

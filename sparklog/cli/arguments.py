@@ -20,6 +20,11 @@ Processes = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines, whose fields --fields says.")]
 
+Where = Annotated[
+    str | None,
+    typer.Option("--where", help="Only records that pass, such as \"key = 'user-1' AND headers['kind'] = 'pay'\"."),
+]
+
 
 def _show_fields(context: typer.Context, wanted: bool) -> None:
     if wanted:

@@ -69,7 +69,7 @@ class DumpOptions:
             for rows in _some_at_a_time(batch_rows(log, start, end)):
                 yield rows, rows[-1]["last_offset"] + 1
             return
-        for batch in record_batches(log, start, end, self.wanted.isolation_level):
+        for batch in record_batches(log, start, end, self.wanted.isolation_level, self.wanted.where):
             yield self.wanted.matching(batch), batch.column("offset")[-1].as_py() + 1
 
 

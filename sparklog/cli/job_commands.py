@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.arguments import Fields, Json, properties_of
+from sparklog.cli.arguments import Fields, Json, Where, properties_of
 from sparklog.cli.choices import IsolationLevels
 
 _FAILED = 1
@@ -108,6 +108,7 @@ def export(
     from_group: FromGroup = None,
     to_group: ToGroup = None,
     offsets_path: OffsetsPath = None,
+    where: Where = None,
     isolation_level: Annotated[
         IsolationLevels, typer.Option(help="Whether records of aborted and open transactions are moved.")
     ] = IsolationLevels.READ_COMMITTED,
@@ -146,6 +147,7 @@ def export(
         "start_group": from_group,
         "end_group": to_group,
         "offsets_path": offsets_path,
+        "where": where,
         "isolation_level": isolation_level.value,
         "stops_at_high_watermark": high_watermark,
         "fail_on_data_loss": fail_on_data_loss,

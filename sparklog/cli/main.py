@@ -3,9 +3,9 @@
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
 were moved);
-2 the command cannot be carried out, and stderr says why in one line: also where ``dump`` is to begin behind the end of
-every log; 130 if it is interrupted, but for ``dump --follow``, which ends well so; 141, as of any command that SIGPIPE
-ends, if the reader of the output closes it (``sparklog dump | head``).
+2 the command cannot be carried out, and stderr says why in one line, below which a wrong filter is shown: also where
+``dump`` is to begin behind the end of every log; 130 if it is interrupted, but for ``dump --follow``, which ends well
+so; 141, as of any command that SIGPIPE ends, if the reader of the output closes it (``sparklog dump | head``).
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from typer.core import TyperGroup
 import sparklog
 from sparklog.cli import describe as describing
 from sparklog.cli import group_commands, job_commands, render, system_commands, tables, views
-from sparklog.cli.arguments import Fields, Json, Paths, Processes
+from sparklog.cli.arguments import Fields, Json, Paths, Processes, Where
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.lag import lag
 from sparklog.cli.paths import find_target, log_bytes, processes_for
 from sparklog.cli.progress import progress
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.times import iso_milliseconds
+from sparklog.log.where_parser import parse_where
 
 _FAILED = 1
 _CANNOT = 2
@@ -43,7 +44,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except SeglogError as error:
-            render.complain("error", str(error))
+            render.complain("error", error.sentence, error.picture)
             raise typer.Exit(_CANNOT) from error
         except BrokenPipeError as error:
             raise typer.Exit(_PIPE_CLOSED) from error
@@ -160,6 +161,7 @@ def dump(
     last: Annotated[int | None, typer.Option("--last", min=0, help="Only the last so many of each partition.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only records with this key.")] = None,
     key_base64: Annotated[str | None, typer.Option("--key-base64", help="The same, of a key that is no text.")] = None,
+    where: Where = None,
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most so many rows.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C; --last 10 -f is tail -f.")
@@ -185,8 +187,9 @@ def dump(
 
     _refuse_two({"--offset": offset, "--time": time, "--last": last}, "say where to begin")
     _refuse_two({"--key": key, "--key-base64": key_base64}, "say which key")
-    if batches and (key is not None or key_base64 is not None):
-        raise InvalidOptionError("--key is for records, and --batches shows none")
+    for name, given in (("--key", key), ("--key-base64", key_base64), ("--where", where)):
+        if batches and given is not None:
+            raise InvalidOptionError(f"{name} is for records, and --batches shows none")
     wanted = DumpRange(
         offset,
         end_offset,
@@ -194,6 +197,7 @@ def dump(
         isolation_level.value,
         last,
         _bytes(key_base64) if key is None else key.encode("utf-8", "surrogateescape"),
+        None if where is None else parse_where(where),
     )
     options = DumpOptions(path, wanted, Format.JSON if as_json else form, partition or (), limit, batches)
     (follow_logs if follow else dump_log)(options)

@@ -95,9 +95,11 @@ def note(message: str) -> None:
     put(Text(printable(message), style="dim"), folds=True)
 
 
-def complain(kind: Literal["error", "warning", "note"], message: str) -> None:
-    """Print one line on stderr, its kind first."""
+def complain(kind: Literal["error", "warning", "note"], message: str, picture: str = "") -> None:
+    """Print one line on stderr, its kind first, and below it the lines of a picture, if there is one."""
     stderr().print(Text.assemble((f"{kind}: ", _STYLES[kind]), printable(message)), soft_wrap=True)
+    for line in picture.splitlines():
+        stderr().print(Text(printable(line)), soft_wrap=True)
 
 
 def severity_style(severity: str) -> str:

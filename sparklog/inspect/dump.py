@@ -27,6 +27,7 @@ from sparklog.record import v2
 from sparklog.record.compression import codec_name
 from sparklog.record.decode import decode_batches
 from sparklog.record.framing import is_intact
+from sparklog.record.where import Where
 from sparklog.storage.registry import locate
 
 RowDict = dict[str, Any]
@@ -102,21 +103,23 @@ def _unbounded(folder: PartitionFolder, segments: tuple[Segment, ...]) -> Partit
     return PartitionLayout(folder, segments, segments[0].base_offset, end)
 
 
-def record_batches(dumped: DumpedLog, start: int, end: int, level: IsolationLevel) -> Iterator[pa.RecordBatch]:
-    """Give the records that a consumer would be given, up to the end or to the very batch that is damaged.
+def record_batches(
+    dumped: DumpedLog, start: int, end: int, level: IsolationLevel, where: Where | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Give the records that a consumer would be given and that pass, up to the end or to the batch that is damaged.
 
     Their columns are those that `record_rows` makes rows of.
     """
     with LogReader(dumped.layout) as log:
         try:
-            for batch in log.batches(start, end, _RECORD_COLUMNS, level):
+            for batch in log.batches(start, end, _RECORD_COLUMNS, level, where=where):
                 yield batch
                 start = batch.column("offset")[-1].as_py() + 1
         except CorruptLogError as error:
             # Records that were decoded together with damage are not given: decode those before it once more.
             if error.offset is not None and start < error.offset:
                 with suppress(CorruptLogError):
-                    yield from log.batches(start, error.offset, _RECORD_COLUMNS, level)
+                    yield from log.batches(start, error.offset, _RECORD_COLUMNS, level, where=where)
             raise
 
 

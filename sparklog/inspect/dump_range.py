@@ -14,6 +14,7 @@ from sparklog.errors import CorruptLogError
 from sparklog.inspect.describe import describe_partition
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.reader import IsolationLevel, LogReader
+from sparklog.record.where import Where
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -32,6 +33,8 @@ class DumpRange:
         How many there are to be, of those before the end. Only one of the three ways to begin is given.
     key : bytes or None
         The key that the records have; None where any will do.
+    where : Where or None
+        What the records pass.
     """
 
     start_offset: int | None = None
@@ -40,6 +43,7 @@ class DumpRange:
     isolation_level: IsolationLevel = "read_uncommitted"
     last: int | None = None
     key: bytes | None = None
+    where: Where | None = None
 
     def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the records that have the wanted key."""
@@ -83,7 +87,7 @@ class DumpedLog:
 
         def offsets(start: int, end: int) -> Iterator[Offsets]:
             columns = ["offset"] if wanted.key is None else ["offset", "key"]
-            for batch in log.batches(start, end, columns, wanted.isolation_level):
+            for batch in log.batches(start, end, columns, wanted.isolation_level, where=wanted.where):
                 yield np.asarray(wanted.matching(batch).column("offset"))
 
         with LogReader(self.layout) as log:

@@ -81,6 +81,7 @@ def export(
     start_group: str | None = None,
     end_group: str | None = None,
     offsets_path: PathText | Sequence[PathText] = (),
+    where: str | None = None,
     isolation_level: IsolationLevel = "read_committed",
     stops_at_high_watermark: bool = False,
     fail_on_data_loss: bool = True,
@@ -137,6 +138,9 @@ def export(
         The same by the offsets that a consumer group has committed; where it has none, by the start of the partition.
     offsets_path : str, os.PathLike or a sequence of them
         The log directories where ``__consumer_offsets`` is; by default those of the source.
+    where : str, optional
+        Which records become rows, such as ``key = 'user-1'``, as of `LogReader.batches`. The others are passed over for
+        good: the ledger has the offsets that were looked at. A table keeps its filter.
     isolation_level : {"read_committed", "read_uncommitted"}
         By default aborted records are left out, and a partition ends at its last stable offset.
     stops_at_high_watermark : bool
@@ -196,6 +200,7 @@ def export(
             isolation_level=isolation_level,
             stops_at_high_watermark=stops_at_high_watermark,
             fail_on_data_loss=fail_on_data_loss,
+            where=where,
         ),
         target=_target(target, format, table, catalog, lock_timeout_seconds),
         format=written_as,

@@ -217,7 +217,14 @@ class ExportJob:
         told_bytes = 0
         with LogReader(read_layout(whole.folder), whole.stable_offset) as log:
             _refuse_gone(whole, log)
-            batches = log.batches(whole.start_offset, whole.end_offset, of_log, self.source.isolation_level, _LIMITS)
+            batches = log.batches(
+                whole.start_offset,
+                whole.end_offset,
+                of_log,
+                self.source.isolation_level,
+                _LIMITS,
+                where=self.source.where,
+            )
             for batch in of_partition(batches, whole.topic_partition, schema):
                 if not batch.num_rows:
                     continue
@@ -248,6 +255,7 @@ class ExportJob:
             "format": self.format.name,
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "partition_by": ", ".join(self.partition_by),
+            "where": "" if self.source.where is None else self.source.where.text,
         }
         return self.target.shape(TableShape(schema, self.partition_by, Settings(tuple(values.items()))))
 

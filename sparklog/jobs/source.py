@@ -18,6 +18,8 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.reader import IsolationLevel, LogReader
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import last_stable_offset
+from sparklog.log.where_parser import parse_where
+from sparklog.record.where import Where
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, named, read_layouts
 from sparklog.topic.groups import group_logs
@@ -109,6 +111,8 @@ class LogSource:
         Whether it is an error, or a warning, that offsets are gone which were never moved.
     offsets_path : tuple of str
         The log directories where ``__consumer_offsets`` is; by default those that are read.
+    where : Where or None
+        Which of the records are moved. The others count as moved as well: their offsets were looked at.
     """
 
     paths: tuple[str, ...]
@@ -121,6 +125,7 @@ class LogSource:
     stops_at_high_watermark: bool = False
     fail_on_data_loss: bool = True
     offsets_path: tuple[str, ...] = ()
+    where: Where | None = None
 
     def folders(self) -> list[PartitionFolder]:
         """Find the partitions; errors as of `sparklog.topic.discovery.discover`."""
@@ -350,6 +355,7 @@ def source_of(
     isolation_level: IsolationLevel,
     stops_at_high_watermark: bool,
     fail_on_data_loss: bool,
+    where: str | Where | None = None,
 ) -> LogSource:
     """Make a source of what a user gives."""
     if isolation_level not in get_args(IsolationLevel):
@@ -366,6 +372,7 @@ def source_of(
         stops_at_high_watermark=stops_at_high_watermark,
         fail_on_data_loss=fail_on_data_loss,
         offsets_path=_paths(offsets_path),
+        where=None if where is None else parse_where(where),
     )
 
 

@@ -18,12 +18,16 @@ from sparklog.errors import CorruptBatchError, CorruptLogError, InvalidOptionErr
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.pruning import pruned_range
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end, scan
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
+from sparklog.log.where_parser import parse_where
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA, selector
+from sparklog.record.where import Constant, Where
+from sparklog.record.where_program import BatchFilter
 from sparklog.storage.registry import PathText, expand_one, locate
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -150,6 +154,7 @@ class LogReader:
         end_offset: int | None = None,
         columns: str | Sequence[str] | None = None,
         isolation_level: IsolationLevel = "read_uncommitted",
+        where: str | Where | None = None,
     ) -> pa.Table:
         """Read records into one table; parameters and errors as of `batches`.
 
@@ -159,7 +164,8 @@ class LogReader:
             One row a record, in offset order.
         """
         schema = schema_of(columns)
-        return pa.Table.from_batches(self.batches(start_offset, end_offset, columns, isolation_level), schema=schema)
+        batches = self.batches(start_offset, end_offset, columns, isolation_level, where=where)
+        return pa.Table.from_batches(batches, schema=schema)
 
     def batches(
         self,
@@ -169,6 +175,7 @@ class LogReader:
         isolation_level: IsolationLevel = "read_uncommitted",
         limits: DecodeLimits = LIMITS,
         fail_on_data_loss: bool = True,
+        where: str | Where | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read records, some at a time.
 
@@ -186,6 +193,10 @@ class LogReader:
             How much may be decompressed and decoded at a time.
         fail_on_data_loss : bool
             Whether it is an error, or a warning, that a broker removed records of the range while it was read.
+        where : str, optional
+            Which records are wanted, such as ``key = 'user-1' AND timestamp >= '2026-03-02'``, in the language of
+            `sparklog.log.where_parser`. The others are not copied. What offsets and times rule out is not decoded,
+            and where indexes say so not read either.
 
         Yields
         ------
@@ -195,7 +206,7 @@ class LogReader:
         Raises
         ------
         InvalidOptionError
-            No such column or isolation level.
+            No such column or isolation level, or a filter that cannot be read.
         OffsetOutOfRangeError
             The offsets are not all in [start_offset, end_offset] of the log.
         CorruptLogError
@@ -219,7 +230,8 @@ class LogReader:
             )
         if committed:
             end = min(end, self.last_stable_offset)
-        return self._records(start, end, schema, committed, limits, fail_on_data_loss)
+        chosen = None if where is None else parse_where(where).of_partition(self.topic, self.partition)
+        return self._records(start, end, schema, committed, limits, fail_on_data_loss, chosen)
 
     def offset_for_time(self, timestamp: Time) -> int | None:
         """Find the first offset whose record is at or after a time: a consumer's ``offsetsForTimes``.
@@ -272,8 +284,18 @@ class LogReader:
         return None
 
     def _records(
-        self, start: int, end: int, schema: pa.Schema, committed: bool, limits: DecodeLimits, fail_on_data_loss: bool
+        self,
+        start: int,
+        end: int,
+        schema: pa.Schema,
+        committed: bool,
+        limits: DecodeLimits,
+        fail_on_data_loss: bool,
+        where: Where | None,
     ) -> Iterator[pa.RecordBatch]:
+        chosen = None if where is None or where.tree == Constant(True) else BatchFilter(where.tree)
+        if where is not None:
+            start, end = pruned_range(self._layout, where, start, end)
         markers = TransactionMarkers(self._layout, start) if committed else None
         columns = [name for name in schema.names if name != FILE_COLUMN]
         progress = Progress()
@@ -282,6 +304,8 @@ class LogReader:
             is_wanted = ~headers.is_control
             if markers is not None:
                 is_wanted[is_wanted] = ~markers.is_aborted(headers.where(is_wanted))
+            if chosen is not None:
+                is_wanted &= chosen.may_pass(headers)
             if not is_wanted.all():
                 try:
                     # Batches that are decoded are checked there; those that are left out, because of what their
@@ -291,7 +315,7 @@ class LogReader:
                     failure = error
                     is_wanted &= headers.column("position") < (error.position or 0)
             sound = Window(window.buffer, headers.where(is_wanted))
-            for batch in self._decoded(segment, sound, columns, start, end, limits, progress):
+            for batch in self._decoded(segment, sound, columns, start, end, limits, progress, chosen):
                 yield _arranged(batch, schema, segment)
             if failure is not None:
                 raise failure
@@ -305,6 +329,7 @@ class LogReader:
         end: int,
         limits: DecodeLimits,
         progress: Progress | None = None,
+        chosen: BatchFilter | None = None,
     ) -> Iterator[pa.RecordBatch]:
         try:
             yield from decode_batches(
@@ -316,6 +341,7 @@ class LogReader:
                 reaches_log_end=end >= self._layout.end_offset,
                 limits=limits,
                 progress=progress,
+                program=None if chosen is None else chosen.program,
             )
         except CorruptLogError as error:
             raise error.located(path=segment.path()) from error

@@ -51,10 +51,17 @@ def iso_milliseconds(text: str) -> int | None:
     int or None
         ms since the epoch: the first that are not before the time. None where the text is no such time.
     """
+    around = iso_milliseconds_around(text)
+    return None if around is None else around[1]
+
+
+def iso_milliseconds_around(text: str) -> tuple[int, int] | None:
+    """Read the same, as the last ms that is not after the time and the first that is not before it."""
     if not _DATE.match(text):
         return None
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
         return None
-    return to_ms(time if time.tzinfo else time.replace(tzinfo=UTC))
+    since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+    return since // _MS, -(-since // _MS)

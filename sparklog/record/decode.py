@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
-from sparklog.record import checksums, kernels, kernels_legacy, kernels_v2, v2
+from sparklog.record import checksums, kernels, kernels_legacy, kernels_v2, kernels_where, v2
 from sparklog.record.arrow import BYTES_WITHOUT_END, RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows, wanted_bits
 from sparklog.record.compression import (
     DECOMPRESSED_BYTES_MAX,
@@ -42,6 +42,9 @@ _ARROW_BYTES_MAX: Final = (1 << 31) - 1
 _CHUNK_SLACK_BYTES: Final = 1 << 18
 _MANY_STREAMS: Final = 5
 _NO_SPANS: Final = np.empty((0, 2), dtype=np.int64)
+# Of magic 2, and of magic 0 and 1.
+_DECODING: Final = (kernels_v2.decode_records, kernels_legacy.decode_messages)
+_FILTERING: Final = (kernels_where.filter_records, kernels_where.filter_messages)
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ def decode_batches(
     reaches_log_end: bool = False,
     limits: DecodeLimits = LIMITS,
     progress: Progress | None = None,
+    program: kernels_where.Program | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode whole batches into record columns.
 
@@ -115,6 +119,9 @@ def decode_batches(
         How large a piece at a time.
     progress : Progress, optional
         The progress of the read that this decode is a part of; it is updated.
+    program : Program, optional
+        A filter, by `sparklog.record.where_program.program_of`. Only records that pass are copied; the others are
+        checked all the same.
 
     Yields
     ------
@@ -140,7 +147,7 @@ def decode_batches(
     names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
     progress = Progress() if progress is None else progress
     modern, oldest, attributes, different, wrappers = kernels.summary(headers.numbers)
-    decoding = _Decoding(headers, names, (start_offset, end_offset), limits, has_wrappers=wrappers > 0)
+    decoding = _Decoding(headers, names, (start_offset, end_offset), limits, program, has_wrappers=wrappers > 0)
     decoding.timestamp_type = _timestamp_type(len(headers), oldest, attributes, different)
     decoding.begin(progress.next_offset - 1, OFFSET_MAX if reaches_log_end else end_offset)
     for run in _runs(headers) if 0 < modern < len(headers) else [slice(0, len(headers))]:
@@ -367,12 +374,15 @@ class _Decoding:
         names: tuple[str, ...],
         offsets: tuple[int, int],
         limits: DecodeLimits,
+        program: kernels_where.Program | None,
         *,
         has_wrappers: bool,
     ) -> None:
         # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
         self._headers = replace(headers, table=headers.table.copy()) if has_wrappers else headers
         self._names, self._offsets, self._limits = names, offsets, limits
+        self._kernels = _DECODING if program is None else _FILTERING
+        self._filter = () if program is None else (program,)
         self._schema = _schema(names)
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
         self._columns: Columns | None = None
@@ -391,7 +401,7 @@ class _Decoding:
     def rows_of_step(self, step: _Step) -> Iterator[pa.RecordBatch]:
         """Walk through the batches of a step, and yield the Arrow batches that fill up on the way."""
         is_legacy = self._headers.column("magic")[step.rows.start] < 2
-        decode = kernels_legacy.decode_messages if is_legacy else kernels_v2.decode_records
+        decode = self._kernels[int(is_legacy)]
         numbers, cursor = self._headers.numbers, self._cursor
         cursor[kernels.BATCH] = step.rows.start
         while True:
@@ -411,6 +421,7 @@ class _Decoding:
                 columns.bytes_max,
                 cursor,
                 columns.output,
+                *self._filter,
             )
             if status == kernels.OK:
                 return

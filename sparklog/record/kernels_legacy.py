@@ -44,6 +44,7 @@ from sparklog.record.kernels import (
 )
 from sparklog.record.kernels_compile import inlined, kernel, step
 from sparklog.record.kernels_memory import big_endian_32, big_endian_64, item, set_item
+from sparklog.record.kernels_v2 import every_record
 from sparklog.record.legacy import SIZE_MIN
 from sparklog.record.v2 import CODEC_MASK, LOG_APPEND_TIME
 
@@ -126,8 +127,13 @@ def _begin_span(buffer, table, r, start, end, previous_offset, cursor):
 
 
 @inlined
-def _decode_span(buffer, table, r, position, end, start_offset, end_offset, wanted, bytes_max, cursor, output):
-    """Do one batch of `decode_messages`, from its beginning or from where the cursor says that it was cut."""
+def decode_span(
+    buffer, table, r, position, end, start_offset, end_offset, wanted, bytes_max, cursor, output, passes, program
+):
+    """Do one batch of `decode_messages`, from its beginning or from where the cursor says that it was cut.
+
+    Of its messages those are copied for which ``passes``, as of `kernels_v2.decode_batch`, is true.
+    """
     row, taken, done = cursor[ROWS], cursor[TAKEN_BYTES], cursor[RECORDS_DONE]
     previous_offset = max(cursor[LAST_OFFSET_DONE], table[r, LOWEST_OFFSET] - 1)
     first_row = row
@@ -140,7 +146,8 @@ def _decode_span(buffer, table, r, position, end, start_offset, end_offset, want
         if row > 0 and taken + end - position > bytes_max:
             return FULL
     wrapped = table[r, ATTRIBUTES] & CODEC_MASK != 0
-    append_time = wrapped and table[r, MAGIC] == 1 and table[r, ATTRIBUTES] & LOG_APPEND_TIME != 0
+    is_append_time = table[r, MAGIC] == 1 and table[r, ATTRIBUTES] & LOG_APPEND_TIME != 0
+    timestamp_type = np.int64(-1 if table[r, MAGIC] == 0 else 1 if is_append_time else 0)
     while position < end:
         message_end = position + 12 + big_endian_32(buffer, position + 8)
         status = _message_status(buffer, position, message_end, wrapped)
@@ -152,15 +159,18 @@ def _decode_span(buffer, table, r, position, end, start_offset, end_offset, want
         offset = wrapped_sum(big_endian_64(buffer, position), cursor[OFFSET_SHIFT])
         if offset <= previous_offset:
             return BAD_OFFSET
-        if start_offset <= offset < end_offset:
+        timestamp = np.int64(-1)
+        if item(buffer, position + 16) == 1:
+            timestamp = table[r, MAX_TIMESTAMP] if wrapped and is_append_time else big_endian_64(buffer, position + 18)
+        fields = offset, timestamp, key, key_length, value, value_length, message_end, np.int64(0)
+        if start_offset <= offset < end_offset and passes(
+            program, buffer, message_end, fields, offset, timestamp, timestamp_type
+        ):
             if row >= output.offsets.shape[0] or taken + message_end - position > bytes_max:
                 if first_row == 0:
                     cursor[RECORDS_DONE], cursor[NEXT_RECORD], cursor[PREVIOUS_OFFSET] = done, position, previous_offset
                     cursor[ROWS], cursor[RECORD_BYTES] = row, message_end - position
                 return FULL if row > 0 else RECORD_TOO_LARGE
-            timestamp = np.int64(-1)
-            if item(buffer, position + 16) == 1:
-                timestamp = table[r, MAX_TIMESTAMP] if append_time else big_endian_64(buffer, position + 18)
             set_item(output.offsets, row, offset)
             set_item(output.timestamps, row, timestamp)
             set_item(output.batches, row, r)
@@ -204,7 +214,21 @@ def decode_messages(
     while cursor[BATCH] < end_row:
         r = cursor[BATCH]
         start, end = span(spans, table, r, first, origin)
-        status = _decode_span(buffer, table, r, start, end, start_offset, end_offset, wanted, bytes_max, cursor, output)
+        status = decode_span(
+            buffer,
+            table,
+            r,
+            start,
+            end,
+            start_offset,
+            end_offset,
+            wanted,
+            bytes_max,
+            cursor,
+            output,
+            every_record,
+            None,
+        )
         if status != OK:
             return status
         cursor[BATCH] = r + 1

@@ -113,7 +113,7 @@ def _varint(buffer, position, end):
 
 
 @inlined
-def _field(buffer, position, end):
+def field(buffer, position, end):
     """Step over a length and as many bytes: (where they start, length or -1 for null, position after)."""
     length, start = _varint(buffer, position, end)
     if start < 0:
@@ -131,10 +131,10 @@ def _skip_headers(buffer, position, count, end):
     if count < 0 or count > end - position:
         return np.int64(-BAD_HEADER_COUNT)
     for _ in range(count):
-        _, length, position = _field(buffer, position, end)
+        _, length, position = field(buffer, position, end)
         if position < 0 or length < 0:
             return np.int64(-BAD_HEADER_LENGTH)
-        _, _, position = _field(buffer, position, end)
+        _, _, position = field(buffer, position, end)
         if position < 0:
             return np.int64(-BAD_HEADER_LENGTH)
     return position
@@ -144,9 +144,9 @@ def _skip_headers(buffer, position, count, end):
 def _put_headers(buffer, position, count, end, first, output):
     """Copy the headers that `_skip_headers` stepped over to the rows from ``first`` on."""
     for row in range(first, first + count):
-        start, length, position = _field(buffer, position, end)
+        start, length, position = field(buffer, position, end)
         put(output.name, row, buffer, start, length)
-        start, length, position = _field(buffer, position, end)
+        start, length, position = field(buffer, position, end)
         put(output.content, row, buffer, start, length)
 
 
@@ -168,10 +168,10 @@ def _any_record(buffer, record, end):
     offset, position = _varint(buffer, position, record_end)
     if position < 0:
         return position, nothing
-    key, key_length, position = _field(buffer, position, record_end)
+    key, key_length, position = field(buffer, position, record_end)
     if position < 0:
         return position, nothing
-    value, value_length, position = _field(buffer, position, record_end)
+    value, value_length, position = field(buffer, position, record_end)
     if position < 0:
         return position, nothing
     header_count, headers = _varint(buffer, position, record_end)
@@ -295,8 +295,32 @@ def _excess_status(offset_delta, base_offset, end_offset, last_offset, excess_en
 
 
 @inlined
-def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output):
-    """Do one batch of `decode_records`, from its beginning or from where the cursor says that it was cut."""
+def every_record(program, buffer, end, fields, offset, timestamp, timestamp_type):  # noqa: ARG001
+    """Stand for the filter where there is none."""
+    return True
+
+
+@inlined
+def decode_batch(
+    buffer,
+    table,
+    r,
+    record,
+    end,
+    in_place,
+    start_offset,
+    end_offset,
+    wanted,
+    bytes_max,
+    cursor,
+    output,
+    passes,
+    program,
+):
+    """Do one batch of `decode_records`, from its beginning or from where the cursor says that it was cut.
+
+    Of its records those are copied for which ``passes``, a step like `every_record`, is true.
+    """
     count, base_offset, last_offset = table[r, RECORD_COUNT], table[r, BASE_OFFSET], table[r, LAST_OFFSET]
     last_delta = last_offset - base_offset
     previous_delta = max(max(cursor[LAST_OFFSET_DONE], table[r, LOWEST_OFFSET] - 1) - base_offset, np.int64(-1))
@@ -314,6 +338,7 @@ def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_off
     is_inside = start_offset <= base_offset and last_offset < end_offset
     is_append_time = table[r, ATTRIBUTES] & LOG_APPEND_TIME != 0
     base_timestamp = table[r, MAX_TIMESTAMP] if is_append_time else table[r, BASE_TIMESTAMP]
+    timestamp_type = np.int64(1 if is_append_time else 0)
     for i in range(done, count):
         record_end, fields = _record(buffer, record, end)
         if record_end < 0:
@@ -327,7 +352,8 @@ def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_off
             if status != OK:
                 return status
             is_taken = start_offset <= offset < (cursor[EXCESS_END] if last_offset < end_offset else end_offset)
-        if is_taken:
+        timestamp = base_timestamp if is_append_time else wrapped_sum(base_timestamp, fields[1])
+        if is_taken and passes(program, buffer, record_end, fields, offset, timestamp, timestamp_type):
             if not does_fit or fields[7] > 0:
                 status = _capacity_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
                 if status != OK:
@@ -337,7 +363,6 @@ def _decode_batch(buffer, table, r, record, end, in_place, start_offset, end_off
                         cursor[ROWS], cursor[RECORD_BYTES] = row, record_end - record
                     return status
             set_item(output.offsets, row, offset)
-            timestamp = base_timestamp if is_append_time else wrapped_sum(base_timestamp, fields[1])
             set_item(output.timestamps, row, timestamp)
             set_item(output.batches, row, r)
             _put_record(buffer, record_end, fields, wanted, row, output)
@@ -392,8 +417,21 @@ def decode_records(
     while cursor[BATCH] < end_row:
         r = cursor[BATCH]
         start, end = span(spans, table, r, first, origin)
-        status = _decode_batch(
-            buffer, table, r, start, end, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output
+        status = decode_batch(
+            buffer,
+            table,
+            r,
+            start,
+            end,
+            in_place,
+            start_offset,
+            end_offset,
+            wanted,
+            bytes_max,
+            cursor,
+            output,
+            every_record,
+            None,
         )
         if status != OK:
             return status

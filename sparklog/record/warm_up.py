@@ -13,6 +13,7 @@ from sparklog.record import (  # noqa: F401
     kernels_search,
     kernels_streams,
     kernels_v2,
+    kernels_where,
 )
 from sparklog.record.kernels_compile import KERNELS, kernels_folder
 

@@ -36,7 +36,7 @@ def read_ranges(
     planned : iterable of ReadRange
         Ranges of offsets that were in their logs when the read was planned. A log is opened when it is its turn.
     options : SeglogOptions
-        Isolation level, limits, and whether it is an error that some of the offsets are gone.
+        Isolation level, limits, the filter, and whether it is an error that some of the offsets are gone.
     schema : StructType
         The columns, checked.
     columns : Columns
@@ -73,7 +73,7 @@ def _read_range(planned: ReadRange, options: SeglogOptions, arrange: _Arranger) 
     with LogReader(layout, planned.stable_offset) as log:
         start, end = _still_there(log, planned, options.fail_on_data_loss)
         for batch in log.batches(
-            start, end, arrange.columns, options.isolation_level, limits, options.fail_on_data_loss
+            start, end, arrange.columns, options.isolation_level, limits, options.fail_on_data_loss, options.where
         ):
             yield arrange(batch)
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final, Self
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import option
+from sparklog.log.where_parser import parse_where
 from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
+from sparklog.record.where import Where
 from sparklog.spark.limits import TASKS_MAX
 from sparklog.spark.option_values import (
     EARLIEST,
@@ -159,8 +161,8 @@ class SeglogOptions:
         "endingOffsetsByGroup",
         None,
         parser=parse_group,
-        doc="Read up to the offsets that this consumer group has committed, so what it has read; nothing of a partition "
-        "of which it has none.",
+        doc="Read up to the offsets that this consumer group has committed, so what it has read; nothing of a "
+        "partition of which it has none.",
     )
     ending_offsets: str | Mapping[TopicPartition, int] = option(
         "endingOffsets",
@@ -326,6 +328,12 @@ class SeglogOptions:
     )
     view_history: bool = option(
         "viewHistory", False, doc="With `view`: whether every record is a row, and not the state that they make."
+    )
+    where: Where | None = option(  # noqa: RUF009 - a field, like the others
+        "where",
+        None,
+        parser=lambda _, text: parse_where(text),
+        doc="Which records to read, such as key = 'user-1' AND timestamp >= '2026-03-02T09:00:00Z': see Filters.",
     )
     decompressed_bytes_max: int = option(
         "max.decompressed.message.bytes",

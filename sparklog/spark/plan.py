@@ -1,7 +1,8 @@
 """Plans a read: resolves the options to a range of offsets for each partition, splits large ranges, packs small ones.
 
-Nothing is decoded: names, indexes and the headers at the end of each log are read, and of each log with transactions
-the headers behind its last snapshot. Offsets are fixed here, so that a plan reads the same however often it is run.
+Nothing is decoded: names, indexes and the headers at the end of each log are read; of each log with transactions the
+headers behind its last snapshot; and where a filter asks for times, the headers where a log is first as late. Offsets
+are fixed here, so that a plan reads the same however often it is run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
+from sparklog.log.pruning import pruned_range
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.option_values import EARLIEST, LATEST, OffsetSpec
@@ -40,7 +42,7 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     -------
     list of tuple of ReadRange
         The ranges that each task reads. Over all tasks they are ordered by topic, partition and offset; none is empty,
-        and none overlaps another.
+        and none overlaps another. Where a filter is given, no other record passes it.
 
     Raises
     ------
@@ -48,8 +50,10 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
         There is no such path, topic or partition; offsets are not in the log, or begin after they end.
     """
     options.check_batch()
-    logs = read_layouts(select(options))
-    check_specified(options, logs)
+    folders = select(options)
+    check_specified(options, [named(folder) for folder in folders])
+    where = options.where
+    logs = read_layouts([each for each in folders if where is None or where.can_pass(each.topic, each.partition)])
     groups = committed_offsets(options, logs)
     ranges = [_whole_range(options, at, layout, groups) for at, layout in logs.items()]
     return tasks_of(ranges, options, logs)
@@ -157,6 +161,8 @@ def _whole_range(
         _log.warning("%s is read up to the last stable offset %d, not %d: transactions are open", at, latest, end)
         end = latest
     start = _ordered(_inside("startingOffsets", start, at, layout, loss), end, at, layout, is_by_group)
+    if options.where is not None:
+        start, end = pruned_range(layout, options.where.of_partition(*at), start, end)
     return ReadRange(layout.folder, start, end, latest)
 
 

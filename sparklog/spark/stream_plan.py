@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import PartitionFolder
+from sparklog.log.pruning import pruned_range
 from sparklog.spark.limits import match_time
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.plan import (
@@ -109,8 +110,8 @@ def plan_between(
             losses.add(f"{at} is gone, and is to be read up to offset {end.offsets[at]}")
             continue
         found = _range(at, log, start, end, losses)
-        if found is not None:
-            ranges.append(found)
+        if found is not None and (options.where is None or options.where.can_pass(*at)):
+            ranges.append(_pruned(found, log, options))
     return tasks_of(ranges, options, {at: log.layout for at, log in logs.items()})
 
 
@@ -136,6 +137,14 @@ def _range(
         losses.add(f"{at} is to be read up to offset {last}, and its log now ends at {there.end_offset}")
         last = there.end_offset
     return ReadRange(there.folder, first, last, max(last, log.latest)) if first < last else None
+
+
+def _pruned(found: ReadRange, log: LiveLog, options: SeglogOptions) -> ReadRange:
+    """Return the part of a range in which a record may pass the filter."""
+    if options.where is None:
+        return found
+    bounds = options.where.of_partition(*found.topic_partition)
+    return found.within(*pruned_range(log.layout, bounds, found.start_offset, found.end_offset))
 
 
 class _Losses:

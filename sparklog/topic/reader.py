@@ -14,8 +14,10 @@ from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.files import TopicPartition
 from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader, chosen_columns
 from sparklog.log.times import Time, to_ms
+from sparklog.log.where_parser import parse_where
 from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.record.schema import selector
+from sparklog.record.where import Where
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, read_layouts
 from sparklog.topic.groups import group_logs
@@ -191,6 +193,7 @@ class TopicReader:
         end_offsets: Offsets | None = None,
         columns: str | Sequence[str] | None = None,
         isolation_level: IsolationLevel = "read_uncommitted",
+        where: str | Where | None = None,
     ) -> pa.Table:
         """Read records into one table; parameters and errors as of `batches`.
 
@@ -201,7 +204,7 @@ class TopicReader:
         """
         schema = _schema_of(_names(columns))
         pieces: dict[TopicPartition, list[pa.RecordBatch]] = {found: [] for found in self._logs}
-        for found, batch in self._tagged(start_offsets, end_offsets, schema, isolation_level):
+        for found, batch in self._tagged(start_offsets, end_offsets, schema, isolation_level, where=where):
             pieces[found].append(batch)
         return pa.Table.from_batches([batch for found in pieces.values() for batch in found], schema=schema)
 
@@ -213,6 +216,7 @@ class TopicReader:
         isolation_level: IsolationLevel = "read_uncommitted",
         limits: DecodeLimits | None = None,
         fail_on_data_loss: bool = True,
+        where: str | Where | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read records, some at a time.
 
@@ -223,7 +227,7 @@ class TopicReader:
             where there is one topic by partition alone. By default, and of partitions that are not named, all.
         columns : str or sequence of str, optional
             One or more names of `TOPIC_SCHEMA`, in the order wanted; by default `TOPIC_DEFAULT_COLUMNS`.
-        isolation_level, limits, fail_on_data_loss
+        isolation_level, limits, fail_on_data_loss, where
             As of `LogReader.batches`. Of each thread at most two batches wait to be taken.
 
         Yields
@@ -235,14 +239,14 @@ class TopicReader:
         Raises
         ------
         InvalidOptionError
-            No such column, isolation level or partition.
+            No such column, isolation level or partition, or a filter that cannot be read.
         OffsetOutOfRangeError, CorruptLogError, DataLossError
             As of `LogReader.batches`; they name the partition. What has been decoded of others may not be yielded then.
         SeglogError
             The iterator was begun by another process, from which this one was forked.
         """
         schema = _schema_of(_names(columns))
-        tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, fail_on_data_loss)
+        tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, fail_on_data_loss, where)
         return (batch for _, batch in tagged)
 
     def _tagged(
@@ -253,16 +257,18 @@ class TopicReader:
         isolation_level: IsolationLevel,
         limits: DecodeLimits | None = None,
         fail_on_data_loss: bool = True,
+        where: str | Where | None = None,
     ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         """Yield batches, each with its partition; wrong arguments are refused before anything is read."""
         starts, ends = self._by_partition(start_offsets, "start"), self._by_partition(end_offsets, "end")
         limits = limits or (LIMITS if self._threads == 1 else _LIMITS_SIDE_BY_SIDE)
+        chosen = None if where is None else parse_where(where)
         of_log = [name for name in schema.names if name in LOG_SCHEMA.names]
         readers: list[Iterator[tuple[TopicPartition, pa.RecordBatch]]] = []
         for found, log in self._logs.items():
             try:
                 batches = log.batches(
-                    starts.get(found), ends.get(found), of_log, isolation_level, limits, fail_on_data_loss
+                    starts.get(found), ends.get(found), of_log, isolation_level, limits, fail_on_data_loss, chosen
                 )
             except SeglogError as error:
                 error.add_note(f"in partition {found}")

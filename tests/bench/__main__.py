@@ -17,6 +17,7 @@ MEASUREMENTS = (
     "decode",
     "encode",
     "threads",
+    "filters",
     "spark_read",
     "spark_read --memory",
     "scale_read",

@@ -39,6 +39,28 @@ def test_only_some_partitions_are_dumped() -> None:
     assert f"--partition 7: {EVENTS} has 0, 1, 2" in missing.stderr
 
 
+def test_records_that_pass_a_filter_are_those_of_all_that_do() -> None:
+    wanted = lines("dump", EVENTS)[3]["key"]
+    where = f"key = '{wanted}' AND partition >= 0"
+    expected = [row for row in lines("dump", EVENTS) if row["key"] == wanted]
+    assert lines("dump", EVENTS, "--where", where) == expected
+    assert lines("dump", EVENTS, "--where", where, "--partition", str(expected[0]["partition"]), "--last", "1") == [
+        [row for row in expected if row["partition"] == expected[0]["partition"]][-1]
+    ]
+    assert (
+        lines("dump", EVENTS, "--where", f"NOT (key != '{wanted}' OR offset < 5)", "--limit", "2")
+        == [row for row in expected if row["offset"] >= 5][:2]
+    )
+
+
+def test_wrong_filter_is_shown_with_a_caret_below_it() -> None:
+    done = run("dump", EVENTS, "--where", "offset > 5 AND keys = 'a'")
+    assert done.exit_code == 2
+    first, text, caret = done.stderr.splitlines()
+    assert first == "error: [SEGLOG_INVALID_OPTION] where, at character 16: no column 'keys'; did you mean 'key'?"
+    assert text[caret.index("^") :].startswith("keys = 'a'")
+
+
 def test_records_with_a_key_are_those_of_all_that_have_it() -> None:
     wanted = lines("dump", EVENTS)[3]["key"]
     expected = [row for row in lines("dump", EVENTS) if row["key"] == wanted]
@@ -71,6 +93,8 @@ def test_last_committed_records_are_not_those_of_aborted_transactions() -> None:
         (["--key", "a", "--key-base64", "YQ=="], "--key and --key-base64 both say which key"),
         (["--key-base64", "a"], "no base64"),
         (["--key", "a", "--batches"], "--batches shows none"),
+        (["--where", "key = 'a'", "--batches"], "--where is for records, and --batches shows none"),
+        (["--where", "keys = 'a'"], "no column 'keys'; did you mean 'key'?"),
         (["--batches", "--format", "raw"], "--format raw"),
         (["--follow", "--end-offset", "1"], "--follow has no end"),
     ],

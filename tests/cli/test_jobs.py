@@ -59,6 +59,19 @@ def test_values_are_decoded_and_what_does_not_decode_is_set_aside_or_ends_its_pa
     assert "offset 1" in refused.stderr
 
 
+def test_export_moves_what_passes_a_filter_and_the_ledger_says_what_was_looked_at(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("export", EXAMPLES, out, *SOME, "--where", "partition = 1 AND offset < 10").exit_code == 0
+    moved = {row["partition"]: (row["from"], row["to"], row["rows"]) for row in lines("ledger", "show", out, "--json")}
+    expected = [row for row in read(EXAMPLES) if (row["topic"], row["partition"]) == ("shop-orders", 1)]
+    passed = [row for row in expected if row["offset"] < 10]
+    assert moved == {0: (0, 94, 0), 1: (0, 94, len(passed))}
+    assert run("ledger", "verify", out).exit_code == 0
+    wrong = run("export", EXAMPLES, tmp_path / "other", *SOME, "--where", "partition = 'one'")
+    assert wrong.exit_code == 2
+    assert wrong.stderr.splitlines()[0].endswith("expected a whole number, as partition is, and there is 'one'")
+
+
 def test_a_property_that_is_none_is_told_with_its_option(tmp_path: Path) -> None:
     refused = run("export", EXAMPLES, tmp_path / "out", "--format", "iceberg", "--table", "a.b", "--catalog", "sqlite")
     assert refused.exit_code == 2

@@ -66,6 +66,34 @@ def test_a_rerun_moves_only_what_is_new(tmp_path: Path) -> None:
     ]
 
 
+def test_only_records_that_pass_become_rows_and_the_others_are_not_looked_at_again(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    append(logs / "a-0", "a", "b", "c")
+    append(logs / "a-1", "c")
+    where = "value != 'b' AND partition = 0"
+    first = moved_to(out, source=logs, where=where)
+    assert [(each.partition, each.start_offset, each.end_offset, each.rows) for each in first.moved] == [
+        (0, 0, 3, 2),
+        (1, 0, 1, 0),
+    ]
+    assert len(files(out)) == 1
+    assert moved_to(out, source=logs, where=where).moved == ()
+    append(logs / "a-0", "b", "d")
+    assert moved_to(out, source=logs, where=where).rows == 1
+    assert [row["value"] for row in rows(out)] == [b"a", b"c", b"d"]
+
+
+def test_a_table_keeps_its_filter_and_a_wrong_one_makes_nothing(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    append(logs / "a-0", "a", "b")
+    with pytest.raises(InvalidOptionError, match="expected AND, OR or the end"):
+        moved_to(out, source=logs, where="value = 'a' 'b'")
+    assert not out.exists()
+    moved_to(out, source=logs, where="value = 'a'")
+    with pytest.raises(InvalidOptionError, match="has where \"value = 'a'\", and now it is 'nothing'"):
+        moved_to(out, source=logs)
+
+
 def test_a_log_that_is_not_the_one_of_before_is_refused(tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     append(logs / "a-0", "a", "b")

@@ -22,14 +22,18 @@ from tests.build import Record
 RANDOM_BYTES = """
 import random, sys
 import numpy as np
-from sparklog.record import kernels, kernels_legacy, kernels_v2
+from sparklog.log.where_parser import parse_where
+from sparklog.record import kernels, kernels_legacy, kernels_v2, kernels_where
 from sparklog.record.framing import scan_headers
 from sparklog.record.headers import TABLE_FIELDS
+from sparklog.record.where_program import program_of
 from sparklog.record.arrow import Columns
 from sparklog.record.many_streams import many_into
 from tests import build
 
 STREAMS = {codec_id: build.compress(codec, b"abc" * 30) for codec_id, codec in ((2, "snappy"), (3, "lz4"), (4, "zstd"))}
+TEXT = "headers[''] = '' OR NOT (key contains X'0000' OR value > X'01' AND NOT headers[''] endsWith X'0a')"
+FILTER = program_of(parse_where(TEXT).tree)
 rng = random.Random(1)
 for turn in range(4000):
     data = bytearray(rng.randbytes(rng.randint(0, 200)))
@@ -51,14 +55,19 @@ for turn in range(4000):
         ends = np.sort(np.array([len(stream), *(rng.randint(-5, len(octets) + 5) for _ in range(3))]))
         target, filled = np.empty(200, np.uint8), rng.choice([0, 1, 250])
         many_into(codec_id)(octets, np.append(0, starts[:3]), ends, target, filled, 150)
-    for decode in (kernels_v2.decode_records, kernels_legacy.decode_messages):
+    for decode, *filter in (
+        (kernels_v2.decode_records,),
+        (kernels_legacy.decode_messages,),
+        (kernels_where.filter_records, FILTER),
+        (kernels_where.filter_messages, FILTER),
+    ):
         bytes_max = rng.choice([1, 10, 100, 1000])
         columns = Columns(("key", "value", "headers"), rng.choice([1, 2, 100]), bytes_max, rng.choice([0, 1, 600]))
         cursor = np.zeros(kernels.CURSOR_FIELDS, np.int64)
         for _ in range(4):
             in_place = turn % 3 == 0
             of_table = spans[: rng.choice([0, 3])], 0, 3, rng.choice([0, 10, -10])
-            status = decode(buffer, table, *of_table, in_place, 0, 2**62, 7, bytes_max, cursor, columns.output)
+            status = decode(buffer, table, *of_table, in_place, 0, 2**62, 7, bytes_max, cursor, columns.output, *filter)
             assert 0 <= status <= 20, status
             cursor[kernels.ROWS] = cursor[kernels.TAKEN_BYTES] = 0
             if status not in (kernels.OK, kernels.FULL):

@@ -63,6 +63,7 @@ READ_EFFECTS = {
     "columns": (SOURCE, "test_every_column_can_be_read_by_name"),
     "view": ("test_views.py", "test_view_has_the_rows_that_python_reads"),
     "viewHistory": ("test_views.py", "test_view_has_the_rows_that_python_reads"),
+    "where": ("test_where.py", "test_filtered_read_equals_where_on_a_full_read"),
     "max.decompressed.message.bytes": (SOURCE, "test_batch_larger_than_the_limit_is_refused"),
 }
 WRITE_EFFECTS = {

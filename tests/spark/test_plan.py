@@ -99,6 +99,27 @@ def test_offsets_a_partition(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("topic = 'b' OR partition = 1", [("a-1", 0, 100), ("b-0", 1000, 1050)]),
+        ("offset >= 95 AND offset < 1003", [("a-0", 95, 100), ("a-1", 95, 100), ("b-0", 1000, 1003)]),
+        (
+            f"timestamp >= {START_MS + 75_000} AND key IS NULL",
+            [("a-0", 70, 100), ("a-1", 70, 100), ("b-0", 1000, 1050)],
+        ),
+        (f"timestamp > {START_MS + 1_020_000}", [("b-0", 1020, 1050)]),
+        ("topic = 'a' AND offset < 10 OR topic = 'b'", [("a-0", 0, 10), ("a-1", 0, 10), ("b-0", 1000, 1050)]),
+        ("offset > 2000", []),
+        ("NOT offset >= 0", []),
+    ],
+)
+def test_filter_bounds_what_is_planned(log_dir: Path, where: str, expected: list[tuple[str, int, int]]) -> None:
+    assert spans(plan(log_dir, where=where)) == expected
+    offsets = {"a": {"0": 0, "1": 0}, "b": {"0": 1000}}
+    assert spans(plan(log_dir, where=where, startingOffsets=offsets)) == expected
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("startingOffsets", {"a": {"0": 1}}),

@@ -57,6 +57,19 @@ def test_all_partitions_are_read_and_each_row_says_which_it_is_of(directory: Pat
             assert mine == list(range(10 * BATCHES[n]))
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_filter_may_ask_for_partitions_and_topics(directory: Path, threads: int) -> None:
+    with open_topic(directory, threads=threads) as logs:
+        found = logs.read(
+            columns=["topic", "partition", "offset"],
+            where="topic = 'orders' AND offset < 2 OR partition = 2 AND value IN ('value of 7', 'value of 399')",
+        )
+        assert offsets(found) == [("events", 2, 7), ("events", 2, 399), ("orders", 0, 0), ("orders", 0, 1)]
+        assert sum(batch.num_rows for batch in logs.batches(columns=[], where="NOT topic contains 'vent'")) == 20
+        with pytest.raises(InvalidOptionError, match="where, at character 1: no column 'partitions'"):
+            logs.batches(where="partitions = 1")
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_golden_directory_reads_as_its_partitions_do(level: Any, threads: int) -> None:

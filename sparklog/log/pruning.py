@@ -1,0 +1,73 @@
+"""Which part of a log a filter leaves to be read: a range of offsets and, in it, batches that may have what passes."""
+
+from __future__ import annotations
+
+from sparklog.errors import PathNotFoundError
+from sparklog.log.layout import PartitionLayout
+from sparklog.log.segment import OpenSegment
+from sparklog.record.headers import BatchHeaders
+from sparklog.record.where import INT64_MIN, Where
+
+
+def pruned_range(layout: PartitionLayout, where: Where, start_offset: int, end_offset: int) -> tuple[int, int]:
+    """Return the part of a range of offsets in which all records are that pass a filter.
+
+    Its end is cut by the filter's offsets, and its beginning by offsets and times: no batch before it is as late as
+    the filter asks. Indexes of time and headers of batches say so, as for a read that begins at a time; nothing is
+    decoded.
+
+    Parameters
+    ----------
+    where : Where
+        Of the partition (`Where.of_partition`).
+
+    Returns
+    -------
+    (start_offset, end_offset)
+        The same offset twice where no record can pass.
+
+    Raises
+    ------
+    CorruptBatchError
+        A header that was looked at is damaged.
+    """
+    bounds = where.bounds()
+    if bounds is None:
+        return start_offset, start_offset
+    lowest, highest = bounds.offsets
+    end = max(min(end_offset, highest + 1), start_offset)
+    start = min(max(start_offset, lowest), end)
+    earliest, _ = bounds.timestamps
+    return (start if earliest == INT64_MIN else _first_as_late(layout, earliest, start, end)), end
+
+
+def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end_offset: int) -> int:
+    """Return an offset before which no batch of a range is as late as a time; its end where none is."""
+    if start_offset >= end_offset or not layout.segments:
+        return start_offset
+    for segment in layout.segments[layout.segment_of(start_offset) :]:
+        if segment.base_offset >= end_offset:
+            break
+        try:
+            log = segment.open()
+        except PathNotFoundError:
+            # A broker has removed it: a scan lists the segments again, and begins where this search has come to.
+            return max(start_offset, min(segment.base_offset, end_offset))
+        with log:
+            header = _first_batch_at(log, time_ms, start_offset)
+            if header is not None:
+                # A compressed wrapper does not say where it begins.
+                column = "base_offset" if header.column("record_count")[0] >= 0 else "lowest_offset"
+                return min(max(start_offset, int(header.column(column)[0])), end_offset)
+            if not segment.is_last:
+                # What is missing at its end may have been late enough.
+                log.refuse_cut_end(log.end().offset)
+    return end_offset
+
+
+def _first_batch_at(log: OpenSegment, time_ms: int, start_offset: int) -> BatchHeaders | None:
+    """Find the first batch from an offset on that is as late as a time; most often it is the one that holds it."""
+    first = log.first_batch_from(start_offset)
+    if first is None or first.column("max_timestamp")[0] >= time_ms:
+        return first
+    return log.first_batch_at(time_ms, start_offset)
