@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -110,6 +110,8 @@ def cluster(
     name, columns = _OF_CLUSTER[what]
     if history:
         _show_history(path, name, system_tables.RECORDS_HISTORY, as_json)
+    elif what is OfCluster.RECORDS:
+        _stream(_rows_of(path, name), columns, as_json)
     else:
         _show(list(_rows_of(path, name)), columns, as_json)
 
@@ -142,7 +144,11 @@ def _show(
 
 
 def _show_history(path: str | Sequence[str], name: str, columns: Sequence[tables.Column], as_json: bool) -> None:
-    rows = _rows_of(path, name, history=True)
+    _stream(_rows_of(path, name, history=True), columns, as_json)
+
+
+def _stream(rows: Iterable[dict[str, Any]], columns: Sequence[tables.Column], as_json: bool) -> None:
+    """Print rows as they come, however many there are."""
     if as_json:
         render.json_lines(rows)
     else:

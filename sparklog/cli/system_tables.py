@@ -19,6 +19,7 @@ def _name(name: str, title: str | None = None, *, rank: int = 0, width: int = 24
 
 
 def _time(name: str, title: str, rank: int = 0) -> Column:
+    """Make a column of times; its title must fit the narrowest width."""
     return Column(title, lambda row: time_text(row[name])[:19], widths=(16, 10), cut_mark="", rank=rank)
 
 
@@ -91,13 +92,13 @@ GROUPS: Final = (
     _plain("epoch"),
     Column("MEMBERS", lambda row: _text(None if row["members"] is None else len(row["members"])), "right"),
     _name("protocol", rank=2),
-    _time("state_timestamp", "SINCE (UTC)", rank=1),
+    _time("state_timestamp", "SINCE UTC", rank=1),
 )
 OFFSETS: Final = (
     _PARTITION,
     _plain("offset"),
     _plain("leader_epoch", "EPOCH", rank=1),
-    _time("commit_timestamp", "COMMITTED (UTC)"),
+    _time("commit_timestamp", "WHEN (UTC)"),
     _name("metadata", rank=2),
 )
 LAG: Final = (
@@ -124,8 +125,8 @@ TRANSACTIONS: Final = (
     _name("transactional_id", "TRANSACTIONAL ID"),
     _plain("state"),
     _PRODUCER,
-    _time("start_timestamp", "STARTED (UTC)", rank=2),
-    _time("last_update_timestamp", "UPDATED (UTC)"),
+    _time("start_timestamp", "FROM (UTC)", rank=2),
+    _time("last_update_timestamp", "LAST (UTC)"),
     Column("PARTITIONS", lambda row: _partitions(row["partitions"]) or "-", folded_width=24, rank=1),
 )
 TOPICS: Final = (

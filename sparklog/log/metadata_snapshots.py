@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, CorruptLogError
 from sparklog.log import files
+from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.scan import refuse_damaged
+from sparklog.log.scan import refuse_damaged, scan
 from sparklog.log.segment import Segment, Window
 from sparklog.record import v2
 from sparklog.record.decode import decode_batches
@@ -58,10 +59,12 @@ class MetadataSnapshot:
         """
         for window in _windows(self._file):
             data = Window(window.buffer, window.headers.where(~window.headers.is_control))
-            try:
-                yield from decode_batches(data.buffer, data.headers, columns=columns)
-            except CorruptLogError as error:
-                raise error.located(path=self.path) from error
+            yield from _decoded(self._file, data, columns)
+
+    def control_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of its control batches; errors as of `batches`."""
+        for window in _windows(self._file):
+            yield from _control_records(self._file, window, columns)
 
 
 def newest_snapshot(folder: PartitionFolder) -> MetadataSnapshot | None:
@@ -81,6 +84,29 @@ def newest_snapshot(folder: PartitionFolder) -> MetadataSnapshot | None:
             found.append(MetadataSnapshot(*named, file))
     newest_first = sorted(found, key=lambda each: (each.end_offset, each.epoch), reverse=True)
     return next((each for each in newest_first if _is_whole(each._file)), None)
+
+
+def control_batches(layout: PartitionLayout, start_offset: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the control batches of a log that are at or after an offset.
+
+    Raises
+    ------
+    CorruptBatchError
+        A control batch is damaged.
+    """
+    for segment, window in scan(layout, max(start_offset, layout.start_offset), layout.end_offset):
+        yield from _control_records(segment, window, columns)
+
+
+def _control_records(file: Segment, window: Window, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    return _decoded(file, Window(window.buffer, window.headers.where(window.headers.is_control)), columns)
+
+
+def _decoded(file: Segment, window: Window, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from decode_batches(window.buffer, window.headers, columns=columns)
+    except CorruptLogError as error:
+        raise error.located(path=file.path()) from error
 
 
 def _is_whole(file: Segment) -> bool:

@@ -285,8 +285,8 @@ class SeglogOptions:
         "endingOffsetsByGroup",
         None,
         parser=_group,
-        doc="Read up to the offsets that this consumer group has committed, so what it has read; nothing of a partition "
-        "of which it has none.",
+        doc="Read up to the offsets that this consumer group has committed, so what it has read; nothing of a "
+        "partition of which it has none.",
     )
     ending_offsets: str | Mapping[TopicPartition, int] = option(
         "endingOffsets",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,11 +24,11 @@ import pyarrow.compute as pc
 
 from sparklog.errors import CorruptLogError, MessageDecodeError
 from sparklog.log.files import METADATA_TOPIC
-from sparklog.log.metadata_snapshots import newest_snapshot
+from sparklog.log.metadata_snapshots import control_batches, newest_snapshot
 from sparklog.system.cluster_state import ClusterState
 from sparklog.system.codecs import NO_UUID, Fields
 from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, RECORD_FIELDS, Framed, decode_frame, framed_history
-from sparklog.system.messages import is_known_frame
+from sparklog.system.messages import is_known_frame, message
 from sparklog.system.records import TIMESTAMP, TRANSACTION_COLUMN, InternalLog, Unreadable, arrays_of, known
 
 _log = logging.getLogger("sparklog")
@@ -38,6 +39,9 @@ _COLUMNS: Final = ("value", "offset", "timestamp")
 _BEGIN, _END, _ABORT = "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"
 # Frame 1 and the type, as the two first bytes of a value.
 _MARKERS: Final = {b"\x01\x17": _BEGIN, b"\x01\x18": _END, b"\x01\x19": _ABORT}
+
+# A control record's key is its version and its type, int16 each; the value begins with its version.
+_KRAFT_VERSION, _KRAFT_VERSION_TYPE = "kraft.version", b"\0\5"
 
 HISTORY_SCHEMA: Final = FRAMED_HISTORY_SCHEMA
 RECORDS_SCHEMA: Final = pa.schema(
@@ -358,7 +362,28 @@ def _by_name(listed: list[Fields]) -> list[Fields]:
 
 def current_features(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     """Return the features that are on, and their levels."""
-    return _table(sorted(_state(log, unreadable).features.items()), FEATURES_SCHEMA)
+    features = dict(_state(log, unreadable).features)
+    level = _kraft_version(log, unreadable)
+    if level:
+        features[_KRAFT_VERSION] = level
+    return _table(sorted(features.items()), FEATURES_SCHEMA)
+
+
+def _kraft_version(log: InternalLog, unreadable: Unreadable) -> int:
+    """Return the level of the feature that no record says, but a control record of the log or the snapshot."""
+    snapshot, columns, level = newest_snapshot(log.layout.folder), ("key", "value", "offset"), 0
+    start = 0 if snapshot is None else snapshot.end_offset
+    of_snapshot = () if snapshot is None else snapshot.control_batches(columns)
+    of_log = control_batches(log.layout, start, columns) if start < log.layout.end_offset else ()
+    for batch in chain(of_snapshot, of_log):
+        for key, value, offset in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
+            if key is None or value is None or key[2:4] != _KRAFT_VERSION_TYPE:
+                continue
+            try:
+                level = message("KRaftVersionRecord").decode(value, int.from_bytes(value[:2], "big"))["kRaftVersion"]
+            except MessageDecodeError as error:
+                unreadable.note(log, offset, error.message)
+    return level
 
 
 topics_history = partial(records_history, names=("TopicRecord", "RemoveTopicRecord"))

@@ -21,6 +21,7 @@ from sparklog.errors import MessageDecodeError
 from sparklog.system.codecs import Codec, Compiler, Fields, Malformed, read_uvarint, versions_of, write_uvarint
 
 _INT16: Final = struct.Struct(">h")
+_USUAL_KEY_BYTES_MAX: Final = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,6 @@ def messages_of(component: str, kind: str) -> Mapping[int, Message]:
     return {each.api_key: each for each in found if each.api_key is not None}
 
 
-@lru_cache(maxsize=1 << 14)
 def decode_key(component: str, key: bytes | None) -> Fields:
     """Decode a key of a coordinator's topic, which begins with its type as an int16.
 
@@ -116,8 +116,15 @@ def decode_key(component: str, key: bytes | None) -> Fields:
     """
     if key is None or len(key) < _INT16.size:
         raise MessageDecodeError("a record has no key that says what it is")
+    return (_usual_key if len(key) <= _USUAL_KEY_BYTES_MAX else _decoded_key)(component, key)
+
+
+def _decoded_key(component: str, key: bytes) -> Fields:
     kind: int = _INT16.unpack_from(key)[0]
     return _of_coordinator(component, "coordinator-key", kind).decode(key[_INT16.size :], 0)
+
+
+_usual_key: Final = lru_cache(maxsize=1 << 14)(_decoded_key)
 
 
 def decode_value(component: str, kind: int, value: bytes | None) -> tuple[Message, int | None, Fields | None]:

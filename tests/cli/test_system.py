@@ -10,7 +10,7 @@ import pytest
 
 from sparklog.cli.fields import ROWS
 from tests.cli.test_fields import disagreements
-from tests.cli.test_main import run
+from tests.cli.test_main import on_a_terminal, run
 from tests.golden import golden_set
 from tests.system.logs import End, Put, keyed, put, write_log
 from tests.system.test_consumer_offsets import classic, commit, modern
@@ -80,11 +80,27 @@ def test_tables_are_printed_of_all_that_json_has(logs: Path, command: str, of: s
         assert len(ran.stdout.splitlines()) > len(rows(command, path, *options)) or not rows(command, path, *options)
 
 
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("groups", ["--history"]),
+        ("groups", ["--offsets"]),
+        ("transactions", []),
+        ("cluster", []),
+        ("cluster", ["records"]),
+    ],
+)
+def test_no_line_is_wider_than_a_terminal_of_80_columns(command: str, options: list[str]) -> None:
+    lines = on_a_terminal(80, command, str(GOLDEN), *options).splitlines()
+    assert lines
+    assert max(map(len, lines)) <= 80
+
+
 def test_offsets_of_a_broker_are_those_that_its_groups_committed() -> None:
     lines = run("groups", GOLDEN, "--offsets").stdout.splitlines()
     assert lines[:4] == [
         "by-hand",
-        "PARTITION         OFFSET  EPOCH  COMMITTED (UTC)      METADATA",
+        "PARTITION         OFFSET  EPOCH  WHEN (UTC)           METADATA",
         "read-by-groups-0       3      -  2026-11-20 23:57:54  three",
         "read-by-groups-1       4      -  2026-11-20 23:57:54",
     ]

@@ -6,6 +6,7 @@ The rules are those of KIP-482 and of `Readable` in Kafka's clients, written dow
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import random
 import struct
@@ -26,6 +27,7 @@ class Made(NamedTuple):
     data: bytes
 
 
+@functools.cache
 def definitions() -> list[dict[str, Any]]:
     components = json.loads(DEFINITIONS.read_text())
     return [each for name, messages in components.items() if name != "source" for each in messages]

@@ -165,6 +165,30 @@ def test_feature_of_level_0_is_off(tmp_path: Path) -> None:
     assert table.to_pylist() == [{"feature": "b", "level": 2}]
 
 
+def kraft_version(offset: int, level: int) -> bytes:
+    """A control batch of two records, as those of controllers: of a leader, and of the version."""
+    value = b"\0\0" + level.to_bytes(2, "big") + b"\0"
+    made = [Record(0, 0, b"\0\0\0\2", b""), Record(1, 0, b"\0\0\0\5", value)]
+    return v2_batch(made, base_offset=offset, control=True)
+
+
+def test_version_of_kraft_is_in_control_records(tmp_path: Path) -> None:
+    feature = framed("FeatureLevelRecord", name="a", featureLevel=3)
+    folder = tmp_path / "__cluster_metadata-0"
+
+    def features() -> list[tuple[str, int]]:
+        table = cluster.current_features(opened(folder), Unreadable())
+        return [(row["feature"], row["level"]) for row in table.to_pylist()]
+
+    write_partition(folder, [kraft_version(0, 1), records([feature], 2), kraft_version(3, 2)])
+    assert features() == [("a", 3), ("kraft.version", 2)]
+    write_partition(folder, [kraft_version(0, 0), records([feature], 2)])
+    assert features() == [("a", 3)]
+    footer = control_batch("snapshot-footer", 3, -1, -1, transactional=False)
+    write_snapshot(folder, 3).write_bytes(kraft_version(0, 1) + records([feature], 2) + footer)
+    assert features() == [("a", 3), ("kraft.version", 1)]
+
+
 @pytest.mark.parametrize(
     ("end", "state", "topics"),
     [([framed(END)], "committed", ["t", "u"]), ([framed(ABORT)], "aborted", ["t"]), ([], "open", ["t"])],
@@ -342,9 +366,8 @@ def test_metadata_of_a_broker() -> None:
     assert {tuple(row["eligible_leader_replicas"]) for row in partitions} == {(1,)}
     (broker,) = cluster.current_brokers(log, Unreadable()).to_pylist()
     assert (broker["broker_id"], broker["fenced"], broker["in_controlled_shutdown"]) == (1, True, True)
-    assert ("metadata.version", 30) in [
-        tuple(row.values()) for row in cluster.current_features(log, Unreadable()).to_pylist()
-    ]
+    features = {row["feature"]: row["level"] for row in cluster.current_features(log, Unreadable()).to_pylist()}
+    assert (features["metadata.version"], features["kraft.version"]) == (30, 1)
     records = cluster.current_records(log, Unreadable())
     assert records.num_rows == 54
     assert "Bootstrap records" not in records["fields"].to_pylist()
