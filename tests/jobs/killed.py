@@ -1,0 +1,40 @@
+"""A process that does jobs as it is told, a line each, here or on Spark, and says how each ended: to be killed.
+
+A line is JSON: the name of the job, its arguments, and its options. Given ``spark``, the process runs them there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import sparklog
+import sparklog.jobs.load
+from sparklog.errors import SeglogError
+
+
+def session() -> Any:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
+
+def main(where: str) -> None:
+    runner = {"spark": session()} if where == "spark" else {"processes": 2}
+    # So that small files are some tasks.
+    sparklog.jobs.load._TASK_BYTES_MIN = 1 << 14  # type: ignore[misc]
+    print("ready", flush=True)
+    for line in sys.stdin:
+        job, arguments, options = json.loads(line)
+        print("begun", flush=True)
+        try:
+            getattr(sparklog, job)(*arguments, **options, **runner)
+        except SeglogError as error:
+            print(json.dumps(["failed", str(error)]), flush=True)
+        else:
+            print('["done", ""]', flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
