@@ -65,6 +65,7 @@ DEFERRED = {
     ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("cli/ledger.py", "sparklog.jobs.ledger_check"),  # who shows a ledger reads no table
+    ("cli/ledger.py", "sparklog.jobs.lake_check"),
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
     ("cli/main.py", "sparklog.cli.follow"),
     ("cli/main.py", "sparklog.inspect.dump_range"),

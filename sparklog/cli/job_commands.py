@@ -131,7 +131,7 @@ def export(
         "unnests_value": unnests_value,
         "on_decode_error": on_decode_error,
         "table": table,
-        "catalog": None if catalog is None else properties_of(catalog, "--catalog"),
+        "catalog": _catalog_of(catalog),
         "isolation_level": isolation_level.value,
         "stops_at_high_watermark": high_watermark,
         "fail_on_data_loss": fail_on_data_loss,
@@ -250,6 +250,10 @@ def load(
     load_files(sources, target, options, as_json=as_json)
 
 
+def _catalog_of(texts: list[str] | None) -> dict[str, str] | None:
+    return None if texts is None else properties_of(texts, "--catalog")
+
+
 ledger = typer.Typer(no_args_is_help=True, help="Look into the ledger of a target, which says what jobs moved there.")
 
 
@@ -260,29 +264,37 @@ def _ledger() -> None:
 
 @ledger.command("show")
 def show(
-    path: Annotated[str, typer.Argument(help="The target of jobs: a folder of files, a log directory; or the ledger.")],
+    path: Annotated[
+        str, typer.Argument(help="The target of jobs: a folder of files, a table, a log directory; or the ledger.")
+    ],
     commits: Annotated[bool, typer.Option("--commits", help="A line a commit, not a partition or a file.")] = False,
+    table: Table = None,
+    catalog: Catalog = None,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
     """Show up to which offset each partition was moved, which files were loaded, or the commits."""
     from sparklog.cli.ledger import show as show_ledger
 
-    show_ledger(path, of_commits=commits, as_json=as_json)
+    show_ledger(path, table, _catalog_of(catalog), of_commits=commits, as_json=as_json)
 
 
 @ledger.command("verify")
 def verify(
-    path: Annotated[str, typer.Argument(help="The target of an export: a folder of files.")],
+    path: Annotated[str, typer.Argument(help="The target of an export: a folder of files, or a table.")],
     quick: Annotated[bool, typer.Option("--quick", help="Look at names and sizes, and read no file.")] = False,
+    table: Table = None,
+    catalog: Catalog = None,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
     """Compare the files of an export with its ledger: each is there as it was written, and nothing twice.
 
+    Tables of Delta Lake and Iceberg are compared with what their own logs say.
+
     Exit status 1 where rows may be lost, doubled or changed.
     """
     from sparklog.cli.ledger import verify as verify_files
 
-    if not verify_files(path, reads_files=not quick, as_json=as_json):
+    if not verify_files(path, table, _catalog_of(catalog), reads_files=not quick, as_json=as_json):
         raise typer.Exit(_FAILED)

@@ -6,10 +6,12 @@ records do. They lie in folders by topic and partition, or by the date or hour o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Self
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ from sparklog.jobs.formats import FileFormat, RowGroups
 from sparklog.jobs.ledger import MovedFile
 from sparklog.jobs.staged_file import StagedFile
 from sparklog.jobs.targets import Target
+from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.places import path_of
 from sparklog.storage.capabilities import to_writable
 from sparklog.topic.ranges import ReadRange
@@ -38,6 +41,7 @@ _YEAR_10000_MS: Final = 253_402_300_800_000
 _NEVER: Final = -1
 _HIDDEN: Final = {"_": "%5F", ".": "%2E"}
 """Readers of tables pass over files whose names begin so, as those of some topics do."""
+_FILE_NAME: Final = re.compile(r"(?:^|/)((?:%5F|%2E)?)([^/]*)-(\d{20})-(\d{20})(?:~\d{4,})?\.[a-z]+$", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,25 @@ class Layout:
     partition_by: tuple[str, ...]
     row_group_rows: int
     row_group_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """The range of offsets that a file is named for."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    end_offset: int
+
+
+def parse_file_name(path: str) -> FileName | None:
+    """Return what the name of a file says that it holds; None where no export has given it that name."""
+    found = _FILE_NAME.search(path)
+    if found is None:
+        return None
+    hidden, name, start, end = found.groups()
+    at = parse_partition_folder(unquote(hidden) + name)
+    return None if at is None else FileName(at, int(start), int(end))
 
 
 class Outputs:

@@ -37,6 +37,10 @@ LEDGER: Final = "ledger.jsonl"
 _LOCK: Final = "lock"
 
 
+class CommitNotKnownError(CommitError):
+    """A table did not answer, and may take a commit yet: its files must stay where they are until the next run."""
+
+
 MovedLast = Callable[[TopicPartition], Moved | None]
 
 
@@ -130,6 +134,8 @@ class FolderTarget(ABC):
             self._settle()
             try:
                 yield
+            except CommitNotKnownError:
+                raise
             except BaseException:
                 # What the next run would do first. If it cannot be done now, that is not what went wrong.
                 with suppress(SeglogError):

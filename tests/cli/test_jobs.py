@@ -95,6 +95,22 @@ def test_ledger_is_verified_and_a_changed_file_is_found(tmp_path: Path) -> None:
     assert json.loads(quick)["kind"] == "missing"
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_log_of_an_iceberg_table_is_shown_and_verified_as_a_ledger(tmp_path: Path) -> None:
+    out, catalog = tmp_path / "out", f"uri=sqlite:///{tmp_path}/catalog.db"
+    of_table = ["--table", "db.rows", "--catalog", "type=sql", "--catalog", catalog]
+    moved = run("export", EXAMPLES, out, "--format", "iceberg", "--topics", "shop-orders", *of_table)
+    assert moved.exit_code == 0, moved.output
+    rows = lines("ledger", "show", out, "--json", *of_table)
+    assert {row["topic"] for row in rows} == {"shop-orders"}
+    (commit,) = lines("ledger", "show", out, "--commits", "--json", *of_table)
+    assert commit["rows"] == sum(row["rows"] for row in rows) > 0
+    assert run("ledger", "verify", out, *of_table).stdout == "all files are as the ledger says\n"
+    assert "give its name and its catalog" in run("ledger", "verify", out).stderr
+    min(out.rglob("*.parquet")).unlink()
+    assert run("ledger", "verify", out, *of_table).exit_code == 1
+
+
 def test_ledger_of_loaded_files_in_a_log_directory_is_shown(tmp_path: Path) -> None:
     loaded = Loaded("/in/a.parquet", "events", 2048, 7, 3)
     (tmp_path / "seglog.ledger.jsonl").write_bytes(encode_commit(0, "load", "run", 1_700_000_000_000, [loaded]))

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from typing import Any
 
 import sparklog
 import sparklog.jobs.load
 from sparklog.errors import SeglogError
+from tests.jobs.tables import EXAMPLES
 
 
 def session() -> Any:
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    with tempfile.TemporaryDirectory() as folder:
+        # Before the first job Spark does little for seconds, in which nothing of interest is killed.
+        sparklog.export(EXAMPLES, folder, spark=spark)
+    return spark
 
 
 def main(where: str) -> None:

@@ -35,7 +35,7 @@ from sparklog.log.files import JOBS_LEDGER
 from sparklog.storage.local import LocalStorage
 from tests.jobs.lakes import Delta, Iceberg, Lake
 from tests.jobs.loads import strings, values, write_parquet
-from tests.jobs.tables import append, files, read, rows
+from tests.jobs.tables import append, read, rows
 from tests.processes import kill_all, of_session
 from tests.topic.staged import findings
 
@@ -132,11 +132,9 @@ class LakeExport(Export):
         return (self.out / "_delta_log").is_dir()
 
     def differs(self) -> list[str]:
-        known, there = self.lake.known(), {Path(name).name for name in files(self.out) if name.endswith(".parquet")}
+        of_table = {name: value for name, value in self.lake.given().items() if name != "format"}
         left = {path.name for path in (self.out / "_seglog").iterdir()} - {"lock"}
-        return [f"{name} is no part of the table" for name in sorted(there - known)] + [
-            f"{name} is left" for name in sorted(left)
-        ]
+        return [str(finding) for finding in verify_ledger(self.out, **of_table)] + [f"{name} is left" for name in left]
 
 
 class DeltaExport(LakeExport):
