@@ -76,6 +76,9 @@ InputFormat = Annotated[
 CsvColumns = Annotated[
     str | None, typer.Option(help="Columns of CSV with commas between, where the first line does not say them.")
 ]
+CsvTypes = Annotated[
+    str | None, typer.Option(help="Types of columns of CSV that are not text, such as 'id bigint, at timestamp'.")
+]
 
 
 def export(
@@ -215,9 +218,11 @@ def load(
     form: InputFormat = None,
     csv_delimiter: Annotated[str, typer.Option(help="The character between fields of CSV.")] = ",",
     csv_columns: CsvColumns = None,
+    csv_types: CsvTypes = None,
     again: Annotated[bool, typer.Option("--again", help="Load also what was loaded before.")] = False,
     processes: JobProcesses = None,
     lock_timeout_seconds: LockTimeoutSeconds = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
@@ -242,12 +247,13 @@ def load(
         "format": form,
         "csv_delimiter": csv_delimiter,
         "csv_columns": csv_columns.split(",") if csv_columns else (),
+        "csv_types": csv_types,
         "again": again,
         "processes": processes,
     }
     if lock_timeout_seconds is not None:
         options["lock_timeout_seconds"] = lock_timeout_seconds
-    load_files(sources, target, options, as_json=as_json)
+    load_files(sources, target, options, dry_run=dry_run, as_json=as_json)
 
 
 def _catalog_of(texts: list[str] | None) -> dict[str, str] | None:

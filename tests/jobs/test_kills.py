@@ -8,7 +8,7 @@ import pytest
 
 from tests.jobs.kills import KINDS, Killer, Victim
 
-KILLS = 2
+KILLS = 1
 
 
 @pytest.mark.filterwarnings("ignore")
