@@ -213,8 +213,13 @@ class TableFolder(FolderTarget):
 
     def _settle(self) -> None:
         """Finish the last commit of the ledger, cut off what is behind it, and remove what is staged."""
-        storage, ledger = self._writable, self.ledger()
-        if storage.identity(own_path(self.path, UNFINISHED)) is not None:
+        storage = self._writable
+        is_unfinished = storage.identity(own_path(self.path, UNFINISHED)) is not None
+        if not is_unfinished and not staged_names(storage, self.path):
+            return
+        # What is staged may be of a ledger that cannot be read.
+        ledger = self.ledger()
+        if is_unfinished:
             # Whoever wrote the last commit may have died before it was on the disk, and files are given names now.
             with storage.open_for_append(self.ledger_path) as file:
                 file.truncate(ledger.size_bytes)
