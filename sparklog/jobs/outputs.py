@@ -22,6 +22,7 @@ from sparklog.jobs.staged_file import StagedFile
 from sparklog.jobs.targets import Target
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.places import path_of
+from sparklog.record.arrays import array_of, filled, numbers_of
 from sparklog.storage.capabilities import to_writable
 from sparklog.topic.ranges import ReadRange
 
@@ -150,7 +151,7 @@ class Outputs:
             return
         # Hours lie within dates: where both are asked for, the hour tells the date.
         unit_ms = min(_MS[name] for name in by_time)
-        times = np.asarray(batch.column("timestamp").cast(pa.int64()).fill_null(_NEVER))
+        times = numbers_of(filled(batch.column("timestamp"), _NEVER))
         units = np.where((times < 0) | (times >= _YEAR_10000_MS), _NEVER, times // unit_ms)
         if (units == units[0]).all():
             yield self._folder(int(units[0]) * unit_ms), batch
@@ -160,7 +161,7 @@ class Outputs:
         ends = np.flatnonzero(np.diff(units[order], append=units[order[-1]] + 1)) + 1
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             rows = order[start:end]
-            yield self._folder(int(units[rows[0]]) * unit_ms), batch.take(pa.array(rows))
+            yield self._folder(int(units[rows[0]]) * unit_ms), batch.take(array_of(rows))
 
     def _folder(self, time_ms: int | None) -> str:
         """Return the path of a folder, relative to the target."""
