@@ -15,7 +15,10 @@ FUZZ_WORKERS ?= 2
 TEST_WORKERS ?= 2
 DEFAULT_TESTS := -m "not kafka and not bench and not fuzz" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-kafka test-floors fuzz bench lint tables definitions clean
+# How many SIGKILLs the kinds of jobs share, here and on Spark.
+KILLS ?= 100
+
+.PHONY: demo test test-kafka test-floors test-kills fuzz bench lint tables definitions clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/quickstart.py
@@ -28,6 +31,9 @@ test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars fr
 
 test-floors: $(FLOORS)/.ready  ## The default tests with the oldest versions of all that is installed.
 	$(FLOORS)/bin/python -m pytest $(DEFAULT_TESTS) $(PYSPARK_LEAVES_SOCKETS_OPEN)
+
+test-kills: $(READY)  ## Kills exports, loads and copies, on local processes and on Spark, and completes them; for some minutes.
+	$(RUN) -m tests.jobs.kills --kills $(KILLS)
 
 fuzz: $(READY)  ## Damages logs a million times, kills writers, fills disks; for hours. Saves what it finds in build/fuzz.
 	$(RUN) -m pytest -m fuzz

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from sparklog.jobs.copy_logs import copy
 from sparklog.jobs.export import export
+from sparklog.jobs.load_files import load
 from sparklog.log.properties import described
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.write_options import WriteOptions
@@ -22,6 +24,8 @@ TABLES: Final[dict[str, tuple[str, Any]]] = {
     "read": ("option of a read", SeglogOptions),
     "write": ("option of a write", WriteOptions),
     "export": ("argument of an export", export),
+    "copy": ("argument of a copy", copy),
+    "load": ("argument of a load", load),
 }
 _TABLE: Final = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
@@ -49,7 +53,7 @@ def arguments(function: Callable[..., object]) -> list[Argument]:
         names = heading.partition(" : ")[0].split(", ")
         defaults = dict.fromkeys(_default(parameters[name]) for name in names)
         doc = " ".join(line.strip() for line in lines).replace("``", "`")
-        found.append(Argument("`, `".join(names), " ".join(filter(None, defaults)), doc))
+        found.append(Argument("`, `".join(names), ", ".join(filter(None, defaults)), doc))
     return found
 
 

@@ -77,6 +77,7 @@ DEFERRED = {
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/plan.py", "sparklog.topic.groups"),  # and what a group has committed
     ("cli/ledger.py", "sparklog.jobs.ledger_check"),  # who shows a ledger reads no table
+    ("cli/ledger.py", "sparklog.jobs.lake_check"),
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
     ("cli/main.py", "sparklog.cli.follow"),
     ("cli/main.py", "sparklog.inspect.dump_range"),

@@ -258,12 +258,22 @@ last_offset   integer  of the last
 records       integer  number of records
 size_bytes    integer  length of their batches
 """
-        )
+        ),
+        "a file, or some row groups of one (--dry-run)": _fields(
+            """
+task        integer   number of the task
+path        string    path of the file
+rows        integer?  null where only reading the file would tell
+size_bytes  integer   about how many bytes of the file would be read
+topic       string?   name of the topic; null where rows name it
+partitions  integer?  how many partitions it has, or would get
+"""
+        ),
     },
     "ledger verify": {
         "a finding": _fields(
             """
-kind       string   ledger, missing, unfinished, size, checksum, rows, doubled, overlap, gap, unknown, staged
+kind       string   ledger, missing, unfinished, size, checksum, rows, doubled, overlap, gap, unknown, staged, rewritten
 is_damage  boolean  whether rows may be lost, doubled or changed
 path       string   path of the file, or of the ledger
 reason     string   what is wrong

@@ -84,6 +84,9 @@ InputFormat = Annotated[
 CsvColumns = Annotated[
     str | None, typer.Option(help="Columns of CSV with commas between, where the first line does not say them.")
 ]
+CsvTypes = Annotated[
+    str | None, typer.Option(help="Types of columns of CSV that are not text, such as 'id bigint, at timestamp'.")
+]
 
 
 def export(
@@ -143,7 +146,7 @@ def export(
         "unnests_value": unnests_value,
         "on_decode_error": on_decode_error,
         "table": table,
-        "catalog": None if catalog is None else properties_of(catalog, "--catalog"),
+        "catalog": _catalog_of(catalog),
         "start_group": from_group,
         "end_group": to_group,
         "offsets_path": offsets_path,
@@ -237,9 +240,11 @@ def load(
     form: InputFormat = None,
     csv_delimiter: Annotated[str, typer.Option(help="The character between fields of CSV.")] = ",",
     csv_columns: CsvColumns = None,
+    csv_types: CsvTypes = None,
     again: Annotated[bool, typer.Option("--again", help="Load also what was loaded before.")] = False,
     processes: JobProcesses = None,
     lock_timeout_seconds: LockTimeoutSeconds = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
@@ -264,12 +269,17 @@ def load(
         "format": form,
         "csv_delimiter": csv_delimiter,
         "csv_columns": csv_columns.split(",") if csv_columns else (),
+        "csv_types": csv_types,
         "again": again,
         "processes": processes,
     }
     if lock_timeout_seconds is not None:
         options["lock_timeout_seconds"] = lock_timeout_seconds
-    load_files(sources, target, options, as_json=as_json)
+    load_files(sources, target, options, dry_run=dry_run, as_json=as_json)
+
+
+def _catalog_of(texts: list[str] | None) -> dict[str, str] | None:
+    return None if texts is None else properties_of(texts, "--catalog")
 
 
 ledger = typer.Typer(no_args_is_help=True, help="Look into the ledger of a target, which says what jobs moved there.")
@@ -282,29 +292,37 @@ def _ledger() -> None:
 
 @ledger.command("show")
 def show(
-    path: Annotated[str, typer.Argument(help="The target of jobs: a folder of files, a log directory; or the ledger.")],
+    path: Annotated[
+        str, typer.Argument(help="The target of jobs: a folder of files, a table, a log directory; or the ledger.")
+    ],
     commits: Annotated[bool, typer.Option("--commits", help="A line a commit, not a partition or a file.")] = False,
+    table: Table = None,
+    catalog: Catalog = None,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
     """Show up to which offset each partition was moved, which files were loaded, or the commits."""
     from sparklog.cli.ledger import show as show_ledger
 
-    show_ledger(path, of_commits=commits, as_json=as_json)
+    show_ledger(path, table, _catalog_of(catalog), of_commits=commits, as_json=as_json)
 
 
 @ledger.command("verify")
 def verify(
-    path: Annotated[str, typer.Argument(help="The target of an export: a folder of files.")],
+    path: Annotated[str, typer.Argument(help="The target of an export: a folder of files, or a table.")],
     quick: Annotated[bool, typer.Option("--quick", help="Look at names and sizes, and read no file.")] = False,
+    table: Table = None,
+    catalog: Catalog = None,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
     """Compare the files of an export with its ledger: each is there as it was written, and nothing twice.
 
+    Tables of Delta Lake and Iceberg are compared with what their own logs say.
+
     Exit status 1 where rows may be lost, doubled or changed.
     """
     from sparklog.cli.ledger import verify as verify_files
 
-    if not verify_files(path, reads_files=not quick, as_json=as_json):
+    if not verify_files(path, table, _catalog_of(catalog), reads_files=not quick, as_json=as_json):
         raise typer.Exit(_FAILED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sparklog.cli import render, tables, views
@@ -15,9 +15,9 @@ from sparklog.storage.base import Storage
 from sparklog.storage.registry import expand_one, locate
 
 
-def show(path: str, *, of_commits: bool, as_json: bool) -> None:
+def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_commits: bool, as_json: bool) -> None:
     """Print what the ledger of a target says; errors as of `sparklog.jobs.ledger.read_ledger`."""
-    found = commits(*_find(path))
+    found = _commits(path, table, catalog)
     shown: list[tuple[Sequence[tables.Column], list[dict[str, Any]]]]
     if of_commits:
         shown = [(views.LEDGER_COMMITS, [_commit_row(commit) for commit in found])]
@@ -33,12 +33,14 @@ def show(path: str, *, of_commits: bool, as_json: bool) -> None:
             tables.table(columns, rows)
 
 
-def verify(path: str, *, reads_files: bool, as_json: bool) -> bool:
+def verify(
+    path: str, table: str | None, catalog: Mapping[str, str] | None, *, reads_files: bool, as_json: bool
+) -> bool:
     """Print where a folder of tables differs from its ledger; tell whether no row is lost, doubled or changed."""
     from sparklog.jobs.ledger_check import verify_ledger
 
     found, is_sound = list[dict[str, Any]](), True
-    for finding in verify_ledger(path, reads_files=reads_files):
+    for finding in verify_ledger(path, reads_files=reads_files, table=table, catalog=catalog):
         is_sound = is_sound and not finding.is_damage
         row = {"kind": finding.kind, "is_damage": finding.is_damage, "path": finding.path, "reason": finding.reason}
         found.append(row)
@@ -51,6 +53,14 @@ def verify(path: str, *, reads_files: bool, as_json: bool) -> bool:
     else:
         render.say("all files are as the ledger says")
     return is_sound
+
+
+def _commits(path: str, table: str | None, catalog: Mapping[str, str] | None) -> Iterator[LedgerCommit]:
+    """Yield the commits of jobs to a target; those to a table of Delta Lake or Iceberg are in its own log."""
+    from sparklog.jobs.lake_check import find_lake
+
+    lake = find_lake(*expand_one(locate(path), "path"), table, catalog)
+    return commits(*_find(path)) if lake is None else iter(lake.log().commits)
 
 
 def _find(path: str) -> tuple[Storage, str]:

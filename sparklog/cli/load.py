@@ -9,12 +9,17 @@ from typing import Any
 
 from sparklog.cli import render, tables, views
 from sparklog.cli.progress import job_progress
-from sparklog.cli.text import counted
-from sparklog.jobs.load import load as run_load
+from sparklog.cli.text import bytes_text, counted
+from sparklog.jobs.load import PlannedPart
+from sparklog.jobs.load_files import load as run_load
 
 
-def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> None:
-    """Load files, and print what was written; options are of `sparklog.jobs.load.load`."""
+def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> None:
+    """Load files, and print what was written; options are of `sparklog.jobs.load_files.load`."""
+    if dry_run:
+        planned = run_load(sources, target, dry_run=True, **options)
+        _print_plan(planned.planned, _passed_over(planned.skipped), as_json=as_json)
+        return
     began = time.monotonic()
     with job_progress("loading") as watch:
         summary = run_load(sources, target, watch=watch, **options)
@@ -25,10 +30,32 @@ def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_
     if rows:
         tables.table(views.LOADED_PARTITIONS, rows)
     seconds = time.monotonic() - began
-    passed = f", {counted(len(summary.skipped), 'file')} passed over" if summary.skipped else ""
+    passed = _passed_over(summary.skipped)
     if not summary.files:
         render.say(f"nothing new to load{passed}")
         return
     rate = f"{summary.records / seconds:,.0f} records/s"
     records, files = counted(summary.records, "record"), counted(len(summary.files), "file")
     render.say(f"{records} of {files} loaded in {seconds:.1f} s: {rate}{passed}")
+
+
+def _print_plan(planned: Sequence[PlannedPart], passed: str, *, as_json: bool) -> None:
+    rows = [asdict(each) for each in planned]
+    if as_json:
+        render.json_lines(rows)
+        return
+    if not rows:
+        render.say(f"nothing new to load{passed}")
+        return
+    tables.table(views.PLANNED_FILES, rows)
+    known = [each.rows for each in planned if each.rows is not None]
+    records = f"{counted(sum(known), 'record')}{' and more' * (len(known) < len(planned))}"
+    files, tasks = len({each.path for each in planned}), len({each.task for each in planned})
+    size = bytes_text(sum(each.size_bytes for each in planned))
+    first = planned[0]
+    into = f" into {first.topic}, {counted(first.partitions or 0, 'partition')}" if first.topic is not None else ""
+    render.say(f"{counted(files, 'file')} to load in {counted(tasks, 'task')}{into}: {size}, {records}{passed}")
+
+
+def _passed_over(skipped: Sequence[str]) -> str:
+    return f", {counted(len(skipped), 'file')} passed over" if skipped else ""

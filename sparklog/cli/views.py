@@ -153,6 +153,12 @@ PLANNED: Final = (
     _plain("to"),
     _LOG_SIZE,
 )
+PLANNED_FILES: Final = (
+    _plain("task"),
+    Column("FILE", lambda row: printable(row["path"]), folded_width=30),
+    _plain("rows", "RECORDS"),
+    _size("size_bytes"),
+)
 COPIED_TOPICS: Final = (_TOPIC, _plain("partitions", "PARTS"), _plain("rows", "RECORDS"), _LOG_SIZE)
 EXPORTED_TOPICS: Final = (*COPIED_TOPICS, _plain("files"), _size("bytes"))
 LOADED_PARTITIONS: Final = (

@@ -9,16 +9,19 @@ them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
-from sparklog.errors import CommitError, InvalidOptionError
-from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns
+from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
+from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns, typed_error
 from sparklog.jobs.ledger import Moved, MovedFile
 from sparklog.jobs.outputs import NO_TIME
 from sparklog.jobs.pending import forget_pending, from_mark, pending, remember_pending, to_marks
+from sparklog.jobs.table_log import MarkedCommit, TableFile, TableLog, ends_of, to_commits
 from sparklog.jobs.targets import (
     MovedLast,
     TableShape,
@@ -33,6 +36,7 @@ from sparklog.values.libraries import import_optional
 
 _FOLDER_TYPES = {"topic": pa.string(), "partition": pa.int32(), "date": pa.date32(), "hour": pa.int32()}
 _COMMITS_LOOKED_AT = 100
+_LEAVE_FILES_ALONE = ("CREATE TABLE", "SET TBLPROPERTIES", "ADD COLUMN", "ADD FEATURE", "VACUUM START", "VACUUM END")
 
 
 class DeltaTarget(LakeTarget):
@@ -74,38 +78,78 @@ class DeltaTarget(LakeTarget):
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
         storage, library = self._writable, _library()
         transaction = import_optional("deltalake.transaction", "deltalake", "delta")
-        found = library.DeltaTable(self.path)
-        refuse_moved_meanwhile(moved, lambda at: found.transaction_version(_application(at)))
         every = [file for each in moved for file in each.all_files]
-        remember_pending(storage, self.path, moved)
-        name_files(storage, self.path, every)
-        sync_names(storage, self.path, every)
         last = {each.topic_partition: each.end_offset for each in moved}
+        said = json.dumps({"run": run, "offsets": to_marks(moved)})
         properties = transaction.CommitProperties(
-            custom_metadata={"sparklog": json.dumps({"run": run, "offsets": to_marks(moved)})},
+            custom_metadata={"sparklog": said},
             app_transactions=[transaction.Transaction(_application(at), end) for at, end in last.items()],
         )
-        try:
-            found.create_write_transaction(
-                [_action(transaction, file, now_ms) for each in moved for file in each.files],
-                "append",
-                found.schema(),
-                partition_by=list(table.folders) or None,
-                commit_properties=properties,
-            )
-        except library.exceptions.DeltaError as error:
-            raise CommitError(f"the table {self.path} does not take a commit, and nothing is moved: {error}") from error
+        with self._typed():
+            found = library.DeltaTable(self.path)
+            refuse_moved_meanwhile(moved, lambda at: found.transaction_version(_application(at)))
+            remember_pending(storage, self.path, moved)
+            name_files(storage, self.path, every)
+            sync_names(storage, self.path, every)
+            try:
+                found.create_write_transaction(
+                    [_action(transaction, file, now_ms) for each in moved for file in each.files],
+                    "append",
+                    found.schema(),
+                    partition_by=list(table.folders) or None,
+                    commit_properties=properties,
+                )
+            except Exception:
+                # What is done behind a commit, such as a checkpoint, may fail as well.
+                there = library.DeltaTable(self.path).history(_COMMITS_LOOKED_AT)
+                if all(commit.get("sparklog") != said for commit in there):
+                    raise
         forget_pending(storage, self.path)
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        """Let errors of the library that leave the ``with`` block be ours."""
+        try:
+            yield
+        except Exception as error:
+            conflicts = (_library().exceptions.CommitFailedError,)
+            typed = typed_error(error, self.path, conflicts, ())
+            if typed is None or typed is error:
+                raise
+            raise typed from error
+
+    def log(self) -> TableLog:
+        library = _library()
+        try:
+            found = library.DeltaTable(self.path)
+            history = list(reversed(found.history()))
+        except library.exceptions.TableNotFoundError as error:
+            raise PathNotFoundError(f"there is no Delta table at {self.path}: nothing was moved to it") from error
+        except (library.exceptions.DeltaError, OSError) as error:
+            raise StorageError(f"the Delta table {self.path} cannot be read: {error}") from error
+        of_jobs = [(commit, json.loads(commit["sparklog"])) for commit in history if "sparklog" in commit]
+        marked = [
+            MarkedCommit(commit["version"], said["run"], commit["timestamp"], said["offsets"])
+            for commit, said in of_jobs
+        ]
+        added = pa.table(found.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"]).to_pylist()
+        files = tuple(TableFile(unquote(row["path"]), row["size_bytes"], row["num_records"]) for row in added)
+        partitions = {at for each in marked for at in ends_of(each.marks)}
+        partitions |= {file.name.topic_partition for file in files if file.name is not None}
+        ends = {at: found.transaction_version(_application(at)) or 0 for at in partitions}
+        is_append_only = history[0]["version"] == 0 and all(map(_only_adds, history))
+        return TableLog(to_commits(marked, files), ends, files, is_append_only)
 
     def _settle(self) -> None:
         """Remove what a run that died has staged, or named and never committed."""
         storage, library = self._writable, _library()
         left = pending(storage, self.path)
         if left:
-            found = library.DeltaTable(self.path) if library.DeltaTable.is_deltatable(self.path) else None
+            with self._typed():
+                found = library.DeltaTable(self.path) if library.DeltaTable.is_deltatable(self.path) else None
+                versions = {at: found and found.transaction_version(_application(at)) for at, _, _ in left}
             for at, end_offset, path in left:
-                version = None if found is None else found.transaction_version(_application(at))
-                if version is None or version < end_offset:
+                if (versions[at] or 0) < end_offset:
                     storage.remove(path)
         forget_pending(storage, self.path)
         if staged_names(storage, self.path):
@@ -139,6 +183,12 @@ def _newest_marks(table: Any) -> dict[str, dict[str, Any]]:
         for name, mark in json.loads(commit.get("sparklog", "{}")).get("offsets", {}).items():
             marks.setdefault(name, mark)
     return marks
+
+
+def _only_adds(commit: Mapping[str, Any]) -> bool:
+    """Tell whether a commit leaves files alone that were part of the table before."""
+    operation, given = commit.get("operation"), commit.get("operationParameters", {})
+    return operation in _LEAVE_FILES_ALONE or (operation == "WRITE" and given.get("mode") == "Append")
 
 
 def _application(at: TopicPartition) -> str:

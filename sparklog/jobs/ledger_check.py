@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
 from crc32c import crc32c
 
 from sparklog.errors import CorruptCheckpointError, PathNotFoundError, SeglogError
+from sparklog.jobs.findings import LedgerFinding, unjoined_ranges
 from sparklog.jobs.formats import format_of_file
+from sparklog.jobs.lake_check import find_lake, verify_lake
 from sparklog.jobs.ledger import LedgerCommit, Moved, MovedFile, commits
 from sparklog.jobs.seekable import SeekableFile
 from sparklog.jobs.targets import FOLDER_OF_JOBS, TableFolder
@@ -21,39 +22,18 @@ from sparklog.storage.registry import PathText, expand_one, locate
 
 _WINDOW_BYTES: Final = 1 << 22
 
-FindingKind = Literal[
-    "ledger", "missing", "unfinished", "size", "checksum", "rows", "doubled", "overlap", "gap", "unknown", "staged"
-]
 
-
-@dataclass(frozen=True)
-class LedgerFinding:
-    """Something that is not as the ledger says.
-
-    Attributes
-    ----------
-    kind : str
-        ``ledger`` is damaged; a file is ``missing``, ``unfinished`` (the next run puts it in its place), of another
-        ``size``, ``checksum`` or number of ``rows``, ``doubled`` (two ranges name it), ``unknown`` to the ledger, or
-        ``staged`` by a run that goes on or died; ranges of a partition have an ``overlap`` or a ``gap``.
-    path : str
-        Of the file, or of the ledger.
-    reason : str
-        What is wrong, in a sentence.
-    """
-
-    kind: FindingKind
-    path: str
-    reason: str
-
-    @property
-    def is_damage(self) -> bool:
-        """Whether rows may be lost, doubled or changed; else it is worth knowing."""
-        return self.kind not in ("gap", "staged", "unfinished")
-
-
-def verify_ledger(target: PathText, *, reads_files: bool = True) -> Iterator[LedgerFinding]:
+def verify_ledger(
+    target: PathText,
+    *,
+    reads_files: bool = True,
+    table: str | None = None,
+    catalog: Mapping[str, str] | None = None,
+) -> Iterator[LedgerFinding]:
     """Compare a folder of tables with its ledger; nobody moves to it meanwhile.
+
+    The log of a table of Delta Lake or Iceberg is its ledger. It knows sizes and numbers of rows of files, and no
+    checksums.
 
     Parameters
     ----------
@@ -61,6 +41,8 @@ def verify_ledger(target: PathText, *, reads_files: bool = True) -> Iterator[Led
         The folder.
     reads_files : bool
         Whether checksums and numbers of rows are checked as well, for which all files are read.
+    table, catalog
+        Of an Iceberg table its name and the properties of its catalog, as `sparklog.export` has them.
 
     Yields
     ------
@@ -71,8 +53,14 @@ def verify_ledger(target: PathText, *, reads_files: bool = True) -> Iterator[Led
     ------
     PathNotFoundError
         There is no such folder, or no ledger in it.
+    InvalidOptionError
+        It is an Iceberg table, and its catalog is not given.
     """
     storage, path = expand_one(locate(target, "target"), "target")
+    lake = find_lake(storage, path, table, catalog)
+    if lake is not None:
+        yield from verify_lake(lake, reads_files=reads_files)
+        return
     folder = TableFolder(storage, path)
     if storage.identity(folder.ledger_path) is None:
         raise PathNotFoundError(f"there is no ledger at {folder.ledger_path}: nothing was moved to {path} by a job")
@@ -80,36 +68,12 @@ def verify_ledger(target: PathText, *, reads_files: bool = True) -> Iterator[Led
     last: dict[TopicPartition, Moved] = {}
     try:
         for commit in commits(storage, folder.ledger_path):
-            yield from _ranges(commit, last, folder.ledger_path)
+            yield from unjoined_ranges(commit, last, folder.ledger_path)
             yield from check.files(commit)
     except CorruptCheckpointError as error:
         yield LedgerFinding("ledger", folder.ledger_path, error.message)
         return
     yield from check.unknown()
-
-
-def _ranges(commit: LedgerCommit, last: dict[TopicPartition, Moved], path: str) -> Iterator[LedgerFinding]:
-    """Yield where ranges of a partition do not follow one another."""
-    for moved in commit.entries:
-        if not isinstance(moved, Moved):
-            continue
-        before = last.get(moved.topic_partition)
-        last[moved.topic_partition] = moved
-        if before is None or before.end_offset == moved.start_offset:
-            continue
-        if before.end_offset < moved.start_offset:
-            yield LedgerFinding(
-                "gap",
-                path,
-                f"offsets [{before.end_offset}, {moved.start_offset}) of {moved.topic_partition} were not moved",
-            )
-        else:
-            yield LedgerFinding(
-                "overlap",
-                path,
-                f"offsets [{moved.start_offset}, {moved.end_offset}) of {moved.topic_partition} were moved, and those "
-                f"up to {before.end_offset} had been before",
-            )
 
 
 class _Check:

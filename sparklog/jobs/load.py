@@ -19,26 +19,23 @@ from typing import Any, Final
 
 from sparklog.errors import InputFileError, InvalidOptionError
 from sparklog.jobs.exclusive import exclusive
-from sparklog.jobs.inputs import FORMATS, PARQUET, InputFile, find_files
-from sparklog.jobs.job import Amount, Report, Watch, run_job
+from sparklog.jobs.inputs import PARQUET, InputFile, find_files
+from sparklog.jobs.job import Amount, Report
 from sparklog.jobs.ledger import Ledger, Loaded, encode_commit, read_ledger
-from sparklog.jobs.local import runner_of
 from sparklog.jobs.mapping import Columns
 from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows, row_groups
 from sparklog.log import files
 from sparklog.log.config import LogConfig
-from sparklog.log.properties import COMMIT
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
-from sparklog.topic.write_target import WriteTarget, find_target
+from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.staging import StagedRun, new_job
+from sparklog.write.staging import StagedRun
 
 _TASK_BYTES_MAX: Final = 1 << 28
 _TASK_BYTES_MIN: Final = 1 << 27
 """A process that has less to do takes longer to start than to do it."""
-_TASKS_A_PROCESS: Final = 4
 _ATTEMPTS: Final = 1 << 53
 
 
@@ -115,6 +112,30 @@ class LoadedPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedPart:
+    """A file, or some row groups of one, that a load would load.
+
+    Attributes
+    ----------
+    task : int
+        The number of the task that would do it.
+    rows : int or None
+        None where only reading the file would tell.
+    topic : str or None
+        None where rows name their topics.
+    partitions : int or None
+        How many partitions the topic has, or would get; 1 where the path names one.
+    """
+
+    task: int
+    path: str
+    rows: int | None
+    size_bytes: int
+    topic: str | None
+    partitions: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LoadSummary:
     """What a load has done.
 
@@ -128,6 +149,8 @@ class LoadSummary:
         What was loaded, as the ledger has it.
     skipped : tuple of str
         Files that were passed over, since they have been loaded before.
+    planned : tuple of PlannedPart
+        What a dry run would have loaded.
     """
 
     records: int = 0
@@ -135,6 +158,7 @@ class LoadSummary:
     partitions: tuple[LoadedPartition, ...] = ()
     files: tuple[Loaded, ...] = ()
     skipped: tuple[str, ...] = ()
+    planned: tuple[PlannedPart, ...] = ()
 
 
 @dataclass
@@ -346,121 +370,3 @@ def _summary(written: Mapping[str, Any], loaded: tuple[Loaded, ...], skipped: tu
     )
     records, size_bytes = (sum(getattr(each, name) for each in partitions) for name in ("records", "size_bytes"))
     return LoadSummary(records, size_bytes, partitions, loaded, skipped)
-
-
-def load(
-    sources: PathText | Sequence[PathText],
-    log_directory: PathText,
-    *,
-    topic: str | None = None,
-    num_partitions: int | None = None,
-    config: Mapping[str, object] | None = None,
-    partitioner: str = "default",
-    key: str | None = "key",
-    value: str | None = "value",
-    headers: str | None = "headers",
-    timestamp: str | None = "timestamp",
-    partition: str | None = "partition",
-    topic_column: str | None = "topic",
-    value_json: bool = False,
-    format: str | None = None,  # noqa: A002 - what Spark, polars and DuckDB call it
-    csv_delimiter: str = ",",
-    csv_columns: Sequence[str] = (),
-    csv_types: Mapping[str, Any] | None = None,
-    again: bool = False,
-    spark: Any = None,
-    processes: int | None = None,
-    watch: Watch | None = None,
-    lock_timeout_seconds: float = 600.0,
-) -> LoadSummary:
-    """Load files of rows into partition logs: all of them become visible at once, or none.
-
-    A rerun of the same load passes over files that it has loaded and that have not changed, by their path, size and
-    time; the log directory's ledger, ``seglog.ledger.jsonl``, remembers them. No broker may run on the directory.
-
-    Parameters
-    ----------
-    sources : path, or sequence of paths
-        Files, patterns, or folders with all that is below them; Parquet, Arrow IPC (files and streams), CSV and JSON
-        lines, text also compressed, as their names say. Names that begin with ``_`` or ``.`` are passed over. Folders
-        that are named ``column=value`` give their files a column.
-    log_directory : path
-        A log directory, which is made where it is not there; or the path of a topic, or of a partition's folder in one.
-    topic : str, optional
-        The topic of all rows. Without it rows name their topics in the column `topic_column`.
-    num_partitions : int, optional
-        How many partitions a new topic gets; without it a topic that is not there is an error.
-    config : mapping of str to object, optional
-        Topic properties under Kafka's names, such as ``{"compression.type": "zstd"}``.
-    partitioner : str
-        How a row that names no partition gets one: as of Spark's writes.
-    key, value, headers, timestamp, partition, topic_column : str, optional
-        The names of columns; None where there is none. Other columns are left out. A column may be missing, but for
-        the value; a name that was given for one must be in some file. Keys and values are text or bytes; timestamps are
-        timestamps, int64 of ms, or text of either; headers a list of structs of key and value, or a map.
-    value_json : bool
-        Make the value of all other columns, as one JSON object a row, in the way of Spark's ``to_json``. Of JSON lines
-        the value is the whole line, as it is.
-    format : str, optional
-        "parquet", "arrow", "csv" or "json", where the names of the files do not say it.
-    csv_delimiter, csv_columns, csv_types
-        The character between fields; the names of the columns, where the first line does not say them; and the types
-        of pyarrow of those columns that are not text.
-    again : bool
-        Load also what was loaded before.
-    spark : SparkSession, optional
-        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Files and
-        logs must be where its workers reach them too.
-    processes : int, optional
-        How many processes work; by default one for each core.
-    watch : Watch, optional
-        Is told how the load goes on.
-    lock_timeout_seconds : float
-        How long to wait for another job on the directory, and for other writers.
-
-    Returns
-    -------
-    LoadSummary
-        What was written where, and which files were loaded or passed over.
-
-    Raises
-    ------
-    InvalidOptionError
-        An argument is wrong, a file is of no known kind, or one that was loaded has changed since.
-    PathNotFoundError
-        A source is not there, or has no file.
-    InputFileError
-        A file is damaged, or its columns do not fit; the message names file and column.
-    LockedError
-        A broker runs on the directory, or another job or writer took too long.
-    SeglogError
-        Whatever it is, nothing of the load is visible, unless its ``outcome`` says otherwise.
-    """
-    if format not in (None, *FORMATS):
-        raise InvalidOptionError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
-    runner = runner_of(processes, spark)
-    given = (sources,) if isinstance(sources, str) or hasattr(sources, "__fspath__") else tuple(sources)
-    log_config = LogConfig.from_properties(config or {})
-    log_config.warn_idle(COMMIT)
-    location = expand_one(locate(log_directory, "log_directory"), "log_directory")
-    target = find_target(location, topic, num_partitions, has_topic_column=topic is None and topic_column is not None)
-    columns = Columns(
-        key, value, headers, timestamp, topic_column if target.topic is None else None, partition, value_json
-    )
-    now_ms = wall_clock_ms()
-    job = LoadJob(
-        sources=given,
-        format=format,
-        target=target,
-        config=log_config,
-        partitioner=partitioner,
-        columns=columns,
-        csv=Csv(csv_delimiter, tuple(csv_columns), dict(csv_types or {})),
-        job_id=new_job(now_ms),
-        now_ms=now_ms,
-        tasks=runner.workers * _TASKS_A_PROCESS,
-        again=again,
-        lock_timeout_seconds=lock_timeout_seconds,
-    )
-    run_job(job, runner, watch)
-    return job.outcome.summary

@@ -6,10 +6,12 @@ records do. They lie in folders by topic and partition, or by the date or hour o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Self
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,9 @@ from sparklog.jobs.formats import FileFormat, RowGroups
 from sparklog.jobs.ledger import MovedFile
 from sparklog.jobs.staged_file import StagedFile
 from sparklog.jobs.targets import Target
+from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.places import path_of
+from sparklog.record.arrays import array_of, filled, numbers_of
 from sparklog.storage.capabilities import to_writable
 from sparklog.topic.ranges import ReadRange
 
@@ -38,6 +42,7 @@ _YEAR_10000_MS: Final = 253_402_300_800_000
 _NEVER: Final = -1
 _HIDDEN: Final = {"_": "%5F", ".": "%2E"}
 """Readers of tables pass over files whose names begin so, as those of some topics do."""
+_FILE_NAME: Final = re.compile(r"(?:^|/)((?:%5F|%2E)?)([^/]*)-(\d{20})-(\d{20})(?:~\d{4,})?\.[a-z]+$", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,25 @@ class Layout:
     partition_by: tuple[str, ...]
     row_group_rows: int
     row_group_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """The range of offsets that a file is named for."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    end_offset: int
+
+
+def parse_file_name(path: str) -> FileName | None:
+    """Return what the name of a file says that it holds; None where no export has given it that name."""
+    found = _FILE_NAME.search(path)
+    if found is None:
+        return None
+    hidden, name, start, end = found.groups()
+    at = parse_partition_folder(unquote(hidden) + name)
+    return None if at is None else FileName(at, int(start), int(end))
 
 
 class Outputs:
@@ -127,7 +151,7 @@ class Outputs:
             return
         # Hours lie within dates: where both are asked for, the hour tells the date.
         unit_ms = min(_MS[name] for name in by_time)
-        times = np.asarray(batch.column("timestamp").cast(pa.int64()).fill_null(_NEVER))
+        times = numbers_of(filled(batch.column("timestamp"), _NEVER))
         units = np.where((times < 0) | (times >= _YEAR_10000_MS), _NEVER, times // unit_ms)
         if (units == units[0]).all():
             yield self._folder(int(units[0]) * unit_ms), batch
@@ -137,7 +161,7 @@ class Outputs:
         ends = np.flatnonzero(np.diff(units[order], append=units[order[-1]] + 1)) + 1
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             rows = order[start:end]
-            yield self._folder(int(units[rows[0]]) * unit_ms), batch.take(pa.array(rows))
+            yield self._folder(int(units[rows[0]]) * unit_ms), batch.take(array_of(rows))
 
     def _folder(self, time_ms: int | None) -> str:
         """Return the path of a folder, relative to the target."""

@@ -41,15 +41,18 @@ def forget_pending(storage: WritableStorage, path: str) -> None:
 
 
 def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
-    """Return how far each partition is, and of which log, as a table's commit says it: the last of each."""
-    return {
-        str(each.topic_partition): {
+    """Return how far each partition is, of which log, and what a commit moved of it, as the table's commit says it."""
+    marks: dict[str, dict[str, Any]] = {}
+    for each in moved:
+        before = marks.get(str(each.topic_partition), {"from": each.start_offset, "rows": 0})
+        marks[str(each.topic_partition)] = {
+            "from": before["from"],
             "to": each.end_offset,
+            "rows": before["rows"] + sum(file.rows for file in each.files),
             "topic_id": each.topic_id,
             "leader_epoch": each.leader_epoch,
         }
-        for each in moved
-    }
+    return marks
 
 
 def from_mark(at: TopicPartition, mark: Mapping[str, Any]) -> Moved:

@@ -162,6 +162,16 @@ def row_groups(file: InputFile) -> list[int]:
         return [size * file.size_bytes // sum(sizes) for size in sizes]
 
 
+def known_rows(file: InputFile, groups: range | None) -> int | None:
+    """Return how many rows a file, or some of its row groups, has; None where only reading it all would tell."""
+    if file.format != PARQUET:
+        return None
+    with unreadable(file), opened(file) as source:
+        metadata = _open_parquet(source).metadata
+        rows: int = sum(metadata.row_group(n).num_rows for n in groups or range(metadata.num_row_groups))
+        return rows
+
+
 def read_rows(
     source: InputSource, file: InputFile, groups: range | None, wanted: Wanted, options: Csv
 ) -> Iterator[pa.RecordBatch]:

@@ -37,6 +37,10 @@ LEDGER: Final = "ledger.jsonl"
 _LOCK: Final = "lock"
 
 
+class CommitNotKnownError(CommitError):
+    """A table did not answer, and may take a commit yet: its files must stay where they are until the next run."""
+
+
 MovedLast = Callable[[TopicPartition], Moved | None]
 
 
@@ -130,6 +134,8 @@ class FolderTarget(ABC):
             self._settle()
             try:
                 yield
+            except CommitNotKnownError:
+                raise
             except BaseException:
                 # What the next run would do first. If it cannot be done now, that is not what went wrong.
                 with suppress(SeglogError):
@@ -207,8 +213,13 @@ class TableFolder(FolderTarget):
 
     def _settle(self) -> None:
         """Finish the last commit of the ledger, cut off what is behind it, and remove what is staged."""
-        storage, ledger = self._writable, self.ledger()
-        if storage.identity(own_path(self.path, UNFINISHED)) is not None:
+        storage = self._writable
+        is_unfinished = storage.identity(own_path(self.path, UNFINISHED)) is not None
+        if not is_unfinished and not staged_names(storage, self.path):
+            return
+        # What is staged may be of a ledger that cannot be read.
+        ledger = self.ledger()
+        if is_unfinished:
             # Whoever wrote the last commit may have died before it was on the disk, and files are given names now.
             with storage.open_for_append(self.ledger_path) as file:
                 file.truncate(ledger.size_bytes)

@@ -24,6 +24,7 @@ from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
+from sparklog.record.arrays import numbers_of
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA, selector
 from sparklog.record.where import Constant, Where
@@ -277,7 +278,7 @@ class LogReader:
 
     def _first_record_at(self, log: OpenSegment, window: Window, timestamp: int) -> int | None:
         for batch in self._decoded(log.segment, window, ["offset", "timestamp"], self.start_offset, OFFSET_MAX, LIMITS):
-            times = np.asarray(batch.column("timestamp").cast(pa.int64()))
+            times = numbers_of(batch.column("timestamp"))
             late = np.flatnonzero(times >= timestamp)
             if len(late):
                 return int(batch.column("offset")[int(late[0])].as_py())

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.record import kernels, v2
+from sparklog.record.arrays import array_of, array_of_texts, numbers_of
 from sparklog.record.compression import codec_name
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.schema import RECORD_COLUMNS, RECORD_SCHEMA
@@ -32,7 +33,7 @@ BYTES_WITHOUT_END: Final = 1 << 62
 _ALIGNMENT_BYTES: Final = 64
 _STRINGS: Final = ("key", "value", "name", "content")
 _NOTHING: Final = kernels.Strings(np.zeros(1, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.uint8))
-_CODEC_NAMES: Final = pa.array([codec_name(codec_id) for codec_id in range(v2.CODEC_MASK + 1)])
+_CODEC_NAMES: Final = array_of_texts([codec_name(codec_id) for codec_id in range(v2.CODEC_MASK + 1)])
 
 
 def wanted_bits(names: Collection[str]) -> int:
@@ -178,7 +179,7 @@ class Columns:
 @lru_cache(maxsize=1)
 def _nothing() -> tuple[pa.Buffer, pa.Array]:
     """Return what the headers of records that have none are made of: zeros, and no pair of name and content."""
-    pairs = pa.array([], RECORD_SCHEMA.field("headers").type.value_type)
+    pairs = pa.nulls(0, RECORD_SCHEMA.field("headers").type.value_type)
     return pa.py_buffer(bytes((ROWS_MAX + 1) * np.dtype(np.int32).itemsize)), pairs
 
 
@@ -263,7 +264,7 @@ def _timestamp_types(rows: Rows) -> pa.Array:
 
 def _sequences(rows: Rows) -> pa.Array:
     base = rows.of_batch(rows.headers.column("base_sequence"))
-    delta = rows.offsets.to_numpy() - rows.of_batch(rows.headers.column("base_offset"))
+    delta = numbers_of(rows.offsets) - rows.of_batch(rows.headers.column("base_offset"))
     return _fixed(np.where(base < 0, -1, (base + delta) & v2.SEQUENCE_MAX).astype(np.int32), pa.int32())
 
 
@@ -284,8 +285,8 @@ _BUILDERS: Final[dict[str, Callable[[Rows], pa.Array]]] = {
     "producer_id": _of_batch("producer_id"),
     "producer_epoch": _of_batch("producer_epoch"),
     "sequence": _sequences,
-    "is_transactional": lambda rows: pa.array(rows.of_batch(rows.headers.is_transactional)),
-    "compression": lambda rows: _CODEC_NAMES.take(pa.array(rows.of_batch(rows.headers.codec_ids))),
+    "is_transactional": lambda rows: array_of(rows.of_batch(rows.headers.is_transactional)),
+    "compression": lambda rows: _CODEC_NAMES.take(array_of(rows.of_batch(rows.headers.codec_ids))),
     "magic": _of_batch("magic"),
     "base_offset": _of_batch("base_offset"),
     "position": _of_batch("position"),

@@ -18,6 +18,7 @@ import pyarrow as pa
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record import checksums, v2
 from sparklog.record import kernels_encode as kernels
+from sparklog.record.arrays import filled, numbers_of
 from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compressor
 from sparklog.record.headers import CRC, TABLE, TABLE_FIELDS, BatchHeaders
 from sparklog.record.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, time_numbers
@@ -347,14 +348,14 @@ def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
     table[row] = offsets[:-1]
     np.subtract(offsets[1:], offsets[:-1], out=table[row + 1], casting="unsafe")
     if column.null_count:
-        table[row + 1][np.asarray(column.is_null())] = -1
+        table[row + 1][numbers_of(column.is_null())] = -1
     return _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, dtype=np.uint8)
 
 
 def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octets, Octets]:
     """Write which headers each record has; return the table of headers, and the buffers of names and contents."""
     column = take_headers(column)
-    counts = np.asarray(column.value_lengths().fill_null(0), dtype=np.int64)
+    counts = numbers_of(filled(column.value_lengths(), 0)).astype(np.int64)
     pairs = column.flatten()
     ends = np.cumsum(counts)
     records[kernels.FIRST_HEADER], records[kernels.END_HEADER] = ends - counts, ends
@@ -363,7 +364,7 @@ def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octe
     contents = _take_apart(pairs.field("value"), "header value", table, kernels.CONTENT_POSITION)
     is_nameless = table[kernels.NAME_LENGTH] < 0
     if pairs.null_count:
-        is_nameless |= np.asarray(pairs.is_null())
+        is_nameless |= numbers_of(pairs.is_null())
     nameless = np.flatnonzero(is_nameless)
     if len(nameless):
         row = int(np.searchsorted(ends, nameless[0], side="right"))

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError
+from sparklog.record.arrays import array_of, filled, numbers_of
 from sparklog.record.schema import HEADERS_TYPE
 
 RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
@@ -134,7 +135,7 @@ def _together(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks < 2:
-        return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
     try:
         return pa.concat_arrays(column.chunks)
     except pa.ArrowInvalid as error:
@@ -176,7 +177,7 @@ def take_times(column: pa.Array) -> pa.Array:
             "timestamp must be a(n) timestamp, or an int64 of milliseconds since 1970"
         )
     plain = column.cast(pa.int64()) if is_time else column
-    numbers: np.ndarray[Any, np.dtype[np.int64]] = np.asarray(plain.fill_null(0) if plain.null_count else plain)
+    numbers: np.ndarray[Any, np.dtype[np.int64]] = numbers_of(filled(plain, 0))
     if is_time and kind.unit in _UNITS_PER_MS:
         numbers = numbers // _UNITS_PER_MS[kind.unit]
     elif is_time and kind.unit == "s":
@@ -190,18 +191,18 @@ def take_times(column: pa.Array) -> pa.Array:
     _refuse_early(numbers, 0 if is_time else NO_TIMESTAMP)
     if not is_time or kind.unit == "ms":
         return plain
-    return pa.array(numbers, mask=np.asarray(plain.is_null()) if plain.null_count else None)
+    return pa.array(numbers, mask=numbers_of(plain.is_null())) if plain.null_count else array_of(numbers)
 
 
 def time_numbers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return timestamps that `take_times` takes as numbers of ms, -1 where they are null."""
     if column.type == pa.int64() and not column.null_count:
         # What the rows of a log become before they are encoded.
-        numbers = np.asarray(column)
+        numbers = numbers_of(column)
         _refuse_early(numbers, NO_TIMESTAMP)
         return numbers
     times = take_times(column)
-    return np.asarray(times.fill_null(NO_TIMESTAMP) if times.null_count else times)
+    return numbers_of(filled(times, NO_TIMESTAMP))
 
 
 def _refuse_early(numbers: np.ndarray[Any, np.dtype[np.int64]], earliest: int) -> None:

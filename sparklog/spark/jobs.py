@@ -8,7 +8,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from sparklog.jobs import copy_logs
 from sparklog.jobs import export as exporting
-from sparklog.jobs import load as loading
+from sparklog.jobs import load_files as loading
 from sparklog.spark.runner import SparkRunner
 
 P = ParamSpec("P")

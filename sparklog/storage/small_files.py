@@ -6,9 +6,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText, locate
+
+_FOLDERS_DEEP_MAX: Final = 8
 
 
 def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
@@ -17,12 +21,12 @@ def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> 
     Parameters
     ----------
     path : str or PathLike
-        A file, which is read whatever its name is, or a folder. Folders in it, and names that begin with a dot, are
-        left out.
+        A file, which is read whatever its name is, or a folder. Names that begin with a dot are left out.
     argument : str
         The name of the option or argument that gave the path, for errors.
     wanted : callable
-        Tells from the name of a file in the folder whether it is read.
+        Tells from the name of a file in the folder whether it is read. That of a file in a folder of it has that
+        folder's name before it, and a slash between.
 
     Returns
     -------
@@ -41,7 +45,7 @@ def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> 
     names = [own_name]
     if storage.is_folder(place):
         parent = place
-        visible = [each.name for each in storage.names(place) if not each.is_folder and not each.name.startswith(".")]
+        visible = sorted(_visible(storage, place, "", 0))
         names = [name for name in visible if wanted(name)]
         if not names:
             there = f"such as {visible[0]!r}" if visible else "and there is none"
@@ -55,10 +59,28 @@ def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> 
     return {name: content for name, content in contents.items() if content is not None}
 
 
+def _visible(storage: Storage, folder: str, within: str, depth: int) -> Iterator[str]:
+    """Yield the names of the files in a folder, and in those in it, a few deep."""
+    for each in storage.names(f"{folder}/{within}" if within else folder):
+        if each.name.startswith("."):
+            continue
+        if not each.is_folder:
+            yield f"{within}{each.name}"
+        elif depth < _FOLDERS_DEEP_MAX:
+            yield from _visible(storage, folder, f"{within}{each.name}/", depth + 1)
+
+
 @contextmanager
 def scratch_folder(files: Mapping[str, bytes]) -> Iterator[str]:
-    """Make a folder with some files in it for as long as the ``with`` block runs, and return its path."""
+    """Make a folder with some files in it for as long as the ``with`` block runs, and return its path.
+
+    Names may have folders, which are made too; `InvalidOptionError` where one leads out of the folder.
+    """
     with tempfile.TemporaryDirectory(prefix="sparklog-") as folder:
         for name, content in files.items():
-            (Path(folder) / name).write_bytes(content)
+            path = Path(folder) / name
+            if ".." in path.parts or not path.is_relative_to(folder) or path == Path(folder):
+                raise InvalidOptionError(f"{name!r} is no name of a file in a folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         yield folder

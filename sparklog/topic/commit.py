@@ -214,6 +214,7 @@ def sweep(
     orphan_age_ms: int = ORPHAN_AGE_MS,
     *,
     folders: Collection[str] | None = None,
+    spared: Collection[str] = (),
     dry_run: bool = False,
 ) -> list[str]:
     """Remove the staged files of one job, and of all jobs that were made so long ago that they must be dead.
@@ -222,6 +223,8 @@ def sweep(
 
     Parameters
     ----------
+    spared : collection of str
+        Jobs that are known to live.
     folders : collection of str, optional
         The folders of partitions in which to look as well, where earlier versions have staged files: by default all.
 
@@ -230,7 +233,8 @@ def sweep(
     list of str
         What was removed, relative to the directory; with ``dry_run``, what would be.
     """
-    found = [name for name in _staged_names(directory, folders) if _is_orphan(name, job_id, now_ms - orphan_age_ms)]
+    names = _staged_names(directory, folders)
+    found = [name for name in names if _is_orphan(name, job_id, now_ms - orphan_age_ms, spared)]
     found.sort(key=lambda name: not files.is_running_job(name))
     if not dry_run:
         for name in found:
@@ -238,9 +242,11 @@ def sweep(
     return found
 
 
-def _is_orphan(name: str, job_id: str | None, made_before_ms: int) -> bool:
+def _is_orphan(name: str, job_id: str | None, made_before_ms: int, spared: Collection[str]) -> bool:
     job = files.parse_staged_file(split_path(name)[1])
-    return job is not None and ((job_id is not None and is_same_work(job, job_id)) or made_ms(job) <= made_before_ms)
+    if job is None or job in spared:
+        return False
+    return (job_id is not None and is_same_work(job, job_id)) or made_ms(job) <= made_before_ms
 
 
 def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> Iterable[str]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.record import kernels_hash
+from sparklog.record.arrays import filled, numbers_of
 from sparklog.values.named import imported
 
 Int32s = npt.NDArray[np.int32]
@@ -81,7 +82,7 @@ class DefaultPartitioner:
             return self._stick(row_bytes, partitions)
         chosen = partitions_of_keys(keys, partitions)
         if keys.null_count:
-            no_key = keys.is_null().to_numpy(zero_copy_only=False)
+            no_key = numbers_of(keys.is_null())
             chosen[no_key] = self._stick(row_bytes[no_key], partitions)
         return chosen
 
@@ -191,8 +192,8 @@ def assign_partitions(
         return _asked(partitioner, keys, row_bytes, partitions)
     if not pa.types.is_integer(explicit.type):
         raise InvalidOptionError(f"the column partition must be of integers, and is of {explicit.type}")
-    named = explicit.is_valid().to_numpy(zero_copy_only=False)
-    numbers = explicit.fill_null(0).to_numpy(zero_copy_only=False)
+    named = numbers_of(explicit.is_valid())
+    numbers = numbers_of(filled(explicit, 0))
     _check_range(numbers, partitions, "the column partition")
     chosen: Int32s = numbers.astype(np.int32)
     if explicit.null_count:
@@ -259,5 +260,5 @@ def row_bytes(columns: list[pa.Array], rows: int) -> Int64s:
     """Return how many bytes the binary or string columns have in each row; a null has none."""
     total = np.zeros(rows, dtype=np.int64)
     for column in columns:
-        total += pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        total += numbers_of(filled(pc.binary_length(column), 0))
     return total

@@ -15,6 +15,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader, chosen_columns
 from sparklog.log.times import Time, to_ms
 from sparklog.log.where_parser import parse_where
+from sparklog.record.arrays import scalar_of
 from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.record.schema import selector
 from sparklog.record.where import Where
@@ -311,7 +312,7 @@ def of_partition(
     schema : pyarrow.Schema
         Of columns of `TOPIC_SCHEMA`.
     """
-    values = {TOPIC_COLUMN: found.topic, PARTITION_COLUMN: found.partition}
+    values: dict[str, str | int] = {TOPIC_COLUMN: found.topic, PARTITION_COLUMN: found.partition}
     # The same for every row, so that batches share them.
     repeated: dict[str, pa.Array] = {}
     try:
@@ -319,7 +320,7 @@ def of_partition(
             rows = batch.num_rows
             for name in values.keys() & set(schema.names):
                 if name not in repeated or len(repeated[name]) < rows:
-                    repeated[name] = pa.repeat(pa.scalar(values[name], schema.field(name).type), rows)
+                    repeated[name] = pa.repeat(scalar_of(values[name], schema.field(name).type), rows)
             arrays = [repeated[name][:rows] if name in repeated else batch.column(name) for name in schema.names]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
     except Exception as error:

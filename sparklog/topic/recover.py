@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
-from sparklog.log.files import JOURNAL, is_cut_file
+from sparklog.log.files import JOURNAL, being_written, is_cut_file
 from sparklog.log.journal import pending
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.topic.commit import sweep
+from sparklog.topic.dead_jobs import jobs_of_lock, keep_jobs_out, sweep_dead_jobs
 from sparklog.write.journal import apply_journal, refuse_foreign_changes
 from sparklog.write.locking import hold, refuse_link, refuse_running_broker
 from sparklog.write.recovery import recover
@@ -73,16 +74,38 @@ def recover_directory(
         The storage cannot be written to.
     """
     refuse_running_broker(directory)
-    with nullcontext() if options.dry_run else hold(directory, options.lock_timeout_seconds):
+    with ExitStack() as held:
+        are_dead = keep_jobs_out(directory, held)
+        if not options.dry_run:
+            held.enter_context(hold(directory, options.lock_timeout_seconds))
         yield from _finished(directory, dry_run=options.dry_run)
-        for name in sweep(directory, now_ms, orphan_age_ms=options.orphan_age_ms, dry_run=options.dry_run):
-            yield Action(directory.file(name), "removed, staged by a job that was never committed")
+        yield from _swept(directory, options, now_ms, are_dead=are_dead)
         for folder in folders:
             try:
                 refuse_link(folder)
                 yield from _recovered(folder, options, now_ms)
             except SeglogError as error:
                 yield error
+
+
+def _swept(directory: LogDirectory, options: RecoverOptions, now_ms: int, *, are_dead: bool) -> Iterator[Action]:
+    """Remove what jobs have staged that are dead, as the lock of jobs or their age tells; what lives is left alone."""
+    age_ms, dry_run = options.orphan_age_ms, options.dry_run
+    # In a dry run what a commit has decided is still staged.
+    decided = pending(directory) if dry_run else None
+    spared = [] if decided is None else [decided.commit_id]
+    removed = sweep_dead_jobs(directory, now_ms, age_ms, spared=spared, dry_run=dry_run) if are_dead else []
+    for name in removed:
+        yield Action(directory.file(name), "removed, staged by a load or a copy that died")
+    undecided = directory.file(being_written(JOURNAL))
+    if directory.storage.identity(undecided) is not None:
+        if not dry_run:
+            directory.writable.remove(undecided)
+        yield Action(undecided, "removed, of a commit that was not decided")
+    spared += [] if are_dead else jobs_of_lock(directory)
+    for name in sweep(directory, now_ms, orphan_age_ms=age_ms, spared=spared, dry_run=dry_run):
+        if name not in removed:
+            yield Action(directory.file(name), "removed, staged by a job that was never committed")
 
 
 def _recovered(folder: PartitionFolder, options: RecoverOptions, now_ms: int) -> Iterator[Action]:

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparklog.record.arrays import array_of
+
 
 class GroupedRows(NamedTuple):
     """The rows of some partitions, those of one behind those of another.
@@ -56,4 +58,4 @@ def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> GroupedR
     narrow = partitions.astype(np.int16) if partitions.max() <= np.iinfo(np.int16).max else partitions
     order = np.argsort(narrow, kind="stable")
     ends = np.flatnonzero(np.diff(partitions[order], append=-1)) + 1
-    return GroupedRows(rows.take(pa.array(order)), partitions[order][ends - 1].tolist(), ends)
+    return GroupedRows(rows.take(array_of(order)), partitions[order][ends - 1].tolist(), ends)

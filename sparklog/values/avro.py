@@ -9,6 +9,7 @@
     array, map                                      list, map of string
     null with T                                     T
     int with long, float with double                int64, double
+    union of several other types                    struct, a field for each but null: member0, member1, ...
     date                                            date32
     time-millis, time-micros                        time32 in ms, time64 in us
     timestamp-millis, -micros, -nanos               timestamp in UTC, in that unit
@@ -22,10 +23,13 @@ These fail, each as its own row: an id with no schema, bytes that end too early 
 `fastavro` refuses. It does not refuse everything: the number of a union's branch or an enum's symbol counts from the
 end where it is negative, and numbers of more than 64 bits lose the bits above.
 
-Schemas that no column stands for are refused: other unions, and records that hold themselves. So are arrays of items
-that take no bytes, such as nulls: ten bytes could say that there are 2^60 of them. Every other item takes at least a
-byte, so that a value never becomes more items than it has bytes. While it is decoded, an item that is a record takes
-about two hundred bytes of memory and those of its fields.
+Of the struct that a union becomes one field is not null, as Spark's ``from_avro`` has it; `sparklog.values.avro_unions`
+says how.
+
+Schemas that no column stands for are refused: what is always null, and records that hold themselves. So are arrays of
+items that take no bytes, such as nulls: ten bytes could say that there are 2^60 of them. Every other item takes at
+least a byte, so that a value never becomes more items than it has bytes. While it is decoded, an item that is a record
+takes about two hundred bytes of memory and those of its fields.
 
 Source: Avro specification 1.12.0.
 """
@@ -40,6 +44,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
+from sparklog.values.avro_unions import UnionRewriter, member_name, members_of
 from sparklog.values.framing import split_prefix
 from sparklog.values.libraries import import_optional
 from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows
@@ -98,9 +103,11 @@ class AvroCodec:
             _Types(schema.name, parsed[schema_id]).check_items()
         self.type = _Types(schemas[reader_id].name, parsed[reader_id]).type()
         # What a number means is said by the column's type; fastavro would make objects of Python of it.
-        plain = {schema_id: fastavro.parse_schema(_without_logical_types(each)) for schema_id, each in parsed.items()}
-        self._writers = plain
-        self._reader = plain[reader_id]
+        plain = {schema_id: _without_logical_types(each) for schema_id, each in parsed.items()}
+        rewriter = UnionRewriter(plain[reader_id])
+        self._reader = fastavro.parse_schema(rewriter.reader)
+        writers = {key: fastavro.parse_schema(rewriter.writer(each)) for key, each in plain.items() if key != reader_id}
+        self._writers = {**writers, reader_id: self._reader}
 
     def decode(self, values: pa.Array) -> Decoded:
         if self._has_prefix:
@@ -179,6 +186,9 @@ class _Types:
     def _type(self, schema: Any, path: str) -> pa.DataType:
         schema = self._named.get(schema, schema) if isinstance(schema, str) else schema
         if isinstance(schema, list):
+            members = [self._type(each, path) for each in members_of(schema)]
+            if members:
+                return pa.struct([(member_name(place), member) for place, member in enumerate(members)])
             return self._type(self._only_one(schema, path), path)
         if isinstance(schema, str):
             return _PLAIN[schema]
@@ -207,10 +217,9 @@ class _Types:
         others = [each for each in choices if each != "null"]
         if len(others) == 1:
             return others[0]
-        wider = _WIDER.get(frozenset(others)) if all(isinstance(each, str) for each in others) else None
-        if wider is None:
-            raise self._error(path, f"is one of {len(others)} types" if others else "is always null")
-        return wider
+        if not others:
+            raise self._error(path, "is always null")
+        return _WIDER[frozenset(others)]
 
     def _bytes_min(self, schema: Any, path: str, holders: tuple[str, ...]) -> int:
         """Return how many bytes a datum takes at least, up to a few."""

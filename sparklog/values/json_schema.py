@@ -12,7 +12,8 @@
     T with null, as a list of types, or as          T
       oneOf or anyOf of two
     enum of strings, const of a string              string
-    $ref into the same schema                       what is there
+    $ref into the same schema, or into another of   what is there
+      the same folder by its file's name or $id
 
 Every field may be null: documents are read, not validated, and ``required``, bounds and patterns are not looked at.
 What a document has beyond its schema's properties is left out. Other schemas are refused by the name of the property,
@@ -25,6 +26,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,7 +40,7 @@ _TEXTS: Final = {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}
 _DEPTH_MAX: Final = 64
 
 
-def parse_json_schema(text: bytes, name: str) -> pa.DataType:
+def parse_json_schema(text: bytes, name: str, others: Mapping[str, bytes] = MappingProxyType({})) -> pa.DataType:
     """Return the Arrow type of what a JSON Schema describes.
 
     Parameters
@@ -45,24 +49,51 @@ def parse_json_schema(text: bytes, name: str) -> pa.DataType:
         The schema.
     name : str
         What the schema is called in errors.
+    others : mapping of str to bytes
+        The schemas that it may refer to, by what ``$ref`` has before ``#``, or by any names and their own ``$id``.
 
     Raises
     ------
     InvalidOptionError
         It is not a JSON Schema, or one that no Arrow type stands for.
     """
+    root = _parsed(text, name)
+    return _Reader(root, name, _Others(others)).type(root, (), ())
+
+
+def _parsed(text: bytes, name: str) -> Any:
     try:
-        root = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidOptionError(f"{name} is not JSON: {error}") from error
-    return _Reader(root, name).type(root, (), ())
+
+
+class _Others:
+    """The schemas that others refer to."""
+
+    def __init__(self, texts: Mapping[str, bytes]) -> None:
+        self._texts = texts
+        self._by_id: dict[str, Any] | None = None
+
+    def find(self, name: str) -> Any:
+        """Return the schema of a name, or of that ``$id``; None where there is none."""
+        if name in self._texts:
+            return _parsed(self._texts[name], name)
+        if self._by_id is None:
+            self._by_id = {}
+            for each, text in self._texts.items():
+                with suppress(InvalidOptionError):
+                    parsed = _parsed(text, each)
+                    if isinstance(parsed, dict) and isinstance(parsed.get("$id"), str):
+                        self._by_id[parsed["$id"].rstrip("#")] = parsed
+        return self._by_id.get(name)
 
 
 class _Reader:
     """Reads the parts of one schema; a part is named by the properties that lead to it."""
 
-    def __init__(self, root: Any, name: str) -> None:
-        self._root, self._name = root, name
+    def __init__(self, root: Any, name: str, others: _Others) -> None:
+        self._root, self._name, self._others = root, name, others
 
     def type(self, schema: Any, path: tuple[str, ...], references: tuple[str, ...]) -> pa.DataType:
         """Return the type of a part; ``references`` are those that led to it."""
@@ -71,10 +102,12 @@ class _Reader:
         if len(path) > _DEPTH_MAX:
             raise self._error(path, f"is nested more than {_DEPTH_MAX} deep")
         if "$ref" in schema:
-            reference = str(schema["$ref"])
+            other, _, within = str(schema["$ref"]).partition("#")
+            reader = self._of(other, path) if other else self
+            reference = f"{reader._name}#{within}"
             if reference in references:
-                raise self._error(path, f"holds itself, by {reference!r}, and no column can")
-            return self.type(self._found(reference, path), path, (*references, reference))
+                raise self._error(path, f"holds itself, by {schema['$ref']!r}, and no column can")
+            return reader.type(reader._found(within, path), path, (*references, reference))
         for choice in ("oneOf", "anyOf"):
             if choice in schema:
                 return self.type(self._only_one(schema[choice], path, choice), (*path, choice), references)
@@ -111,14 +144,18 @@ class _Reader:
                 return others[0]
         raise self._error(path, f"is one of several in {name}")
 
-    def _found(self, reference: str, path: tuple[str, ...]) -> Any:
-        if not reference.startswith("#"):
-            raise self._error(path, f"refers to another schema, {reference!r}")
+    def _of(self, other: str, path: tuple[str, ...]) -> _Reader:
+        root = self._others.find(other)
+        if root is None:
+            raise self._error(path, f"refers to another schema, {other!r}, which is not in the same folder")
+        return _Reader(root, other, self._others)
+
+    def _found(self, within: str, path: tuple[str, ...]) -> Any:
         found = self._root
-        for part in re.findall("[^/]+", reference[1:]):
+        for part in re.findall("[^/]+", within):
             key = part.replace("~1", "/").replace("~0", "~")
             if not isinstance(found, dict) or key not in found:
-                raise self._error(path, f"refers to {reference!r}, which is not there")
+                raise self._error(path, f"refers to {'#' + within!r}, which is not there")
             found = found[key]
         return found
 

@@ -19,7 +19,10 @@ from sparklog.values.text import is_text
 
 _BYTES: Final = pa.large_binary()
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in (*range(32), *b'\\"')}
-_PADDINGS: Final = pa.array([b"", b"\0\0", b"\0"], _BYTES)
+# Of none, two and one bytes; made of buffers, since `pyarrow.array` imports pandas, which hardly anything here needs.
+_PADDINGS: Final = pa.Array.from_buffers(
+    _BYTES, 3, [None, pa.py_buffer(np.array([0, 0, 2, 3], np.int64)), pa.py_buffer(bytes(3))]
+)
 """The bytes that are missing to a multiple of three, by the length's remainder."""
 
 Pieces = Sequence[pa.Array | bytes]

@@ -298,8 +298,8 @@ def _messages_of(file: Any) -> list[str]:
     return names
 
 
-def compile_schema(schema: Schema, beside: Mapping[str, bytes]) -> Schema:
-    """Compile a source, and the files beside it that it imports.
+def compile_schema(schema: Schema) -> Schema:
+    """Compile a source, and the others that it imports.
 
     Raises
     ------
@@ -309,8 +309,8 @@ def compile_schema(schema: Schema, beside: Mapping[str, bytes]) -> Schema:
     if schema.is_compiled:
         return schema
     import_optional("grpc_tools.protoc", "grpcio-tools", _EXTRA)
-    source = schema.name if schema.name in beside else _SOURCE
-    with scratch_folder({**beside, source: schema.content}) as folder:
+    source = schema.name if schema.name.endswith(".proto") else _SOURCE
+    with scratch_folder({**schema.others, source: schema.content}) as folder:
         command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", "--include_imports"]
         command += [f"--descriptor_set_out={_TARGET}", source]
         # A process of its own: the compiler writes what is wrong to the standard error, and nowhere else.
@@ -318,4 +318,4 @@ def compile_schema(schema: Schema, beside: Mapping[str, bytes]) -> Schema:
         if ran.returncode:
             raise InvalidOptionError(f"{schema.name} cannot be compiled: {' '.join(ran.stderr.split())[:500]}")
         content = read_files(folder, "the compiled schema", _TARGET.__eq__)[_TARGET]
-    return replace(schema, content=content, is_compiled=True)
+    return replace(schema, content=content, is_compiled=True, others={})

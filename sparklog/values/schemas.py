@@ -11,21 +11,23 @@ the id and one of these endings:
 
 The answer of a registry is ``{"schema": "...", "schemaType": "AVRO"}`` (``GET /schemas/ids/7``); a type that is absent
 is AVRO. It may say its ``id``, and then its file may have any name. A file may also hold a list of answers with their
-ids (``GET /schemas``). Schemas of other types than the one that is asked for are left out of a list. A schema that
-refers to others of the registry is refused: save it with the others resolved in it.
+ids (``GET /schemas``). Schemas of other types than the one that is asked for are left out of a list.
 
-In a folder other files are left alone. One file may have any name, and has no id then.
+A schema that refers to others finds them in the same folder, or in folders within it; `sparklog.values.references` says
+by which names. What else is in a folder is left alone. One file may have any name, and has no id then.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError
 from sparklog.storage.small_files import read_files
+from sparklog.values.references import References, whole_avro
 
 AVRO: Final = "avro"
 JSON: Final = "json"
@@ -51,23 +53,18 @@ class Schema:
         None where nothing says it.
     is_compiled : bool
         Whether it is a FileDescriptorSet.
+    others : mapping of str to bytes
+        The schemas that it may refer to, by the names that it has for them. What an Avro schema refers to is in it.
     """
 
     name: str
     content: bytes
     schema_id: int | None = None
     is_compiled: bool = False
+    others: Mapping[str, bytes] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaFiles:
-    """Schemas, and the files beside them that they may import, by name."""
-
-    schemas: tuple[Schema, ...]
-    beside: dict[str, bytes]
-
-
-def read_schemas(path: str, kind: str, argument: str) -> SchemaFiles:
+def read_schemas(path: str, kind: str, argument: str) -> tuple[Schema, ...]:
     """Read the schemas of one kind at a path.
 
     Parameters
@@ -86,14 +83,15 @@ def read_schemas(path: str, kind: str, argument: str) -> SchemaFiles:
     InvalidOptionError
         There is no schema of that kind, two have the same id, or one cannot be used.
     """
-    files = read_files(path, argument, lambda name: _is_wanted(name, kind))
-    beside = {name: content for name, content in files.items() if name.endswith(".proto")}
-    is_alone = len(files) == 1
+    files = read_files(path, argument, lambda name: _is_wanted(name, kind) or _may_be_referred_to(name, kind))
+    wanted = {name: content for name, content in files.items() if _is_wanted(name, kind)} or files
+    is_alone = len(files) == 1 or len(wanted) == 1
+    references = References(_answers(files), files)
     schemas = [
-        schema
-        for name, content in files.items()
+        _with_others(schema, answer, references, files, kind, argument)
+        for name, content in wanted.items()
         if is_alone or _ID.fullmatch(name)
-        for schema in _schemas_of(name, content, kind, argument)
+        for schema, answer in _schemas_of(name, content, kind, argument)
     ]
     if not schemas:
         raise InvalidOptionError(
@@ -103,7 +101,7 @@ def read_schemas(path: str, kind: str, argument: str) -> SchemaFiles:
     twice = {each for each in ids if ids.count(each) > 1} if len(set(ids)) < len(ids) else set[int]()
     if twice:
         raise InvalidOptionError(f"{argument} has two schemas with the id {min(twice)}: {path}")
-    return SchemaFiles(tuple(schemas), beside)
+    return tuple(schemas)
 
 
 def _is_wanted(name: str, kind: str) -> bool:
@@ -111,12 +109,49 @@ def _is_wanted(name: str, kind: str) -> bool:
     return (found is not None and found[2] in _ENDINGS[kind]) or (kind == PROTOBUF and name.endswith(".proto"))
 
 
-def _schemas_of(name: str, content: bytes, kind: str, argument: str) -> list[Schema]:
-    """Return the schemas in one file."""
+def _may_be_referred_to(name: str, kind: str) -> bool:
+    return name.endswith((".json", *(f".{ending}" for ending in _ENDINGS[kind])))
+
+
+def _answers(files: Mapping[str, bytes]) -> dict[tuple[str, int], Mapping[str, Any]]:
+    """Return the answers of a registry in some files that say of which subject and version they are."""
+    found: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for name, content in files.items():
+        if not name.endswith(".json"):
+            continue
+        try:
+            parsed = json.loads(content)
+        except (ValueError, RecursionError):
+            # Whether that matters is known when it is to be used.
+            continue
+        for each in parsed if isinstance(parsed, list) else [parsed]:
+            if _is_answer(each) and isinstance(each.get("subject"), str) and isinstance(each.get("version"), int):
+                found[each["subject"], each["version"]] = each
+    return found
+
+
+def _with_others(
+    schema: Schema, answer: dict[str, Any], references: References, files: Mapping[str, bytes], kind: str, argument: str
+) -> Schema:
+    """Return a schema with those that it may refer to; ``answer`` is empty where it is a file itself."""
+    referred = references.of(answer, f"{argument}: {schema.name}")
+    if kind == AVRO:
+
+        def find(name: str) -> bytes | None:
+            return referred.get(name, files.get(f"{name}.avsc"))
+
+        return replace(schema, content=whole_avro(schema.content, find))
+    ending = ".proto" if kind == PROTOBUF else ".json"
+    beside = {name: content for name, content in files.items() if name.endswith(ending) and name != schema.name}
+    return replace(schema, others={**beside, **referred})
+
+
+def _schemas_of(name: str, content: bytes, kind: str, argument: str) -> list[tuple[Schema, dict[str, Any]]]:
+    """Return the schemas in one file, each with the answer of the registry that it is from, or with an empty one."""
     found = _ID.fullmatch(name)
     schema_id = None if found is None else _checked_id(int(found[1]), name, argument)
     if name.endswith((".proto", ".desc")):
-        return [Schema(name, content, schema_id, is_compiled=name.endswith(".desc"))]
+        return [(Schema(name, content, schema_id, is_compiled=name.endswith(".desc")), {})]
     if kind == PROTOBUF and not name.endswith(".json"):
         raise InvalidOptionError(f"{argument} is {name}: a schema of protobuf is a file .proto, .desc or .json")
     try:
@@ -126,15 +161,15 @@ def _schemas_of(name: str, content: bytes, kind: str, argument: str) -> list[Sch
     if isinstance(parsed, list) and all(_is_answer(each) for each in parsed) and parsed:
         wanted = [each for each in parsed if _type_of(each) == _REGISTRY_TYPES[kind]]
         # A registry lists a schema once for every subject that has it.
-        unique = {each.schema_id: each for each in (_from_registry(each, name, None, argument) for each in wanted)}
-        return list(unique.values())
+        found_schemas = [(_from_registry(each, name, None, argument), each) for each in wanted]
+        return list({schema.schema_id: (schema, each) for schema, each in found_schemas}.values())
     if _is_answer(parsed):
         if _type_of(parsed) != _REGISTRY_TYPES[kind]:
             raise InvalidOptionError(f"{argument}: {name} is a schema of the type {_type_of(parsed)}, not of {kind}")
-        return [_from_registry(parsed, name, schema_id, argument)]
+        return [(_from_registry(parsed, name, schema_id, argument), parsed)]
     if kind == PROTOBUF:
         raise InvalidOptionError(f"{argument}: {name} is not an answer of a schema registry")
-    return [Schema(name, content, schema_id)]
+    return [(Schema(name, content, schema_id), {})]
 
 
 def _is_answer(parsed: Any) -> bool:
@@ -149,10 +184,6 @@ def _from_registry(answer: dict[str, Any], name: str, schema_id: int | None, arg
     found = answer.get("id", schema_id)
     if not isinstance(found, int):
         raise InvalidOptionError(f"{argument}: a schema in {name} has no id")
-    if answer.get("references"):
-        raise InvalidOptionError(
-            f"{argument}: the schema {found} in {name} refers to others; save it with the others resolved in it"
-        )
     return Schema(f"schema {found} of {name}", answer["schema"].encode(), _checked_id(found, name, argument))
 
 

@@ -147,7 +147,9 @@ def parse_decoder(
     schemas = _schemas(schema, kind, argument)
     reader = _reader(schemas, schema_id, argument, is_single=not has_prefix)
     if kind == JSON:
-        return DecoderSpec(JSON, columns=parse_json_schema(reader.content, reader.name), has_prefix=has_prefix)
+        return DecoderSpec(
+            JSON, columns=parse_json_schema(reader.content, reader.name, reader.others), has_prefix=has_prefix
+        )
     if has_prefix and reader.schema_id is None:
         raise InvalidOptionError(
             f"the schema of {argument} {format} has no id, and values with Confluent's prefix name theirs: "
@@ -177,10 +179,9 @@ def _schemas(schema: str, kind: str, argument: str) -> tuple[Schema, ...]:
     """Return the schemas of a text or a path, by ascending id."""
     if schema.lstrip()[0] in '{["' and kind != PROTOBUF:
         return (Schema(f"the schema of {argument}", schema.encode()),)
-    found = read_schemas(schema, kind, f"the schema of {argument}")
-    schemas = found.schemas
+    schemas = read_schemas(schema, kind, f"the schema of {argument}")
     if kind == PROTOBUF:
-        schemas = tuple(compile_schema(each, found.beside) for each in schemas)
+        schemas = tuple(map(compile_schema, schemas))
     return tuple(sorted(schemas, key=lambda each: -1 if each.schema_id is None else each.schema_id))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
+from sparklog.record.arrays import filled, numbers_of
 from sparklog.record.intake import NO_TIMESTAMP, take_times
 
 
@@ -31,7 +32,7 @@ def fill_timestamps(rows: pa.RecordBatch, written_ms: int) -> pa.RecordBatch:
         return rows.append_column("timestamp", _same_times(written_ms, rows.num_rows))
     index = rows.schema.get_field_index("timestamp")
     column = take_times(rows.column(index))
-    return rows.set_column(index, "timestamp", column.fill_null(written_ms) if column.null_count else column)
+    return rows.set_column(index, "timestamp", filled(column, written_ms))
 
 
 def _same_times(timestamp: int, rows: int) -> pa.Array:
@@ -71,7 +72,7 @@ def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int, same_
     if same_time is not None:
         _check_timestamps(same_time, same_time, config, now_ms)
     elif "timestamp" in names:
-        times = np.asarray(rows.column("timestamp"))
+        times = numbers_of(rows.column("timestamp"))
         latest = int(times.max())
         if latest != NO_TIMESTAMP:
             # No time is before 1970, so that a longer bound refuses none.

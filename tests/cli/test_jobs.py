@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sparklog.cli.export import selection_of
@@ -106,6 +108,22 @@ def test_ledger_is_verified_and_a_changed_file_is_found(tmp_path: Path) -> None:
     assert kinds == {str(first): ("checksum", True), str(second): ("missing", True)}
     (quick,) = run("ledger", "verify", out, "--quick", "--json").stdout.splitlines()
     assert json.loads(quick)["kind"] == "missing"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_log_of_an_iceberg_table_is_shown_and_verified_as_a_ledger(tmp_path: Path) -> None:
+    out, catalog = tmp_path / "out", f"uri=sqlite:///{tmp_path}/catalog.db"
+    of_table = ["--table", "db.rows", "--catalog", "type=sql", "--catalog", catalog]
+    moved = run("export", EXAMPLES, out, "--format", "iceberg", "--topics", "shop-orders", *of_table)
+    assert moved.exit_code == 0, moved.output
+    rows = lines("ledger", "show", out, "--json", *of_table)
+    assert {row["topic"] for row in rows} == {"shop-orders"}
+    (commit,) = lines("ledger", "show", out, "--commits", "--json", *of_table)
+    assert commit["rows"] == sum(row["rows"] for row in rows) > 0
+    assert run("ledger", "verify", out, *of_table).stdout == "all files are as the ledger says\n"
+    assert "give its name and its catalog" in run("ledger", "verify", out).stderr
+    min(out.rglob("*.parquet")).unlink()
+    assert run("ledger", "verify", out, *of_table).exit_code == 1
 
 
 def test_ledger_of_loaded_files_in_a_log_directory_is_shown(tmp_path: Path) -> None:
@@ -278,6 +296,49 @@ def test_copy_of_damage_ends_with_1_and_nothing_is_copied(tmp_path: Path) -> Non
     assert result.exit_code == 1
     assert str(log) in result.stderr
     assert run("ledger", "show", tmp_path / "out").exit_code == 2
+
+
+def test_a_dry_run_of_a_load_says_which_files_it_would_load_and_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"value": ["a", "b"]}), tmp_path / "in" / "1.parquet")
+    arguments = ("load", tmp_path / "in", tmp_path / "logs", "--topic", "orders", "--num-partitions", "3")
+    run(*arguments)
+    pq.write_table(pa.table({"value": ["c", "d", "e"]}), tmp_path / "in" / "2.parquet")
+    (tmp_path / "in" / "3.csv").write_text("value\nf\n")
+    before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "logs").rglob("*"))
+    shown = run(*arguments, "--dry-run")
+    assert shown.exit_code == 0
+    assert "2 files to load in 1 task into orders, 3 partitions: " in shown.stdout
+    assert shown.stdout.endswith(", 3 records and more, 1 file passed over\n")
+    found = lines(*arguments, "--dry-run", "--json")
+    assert [(Path(row["path"]).name, row["rows"], row["partitions"]) for row in found] == [
+        ("2.parquet", 3, 3),
+        ("3.csv", None, 3),
+    ]
+    wanted = ROWS["load"]["a file, or some row groups of one (--dry-run)"]
+    assert [wrong for row in found for wrong in disagreements(row, wanted)] == []
+    assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "logs").rglob("*")) == before
+    run(*arguments)
+    assert run(*arguments, "--dry-run").stdout == "nothing new to load, 3 files passed over\n"
+    assert not run(
+        "load", tmp_path / "in", tmp_path / "new", "--topic", "t", "--num-partitions", "1", "--dry-run"
+    ).exit_code
+    assert not (tmp_path / "new").exists()
+
+
+def test_columns_of_csv_have_the_types_that_are_given(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,name,ok\n1,a,true\n2,,false\n")
+    arguments = ("load", tmp_path / "in.csv", tmp_path / "logs", "--topic", "t", "--num-partitions", "1")
+    loaded = run(*arguments, "--value-json", "--csv-types", "id bigint, ok boolean")
+    assert loaded.exit_code == 0, loaded.output
+    assert [json.loads(row["value"]) for row in read(tmp_path / "logs")] == [
+        {"id": 1, "name": "a", "ok": True},
+        {"id": 2, "ok": False},
+    ]
+    refused = run(*arguments, "--csv-types", "id bigit")
+    assert refused.exit_code == 2
+    assert "csv_types" in refused.stderr
+    assert "bigint" in refused.stderr
 
 
 def test_load_writes_what_is_new_and_the_ledger_shows_it(tmp_path: Path) -> None:

@@ -4,112 +4,36 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError as DeltaCommitFailedError
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException
+from deltalake.exceptions import DeltaError
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NoSuchTableError,
+)
 from pyiceberg.table import Transaction
 
-from sparklog.errors import CommitError, DataLossError, InvalidOptionError
-from sparklog.jobs.delta import DeltaTarget
+from sparklog.errors import CommitError, DataLossError, InvalidOptionError, StorageError
 from sparklog.jobs.export_job import ExportJob
 from sparklog.jobs.formats import ParquetFormat
-from sparklog.jobs.iceberg import IcebergTarget
 from sparklog.jobs.job import run_job
 from sparklog.jobs.local import LocalRunner
 from sparklog.jobs.source import LogSource
 from sparklog.storage.local_writing import LocalWritableStorage
+from tests.jobs.lakes import Delta, Iceberg, Lake
 from tests.jobs.tables import append, files, moved_to, read
 from tests.jobs.test_outputs import write_times
 from tests.storage.crash import CrashingStorage, Stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 FOLDERS = ["topic", "partition"]
-
-
-class Lake(Protocol):
-    """A table of one of both kinds."""
-
-    folder: Path
-
-    def given(self) -> dict[str, Any]:
-        """Return the arguments of `export` for it."""
-
-    def target(self, storage: Any) -> Any: ...
-
-    def rows(self) -> list[dict[str, Any]]: ...
-
-    def append(self, values: list[bytes]) -> None:
-        """Do what another writer does."""
-
-    def known(self) -> set[str]:
-        """Return the names of the files that are part of the table."""
-
-
-@dataclass
-class Delta:
-    folder: Path
-
-    def given(self) -> dict[str, Any]:
-        return {"format": "delta"}
-
-    def target(self, storage: Any) -> Any:
-        return DeltaTarget(storage, str(self.folder))
-
-    def rows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = DeltaTable(str(self.folder)).to_pyarrow_table().to_pylist()
-        return found
-
-    def append(self, values: list[bytes]) -> None:
-        table = DeltaTable(str(self.folder))
-        write_deltalake(table, row_of(values, pa.schema(table.schema().to_arrow())), mode="append")
-
-    def known(self) -> set[str]:
-        return {Path(uri).name for uri in DeltaTable(str(self.folder)).file_uris()}
-
-
-@dataclass
-class Iceberg:
-    folder: Path
-
-    def catalog(self) -> dict[str, str]:
-        return {"type": "sql", "uri": f"sqlite:///{self.folder.parent}/catalog.db"}
-
-    def opened(self) -> Catalog:
-        return load_catalog("default", **self.catalog())
-
-    def given(self) -> dict[str, Any]:
-        return {"format": "iceberg", "table": "db.rows", "catalog": self.catalog()}
-
-    def target(self, storage: Any) -> Any:
-        return IcebergTarget(storage, str(self.folder), "db.rows", tuple(self.catalog().items()))
-
-    def rows(self) -> list[dict[str, Any]]:
-        with self.opened() as catalog:
-            found: list[dict[str, Any]] = catalog.load_table("db.rows").scan().to_arrow().to_pylist()
-            return found
-
-    def append(self, values: list[bytes]) -> None:
-        with self.opened() as catalog:
-            table = catalog.load_table("db.rows")
-            table.append(row_of(values, table.schema().as_arrow()))
-
-    def known(self) -> set[str]:
-        with self.opened() as catalog:
-            return {Path(task.file.file_path).name for task in catalog.load_table("db.rows").scan().plan_files()}
-
-
-def row_of(values: list[bytes], schema: pa.Schema) -> pa.Table:
-    columns = {
-        field.name: pa.array(values if field.name == "value" else [None] * len(values), field.type) for field in schema
-    }
-    return pa.table(columns, schema=schema)
 
 
 @pytest.fixture(params=[Delta, Iceberg])
@@ -296,7 +220,7 @@ def test_offsets_of_iceberg_are_known_when_snapshots_have_expired(tmp_path: Path
     with lake.opened() as catalog:
         table = catalog.load_table("db.rows")
         assert json.loads(table.properties["sparklog.offsets"]) == {
-            "a-0": {"to": 2, "topic_id": None, "leader_epoch": 0}
+            "a-0": {"from": 0, "to": 2, "rows": 2, "topic_id": None, "leader_epoch": 0}
         }
         newest = table.current_snapshot()
         assert newest is not None
@@ -304,6 +228,83 @@ def test_offsets_of_iceberg_are_known_when_snapshots_have_expired(tmp_path: Path
             if snapshot.snapshot_id != newest.snapshot_id:
                 table.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
     assert export_to(lake, partition_by=[]).rows == 0
+
+
+def fail_to_commit(patched: pytest.MonkeyPatch, error: Exception, *, is_taken: bool = False) -> None:
+    """Let both kinds of tables fail with an error as they commit, or when they have."""
+
+    def failing(commit: Any) -> Any:
+        def fail(*given: Any, **more: Any) -> None:
+            if is_taken:
+                commit(*given, **more)
+            raise error
+
+        return fail
+
+    patched.setattr(DeltaTable, "create_write_transaction", failing(DeltaTable.create_write_transaction))
+    patched.setattr(Transaction, "commit_transaction", failing(Transaction.commit_transaction))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (PermissionError(13, "Permission denied"), StorageError, "may not be written to, and nothing is moved"),
+        (OSError(28, "No space left"), CommitError, "does not take a commit, and nothing is moved: .*No space left"),
+        (DeltaError("the table is of a later protocol"), CommitError, "and nothing is moved: the table is of a later"),
+        (ForbiddenError("not yours"), StorageError, "may not be written to, and nothing is moved: not yours"),
+        (NoSuchTableError("dropped"), CommitError, "is gone from its catalog, and nothing is moved: dropped"),
+        (CommitStateUnknownException("504"), CommitError, "may take a commit yet, whose answer was lost: 504"),
+    ],
+)
+def test_errors_of_a_commit_say_what_to_do_and_a_rerun_moves_each_row_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception], said: str
+) -> None:
+    if type(error).__module__.startswith("pyiceberg") and isinstance(lake, Delta):
+        pytest.skip("deltalake has no such error")
+    with monkeypatch.context() as patched:
+        fail_to_commit(patched, error)
+        with pytest.raises(kind, match=said):
+            export_to(lake)
+    assert of_lake(lake) == []
+    assert export_to(lake).rows == 3
+    assert of_lake(lake) == of_logs(lake)
+    assert tables_files(lake) == lake.known()
+
+
+def test_an_error_behind_a_commit_that_was_taken_is_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        fail_to_commit(patched, CommitStateUnknownException("a checkpoint failed"), is_taken=True)
+        assert export_to(lake).rows == 3
+    assert export_to(lake).rows == 0
+    assert of_lake(lake) == of_logs(lake)
+
+
+def test_a_catalog_that_does_not_answer_any_more_leaves_the_files_to_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Iceberg(tmp_path / "table")
+    append(tmp_path / "logs" / "b-0", "1", "2")
+    export_to(lake)
+    append(tmp_path / "logs" / "a-0", "1", "2")
+    commit = Transaction.commit_transaction
+
+    def refuse(*given: Any) -> None:
+        raise OSError("it does not answer")
+
+    with monkeypatch.context() as patched:
+
+        def lose(transaction: Transaction) -> None:
+            commit(transaction)
+            patched.setattr(SqlCatalog, "load_table", refuse)
+            raise OSError("the connection was lost")
+
+        patched.setattr(Transaction, "commit_transaction", lose)
+        with pytest.raises(
+            CommitError, match=r"not known whether the table db\.rows has taken a commit: the connection"
+        ):
+            export_to(lake)
+    assert export_to(lake).rows == 0
+    assert of_lake(lake) == of_logs(lake)
 
 
 @pytest.mark.parametrize("catalog", [{"type": "nosuch"}, {"type": "sql", "uri": "sqlite:////nowhere/at/all.db"}])

@@ -1,16 +1,10 @@
-"""Loads that stop, are killed, or find no room: the next load of the same files leaves each of their rows once."""
+"""Loads that stop, or find no room: the next load of the same files leaves each of their rows once."""
 
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sparklog.errors import ALL_VISIBLE, NOTHING_VISIBLE, WILL_BE_VISIBLE, SeglogError
@@ -20,7 +14,6 @@ from tests.storage.crash import CrashingStorage, crashes
 from tests.storage.full_disk import FullDisk
 from tests.topic.staged import findings
 
-ROOT = Path(__file__).parents[2]
 ROWS = [f"{n}" for n in range(30)]
 
 
@@ -127,48 +120,3 @@ def test_what_a_task_of_a_dead_load_stages_late_is_never_there(tmp_path: Path) -
         dead.run(tasks[0], lambda _: None)
     assert leftovers(tmp_path / "logs") == []
     assert seen(tmp_path / "logs") == ROWS
-
-
-SCRIPT = """
-import sys, sparklog, sparklog.jobs.load
-sparklog.jobs.load._TASK_BYTES_MIN = 1 << 19
-print("begun", flush=True)
-sparklog.load(sys.argv[1], sys.argv[2], topic="t", num_partitions=2, processes=2)
-"""
-
-
-@pytest.mark.parametrize("victim", ["driver", "worker"])
-def test_killed_loads_are_there_whole_or_not_at_all_and_reruns_load_each_row_once(tmp_path: Path, victim: str) -> None:
-    (tmp_path / "in").mkdir()
-    for number in range(4):
-        rows = [f"{n:020d}" for n in range(number * 100_000, (number + 1) * 100_000)]
-        write_parquet(tmp_path / "in" / f"{number}.parquet", strings(rows))
-    wanted, logs = 400_000, tmp_path / "logs"
-    for delay in (0.2, 0.6, 1.2, 2.0):
-        load = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(tmp_path / "in"), str(logs)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert load.stdout is not None
-        load.stdout.readline()
-        time.sleep(delay)
-        workers = psutil.Process(load.pid).children() if load.poll() is None else []
-        if victim == "worker" and workers:
-            workers[0].send_signal(signal.SIGKILL)
-        elif victim == "driver":
-            load.send_signal(signal.SIGKILL)
-        load.wait()
-        load.stdout.close()
-        psutil.wait_procs(workers, timeout=20)
-        assert sum(count_of(logs).values()) in (0, wanted)
-    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "in"), str(logs)], cwd=ROOT, check=True, stdout=-3)
-    found = count_of(logs)
-    assert (len(found), set(found.values())) == (wanted, {1})
-    assert leftovers(logs) == []
-
-
-def count_of(logs: Path) -> Counter[bytes | None]:
-    folders = [logs / f"t-{n}" for n in range(2) if (logs / f"t-{n}").is_dir()]
-    return Counter(each for folder in folders for each in values(folder))

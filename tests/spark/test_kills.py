@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-import psutil
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -24,6 +23,7 @@ import sparklog
 from sparklog.log.config import LogConfig
 from sparklog.topic.recover import RecoverOptions, recover_directory
 from tests.places import directory_at, folder_at
+from tests.processes import kill_all, of_session
 from tests.spark.conftest import ROOT
 from tests.spark.test_write_failures import PARTITIONS, ROWS, jobs_in
 from tests.topic.staged import findings, values
@@ -44,25 +44,6 @@ for version in range(int(sys.argv[2]), 1000):
     writer.option("txnAppId", "killed").option("txnVersion", version).save(sys.argv[1])
     print("done", version, flush=True)
 """
-
-
-def of_session(session: int) -> list[psutil.Process]:
-    """Return the processes of a session: Spark's Python daemon leaves the group of its parent, and not its session."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            continue
-    return found
-
-
-def kill_all(session: int) -> None:
-    # Twice: some may have been forked meanwhile.
-    for _ in range(2):
-        for process in of_session(session):
-            process.kill()
 
 
 def kill_python_driver(session: int) -> None:

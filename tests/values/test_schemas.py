@@ -15,7 +15,7 @@ OBJECT = '{"type": "object", "properties": {"a": {"type": "string"}}}'
 
 
 def ids(path: Path, kind: str) -> list[int | None]:
-    return [schema.schema_id for schema in read_schemas(str(path), kind, "schema").schemas]
+    return [schema.schema_id for schema in read_schemas(str(path), kind, "schema")]
 
 
 def test_files_of_a_folder_are_those_with_an_id_for_a_name(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_sources_beside_are_there_to_be_imported(tmp_path: Path) -> None:
     (tmp_path / "3.proto").write_text("a")
     (tmp_path / "shared.proto").write_text("b")
     found = read_schemas(str(tmp_path), PROTOBUF, "schema")
-    assert [(schema.schema_id, schema.is_compiled) for schema in found.schemas] == [(3, False)]
-    assert found.beside == {"3.proto": b"a", "shared.proto": b"b"}
+    assert [(schema.schema_id, schema.is_compiled) for schema in found] == [(3, False)]
+    assert found[0].others == {"shared.proto": b"b"}
 
 
 def test_one_file_may_have_any_name(tmp_path: Path) -> None:
@@ -49,14 +49,14 @@ def test_dump_of_a_registry_has_a_schema_once_for_each_id_and_kind(tmp_path: Pat
     ]
     (tmp_path / "dump.json").write_text(json.dumps(dump))
     assert ids(tmp_path / "dump.json", AVRO) == [1, 5]
-    (found,) = read_schemas(str(tmp_path / "dump.json"), JSON, "schema").schemas
+    (found,) = read_schemas(str(tmp_path / "dump.json"), JSON, "schema")
     assert (found.schema_id, found.content) == (2, OBJECT.encode())
 
 
 def test_answer_of_a_registry_is_told_from_a_schema(tmp_path: Path) -> None:
     (tmp_path / "9.json").write_text(json.dumps({"schema": OBJECT, "schemaType": "JSON"}))
     (tmp_path / "8.json").write_text(OBJECT)
-    found = read_schemas(str(tmp_path), JSON, "schema").schemas
+    found = read_schemas(str(tmp_path), JSON, "schema")
     assert {schema.schema_id: schema.content.decode() for schema in found} == {8: OBJECT, 9: OBJECT}
 
 
@@ -73,7 +73,12 @@ def test_answer_of_a_registry_is_told_from_a_schema(tmp_path: Path) -> None:
             AVRO,
             "is a schema of the type JSON, not of avro",
         ),
-        ({"1.json": json.dumps({"schema": "x", "references": [{}]})}, AVRO, "the schema 1 in 1.json refers to others"),
+        ({"1.json": json.dumps({"schema": "x", "references": [{}]})}, AVRO, "a reference has no name, subject and"),
+        (
+            {"1.json": json.dumps({"schema": "x", "references": [{"name": "a.B", "subject": "b", "version": 2}]})},
+            AVRO,
+            "schema 1 of 1.json refers to a.B, version 2 of the subject b, which is not there: save",
+        ),
         ({"x.json": json.dumps({"schema": "x"})}, AVRO, "a schema in x.json has no id"),
         ({"1.json": json.dumps([{"id": 1, "schema": "x", "schemaType": "JSON"}])}, AVRO, "has no schema of avro"),
         ({"1.json": OBJECT}, PROTOBUF, "1.json is not an answer of a schema registry"),

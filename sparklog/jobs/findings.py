@@ -1,0 +1,76 @@
+"""What checks of moved data find: ranges that do not follow one another, and files that are not what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from sparklog.jobs.ledger import LedgerCommit, Moved
+from sparklog.log.files import TopicPartition
+
+FindingKind = Literal[
+    "ledger",
+    "missing",
+    "unfinished",
+    "size",
+    "checksum",
+    "rows",
+    "doubled",
+    "overlap",
+    "gap",
+    "unknown",
+    "staged",
+    "rewritten",
+]
+
+
+@dataclass(frozen=True)
+class LedgerFinding:
+    """Something that is not as the ledger says.
+
+    Attributes
+    ----------
+    kind : str
+        ``ledger`` is damaged; a file is ``missing``, ``unfinished`` (the next run puts it in its place), of another
+        ``size``, ``checksum`` or number of ``rows``, ``doubled`` (two ranges name it), ``unknown`` to the ledger, or
+        ``staged`` by a run that goes on or died; ranges of a partition have an ``overlap`` or a ``gap``; others have
+        ``rewritten`` a table, so that what became of its rows is not known.
+    path : str
+        Of the file, or of the ledger.
+    reason : str
+        What is wrong, in a sentence.
+    """
+
+    kind: FindingKind
+    path: str
+    reason: str
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether rows may be lost, doubled or changed; else it is worth knowing."""
+        return self.kind not in ("gap", "staged", "unfinished", "rewritten")
+
+
+def unjoined_ranges(commit: LedgerCommit, last: dict[TopicPartition, Moved], path: str) -> Iterator[LedgerFinding]:
+    """Yield where ranges of a partition do not follow one another."""
+    for moved in commit.entries:
+        if not isinstance(moved, Moved):
+            continue
+        before = last.get(moved.topic_partition)
+        last[moved.topic_partition] = moved
+        if before is None or before.end_offset == moved.start_offset:
+            continue
+        if before.end_offset < moved.start_offset:
+            yield LedgerFinding(
+                "gap",
+                path,
+                f"offsets [{before.end_offset}, {moved.start_offset}) of {moved.topic_partition} were not moved",
+            )
+        else:
+            yield LedgerFinding(
+                "overlap",
+                path,
+                f"offsets [{moved.start_offset}, {moved.end_offset}) of {moved.topic_partition} were moved, and those "
+                f"up to {before.end_offset} had been before",
+            )
