@@ -89,7 +89,7 @@ def lag(path: PathText | Sequence[PathText], groups: str | Sequence[str] = ()) -
         (each["group"], at): member
         for each in of_groups
         if each["type"] != _WITHOUT_OFFSETS
-        for at, member in _assigned(each["members"])
+        for at, member in _assigned(each["members"] or ())
     }
     keys = sorted(key for key in {*committed, *members} if not wanted or key[0] in wanted)
     ends = _end_offsets(paths, {at for _, at in keys})

@@ -208,8 +208,9 @@ def _refuse_members(folder: PartitionFolder, request: OffsetRequest) -> None:
         _log.warning("there is no group %s yet: it is made by its first offsets", request.group)
     elif found["type"] == "share":
         raise InvalidOptionError(f"{request.group!r} is a share group, which commits no offsets")
-    elif found["members"] and not request.is_forced:
-        members = listed([each["member_id"] for each in found["members"]])
+    elif found["members"] != [] and not request.is_forced:
+        there = found["members"]
+        members = "that cannot be decoded" if there is None else listed([each["member_id"] for each in there])
         raise InvalidOptionError(
             f"group {request.group!r} has members in {folder.location}: {members}. If they still run when the cluster "
             f"is started, they go on from where they are, and commit over what is set here. Stop them, and force it "

@@ -23,7 +23,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.topic.groups import partition_of_group
 from sparklog.topic.lag import lag
 from sparklog.topic.set_offsets import Goal, OffsetChanges, OffsetRequest, set_group_offsets
-from tests.system.logs import put
+from tests.system.logs import Put, keyed, put
 from tests.topic.groups import PARTITIONS, classic, commits, write_groups, write_shop
 
 NOW_MS = 1_790_000_000_000
@@ -150,6 +150,15 @@ def test_group_with_members_is_refused_unless_forced(tmp_path: Path) -> None:
     for group in ("g", "h"):
         set_offsets(tmp_path, Goal(offset=1), "b", group=group, is_forced=True)
         assert committed(tmp_path, group) == {("b", 0): 1}
+
+
+def test_group_whose_record_cannot_be_decoded_may_have_members(tmp_path: Path) -> None:
+    write_shop(tmp_path, {})
+    write_groups(tmp_path, {"g": [*commits("g", BEFORE), Put(keyed("GroupMetadata", {"group": "g"}), b"\0\7\xff")]})
+    with pytest.raises(InvalidOptionError, match=r"has members in .* that cannot be decoded"):
+        set_offsets(tmp_path, Goal(offset=1), "b")
+    assert set_offsets(tmp_path, Goal(offset=1), "b", is_forced=True).log_offset is not None
+    assert [row["lag"] for row in lag(tmp_path, "g").to_pylist()] == [60, 29]
 
 
 def test_share_group_is_refused_also_when_forced(tmp_path: Path) -> None:
