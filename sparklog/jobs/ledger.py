@@ -9,7 +9,8 @@ loaded, and then one that says that they count:
      "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
     {"kind": "loaded", "path": "/in/a.parquet", "into": "events", "bytes": 40960,
      "modified_ns": 1700000000000000000, "rows": 998}
-    {"kind": "settings", "settings": {"format": "parquet", "columns": "key, value", "partition_by": "topic"}}
+    {"kind": "settings",
+     "settings": {"format": "parquet", "columns": "key, value", "partition_by": "topic", "where": ""}}
     {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
      "lines": 2, "crc32c": 305419896}
 

@@ -175,9 +175,11 @@ class TableFolder(FolderTarget):
         ledger = self.ledger()
         before = dict(ledger.settings.values) if ledger.settings else {}
         for name, value in table.settings.values:
-            if before.get(name, value) != value:
+            # What a ledger of an earlier version does not say was not there to be chosen.
+            was = before.get(name, "") if before else value
+            if was != value:
                 raise InvalidOptionError(
-                    f"what was moved to {self.path} before has {name} {before[name] or 'of nothing'!r}, and now it is "
+                    f"what was moved to {self.path} before has {name} {was or 'of nothing'!r}, and now it is "
                     f"{value or 'nothing'!r}: a table has one shape. Give the same again, or move to another target"
                 )
         return ledger.moved.get

@@ -92,6 +92,9 @@ def test_a_table_keeps_its_filter_and_a_wrong_one_makes_nothing(tmp_path: Path) 
     moved_to(out, source=logs, where="value = 'a'")
     with pytest.raises(InvalidOptionError, match="has where \"value = 'a'\", and now it is 'nothing'"):
         moved_to(out, source=logs)
+    moved_to(tmp_path / "whole", source=logs)
+    with pytest.raises(InvalidOptionError, match="has where 'of nothing', and now it is \"value = 'a'\""):
+        moved_to(tmp_path / "whole", source=logs, where="value = 'a'")
 
 
 def test_a_log_that_is_not_the_one_of_before_is_refused(tmp_path: Path) -> None:

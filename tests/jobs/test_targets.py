@@ -116,6 +116,7 @@ def test_the_ledger_says_what_was_moved_and_how(tmp_path: Path, logs: Path) -> N
         "format": "parquet",
         "columns": "value binary",
         "partition_by": "topic, partition",
+        "where": "",
     }
     (file,) = moved.pop("files")
     assert (moved["topic"], moved["partition"], moved["from"], moved["to"], moved["rows"]) == ("a", 0, 0, 2, 2)
