@@ -394,7 +394,7 @@ adding_replicas           array     brokers that a reassignment adds
 removing_replicas         array     brokers that it removes
 eligible_leader_replicas  array     brokers that may lead it though they are not in sync
 last_known_elr            array     those that were before an unclean shutdown
-leader_recovery_state     string    Recovered or Recovering
+leader_recovery_state     string    RECOVERED or RECOVERING
 directories               array     ids of log directories, one a replica
 """
         ),

@@ -114,7 +114,7 @@ FEATURES_SCHEMA: Final = pa.schema([("feature", pa.string()), ("level", pa.int32
 
 RESOURCE_TYPES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-RECOVERY_STATES: Final = ("Recovered", "Recovering")
+RECOVERY_STATES: Final = ("RECOVERED", "RECOVERING")
 
 
 class Counting(NamedTuple):

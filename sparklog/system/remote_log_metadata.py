@@ -21,8 +21,8 @@ from sparklog.system.records import TIMESTAMP, InternalLog, Unreadable, arrays_o
 TOPIC: Final = "__remote_log_metadata"
 _COMPONENT: Final = "storage"
 
-STATES: Final = ("CopySegmentStarted", "CopySegmentFinished", "DeleteSegmentStarted", "DeleteSegmentFinished")
-"""The states of a segment by their numbers."""
+STATES: Final = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
+"""The states of a segment by their numbers, as Kafka names them."""
 _SEGMENT_GONE: Final = 3
 _PARTITION_GONE: Final = 2
 

@@ -101,7 +101,7 @@ def test_change_of_a_partition_leaves_what_it_does_not_say(tmp_path: Path) -> No
     assert (row["replicas"], row["isr"]) == ([2, 3], [2])
     assert (row["adding_replicas"], row["removing_replicas"]) == ([3], [1])
     assert (row["eligible_leader_replicas"], row["last_known_elr"]) == ([2], [])
-    assert row["leader_recovery_state"] == "Recovering"
+    assert row["leader_recovery_state"] == "RECOVERING"
     assert row["directories"] == [DIRECTORY, DIRECTORY]
 
 
