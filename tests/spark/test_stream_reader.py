@@ -23,6 +23,7 @@ from sparklog.spark.schema import source_schema
 from sparklog.spark.stream_reader import SeglogStreamReader
 from sparklog.topic.stream_offsets import INITIAL
 from tests.build import Record, v2_batch
+from tests.golden import EXAMPLES
 
 LIMITED = ReadMaxRows(1)
 runner = CliRunner()
@@ -380,3 +381,35 @@ def test_lag_of_each_partition_is_what_the_progress_says() -> None:
     assert sparklog.stream_lag(Query(), 1) is None  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="has 2 sources"):
         sparklog.stream_lag(Query(), 2)  # type: ignore[arg-type]
+
+
+def test_stream_begins_where_a_group_is(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "data")
+    reader = reader_of(tmp_path / "data", startingOffsetsByGroup="dashboard", subscribe="shop-events")
+    end = reader.latestOffset(INITIAL, ReadAllAvailable())
+    behind = {
+        (row["topic"], row["partition"]): (row["current_offset"], row["log_end_offset"])
+        for row in sparklog.views.lag(tmp_path / "data", groups=["dashboard"]).to_pylist()
+        if row["topic"] == "shop-events" and row["lag"]
+    }
+    assert behind
+    found = {tuple(name.rsplit("-", 1)): offsets for name, *offsets in read(reader, INITIAL, end)}
+    assert {(topic, int(n)): tuple(offsets) for (topic, n), offsets in found.items()} == behind
+
+
+def test_filter_chooses_what_a_stream_reads_and_its_offsets_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    append(tmp_path / "t-0", 0, 30)
+    append(tmp_path / "t-1", 0, 30)
+    reader = reader_of(tmp_path, startingOffsets="earliest", where="partition = 1 AND offset >= 20")
+    end = reader.latestOffset(INITIAL, ReadAllAvailable())
+    assert end["t"] == {"0": 30, "1": 30}
+    assert read(reader, INITIAL, end) == [("t-1", 20, 30)]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_view_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
+    append(tmp_path / "t-0", 0, 5)
+    with pytest.raises(PySparkException, match="view"):
+        spark.readStream.format("seglog").option("view", "consumer_offsets").load(str(EXAMPLES)).writeStream.format(
+            "noop"
+        ).option("checkpointLocation", str(tmp_path / "cp")).start().processAllAvailable()
