@@ -18,6 +18,7 @@ MEASUREMENTS = (
     "encode",
     "threads",
     "filters",
+    "stream",
     "spark_read",
     "spark_read --memory",
     "scale_read",
