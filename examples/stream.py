@@ -71,11 +71,18 @@ totals = (
     .trigger(processingTime="1 second")
     .start(str(folder / "sums" / "totals"))
 )
-while writer.is_alive():
-    time.sleep(2)
+
+
+def print_lag() -> None:
     lag = sparklog.stream_lag(totals)
     print("the query has not begun yet" if lag is None else f"the query is {lag.total} sales behind")
+
+
+while writer.is_alive():
+    time.sleep(2)
+    print_lag()
 totals.processAllAvailable()
+print_lag()
 totals.stop()
 rows = sparklog.open_topic(folder / "sums" / "totals").read(columns=["key", "value"]).to_pylist()
 totals_now = {row["key"].decode(): int(row["value"]) for row in rows}  # of each key the last row counts

@@ -75,7 +75,9 @@ DEFERRED = {
     ("spark/views.py", "sparklog.topic.views"),  # who reads records reads no view
     ("spark/views.py", "sparklog.spark.view_batches"),
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
-    ("spark/plan.py", "sparklog.topic.groups"),  # and what a group has committed
+    ("spark/plan.py", "sparklog.topic.groups"),
+    ("jobs/source.py", "sparklog.topic.groups"),
+    ("topic/reader.py", "sparklog.topic.groups"),  # and what a group has committed
     ("cli/ledger.py", "sparklog.jobs.ledger_check"),  # who shows a ledger reads no table
     ("cli/ledger.py", "sparklog.jobs.lake_check"),
     ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba

@@ -22,7 +22,6 @@ from sparklog.log.where_parser import parse_where
 from sparklog.record.where import Where
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, named, read_layouts
-from sparklog.topic.groups import group_logs
 from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange
 
@@ -190,6 +189,9 @@ class LogSource:
         names = {bound.group for bound in (self.start, self.end) if bound.group is not None}
         if not names or not folders:
             return {}
+        # What decodes the offsets takes long to import: not for who names no group.
+        from sparklog.topic.groups import group_logs
+
         logs = group_logs((each.directory for each in folders), self.offsets_path)
         return {name: logs.committed(name) for name in names}
 

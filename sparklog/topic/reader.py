@@ -21,7 +21,6 @@ from sparklog.record.schema import selector
 from sparklog.record.where import Where
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover, read_layouts
-from sparklog.topic.groups import group_logs
 from sparklog.topic.threads import merged
 
 TOPIC_COLUMN, PARTITION_COLUMN = "topic", "partition"
@@ -184,6 +183,9 @@ class TopicReader:
         paths = (
             [offsets_path] if isinstance(offsets_path, str) or not isinstance(offsets_path, Sequence) else offsets_path
         )
+        # What decodes the offsets takes long to import: not for who names no group.
+        from sparklog.topic.groups import group_logs
+
         logs = group_logs((log.directory for log in self._logs.values()), paths)
         committed = logs.committed(group)
         return {each: committed.get(each, log.start_offset) for each, log in self._logs.items()}
