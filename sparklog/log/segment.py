@@ -37,7 +37,7 @@ from sparklog.record.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, Bat
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.kept_files import KeptFiles
 
-WINDOW_BYTES: Final = 1 << 22
+WINDOW_BYTES: Final = 1 << 24
 _FIRST_WINDOW_BYTES: Final = 1 << 16
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
