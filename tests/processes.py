@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import psutil
 
@@ -24,4 +25,10 @@ def kill_all(session: int) -> None:
     # Twice: some may have been forked meanwhile.
     for _ in range(2):
         for process in of_session(session):
-            process.kill()
+            kill(process)
+
+
+def kill(process: psutil.Process) -> None:
+    """Kill a process, unless it has ended meanwhile."""
+    with suppress(psutil.NoSuchProcess):
+        process.kill()

@@ -46,7 +46,8 @@ class ToyJob:
         if task.does == "sleep":
             time.sleep(60)
         if task.does in ("wait", "full"):
-            time.sleep(1.0)
+            # Those before it are done meanwhile, also where each has to wait for a worker to start.
+            time.sleep(1.0 if task.does == "wait" else 4.0)
         if task.does == "damaged":
             raise CorruptBatchError("a flipped bit", path=f"/logs/{task.name}", position=7, offset=3)
         if task.does == "partly":

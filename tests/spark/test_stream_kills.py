@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -45,14 +48,17 @@ query.awaitTermination()
 
 
 def kill_python_driver(session: int) -> None:
-    os.kill(session, 9)
+    """Kill the driver, unless its stream has failed by then."""
+    with suppress(ProcessLookupError):
+        os.kill(session, signal.SIGKILL)
 
 
 def kill_workers(session: int) -> None:
     """Kill the workers; Spark begins others, and runs the tasks again."""
     for process in of_session(session):
-        if "pyspark.daemon" in process.cmdline():
-            process.kill()
+        with suppress(psutil.NoSuchProcess):
+            if "pyspark.daemon" in process.cmdline():
+                process.kill()
 
 
 WAYS: Final[tuple[Callable[[int], None], ...]] = (kill_all, kill_workers, kill_python_driver)
