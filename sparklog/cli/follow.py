@@ -9,7 +9,6 @@ from sparklog.cli import render
 from sparklog.cli.dump import DumpOptions, Output, refuse_outside
 from sparklog.cli.paths import is_file
 from sparklog.errors import (
-    CorruptCheckpointError,
     CorruptLogError,
     DataLossError,
     InvalidOptionError,
@@ -17,9 +16,7 @@ from sparklog.errors import (
 )
 from sparklog.inspect.dump import log_of_folder
 from sparklog.inspect.dump_range import DumpedLog
-from sparklog.log import files
-from sparklog.log.checkpoints import parse_topic_id
-from sparklog.log.layout import read_layout
+from sparklog.log.layout import read_layout, topic_id_of
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 
@@ -65,13 +62,7 @@ class _Mark(NamedTuple):
 
     @classmethod
     def of(cls, folder: PartitionFolder) -> _Mark:
-        path = folder.file(files.PARTITION_METADATA)
-        try:
-            data = folder.storage.read_small(path)
-            topic_id = None if data is None else parse_topic_id(data, path)
-        except CorruptCheckpointError:
-            topic_id = None
-        return cls(topic_id, folder.storage.identity(folder.location))
+        return cls(topic_id_of(folder), folder.storage.identity(folder.location))
 
     def is_same(self, other: _Mark) -> bool:
         if self.topic_id and other.topic_id:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError, SeglogError
 from sparklog.log import files
-from sparklog.log.checkpoints import parse_offset_checkpoint
+from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import OffsetFile, TopicPartition
 from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -28,6 +28,8 @@ _log = logging.getLogger("sparklog")
 _SWAPPED_LOG: Final = files.LOG + files.SWAP
 _LISTINGS_MAX: Final = 5
 _LOOKS_MAX: Final = 10
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -173,18 +175,33 @@ def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
     CommitError
         Commits were made again and again while the logs were looked at.
     """
+    return at_one_time(folders, lambda folder, view: layout_in(view, folder))
+
+
+def at_one_time(
+    folders: Sequence[PartitionFolder], look: Callable[[PartitionFolder, DirectoryView], _Found]
+) -> list[_Found]:
+    """Return what a look at each log finds, all of them as they were at one time; it may be taken several times.
+
+    Raises
+    ------
+    CommitError
+        Commits were made again and again while the logs were looked at.
+    SeglogError
+        Of the look, where no commit was made meanwhile.
+    """
     directories = sorted({folder.directory for folder in folders}, key=lambda directory: directory.path)
     for _ in range(_LOOKS_MAX):
         views = {directory: DirectoryView(directory) for directory in directories}
         try:
-            layouts = [layout_in(views[folder.directory], folder) for folder in folders]
+            found = [look(folder, views[folder.directory]) for folder in folders]
         except SeglogError:
             # A commit that was carried out meanwhile may be the reason.
             if all(view.is_current() for view in views.values()):
                 raise
             continue
         if all(view.is_current() for view in views.values()):
-            return layouts
+            return found
     where = ", ".join(directory.path for directory in directories)
     raise CommitError(f"commits are made to {where} faster than it can be looked at; read it again")
 
@@ -206,6 +223,16 @@ def layout_in(view: DirectoryView, folder: PartitionFolder, kept: KeptFiles | No
             # A broker renames and removes segments while it runs: what has just been listed may be gone.
             continue
     return _bounded(folder, list_segments(folder, kept=kept), view)
+
+
+def topic_id_of(folder: PartitionFolder) -> str | None:
+    """Return the topic id of ``partition.metadata``; None where there is none, or none that can be read."""
+    path = folder.file(files.PARTITION_METADATA)
+    data = folder.storage.read_small(path)
+    try:
+        return None if data is None else parse_topic_id(data, path)
+    except CorruptCheckpointError:
+        return None
 
 
 def list_segments(

@@ -10,13 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError, SeglogError
-from sparklog.log import files
-from sparklog.log.checkpoints import parse_topic_id
+from sparklog.errors import PathNotFoundError
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import LogExtent
-from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in
-from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, topic_id_of
+from sparklog.log.places import PartitionFolder
 from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.base import Stamp
 from sparklog.topic.discovery import named
@@ -24,7 +22,6 @@ from sparklog.write.clock import wall_clock_ms
 
 _SETTLED_AFTER_NS: Final = 2_000_000_000
 """A change within this time of another may leave the same stamp: no clock of a file system is coarser."""
-_LOOKS_MAX: Final = 10
 
 
 @dataclass(frozen=True)
@@ -95,22 +92,11 @@ class LiveLogs:
             Commits were made again and again while the logs were looked at.
         """
         wanted = list(folders)
-        directories: dict[LogDirectory, None] = dict.fromkeys(folder.directory for folder in wanted)
-        for _ in range(_LOOKS_MAX):
-            views = {directory: DirectoryView(directory) for directory in directories}
-            try:
-                seen = {folder: found for folder in wanted if (found := self._look_at(folder, views[folder.directory]))}
-            except SeglogError:
-                # A commit that was carried out meanwhile may be the reason.
-                if all(view.is_current() for view in views.values()):
-                    raise
-                continue
-            if all(view.is_current() for view in views.values()):
-                settled_ns = wall_clock_ms() * 1_000_000 - _SETTLED_AFTER_NS
-                self._seen = {folder: each for folder, each in seen.items() if _is_settled(each, settled_ns)}
-                return {named(folder): each.log for folder, each in seen.items()}
-        where = ", ".join(directory.path for directory in directories)
-        raise CommitError(f"commits are made to {where} faster than it can be looked at")
+        found = at_one_time(wanted, self._look_at)
+        seen = {folder: each for folder, each in zip(wanted, found, strict=True) if each is not None}
+        settled_ns = wall_clock_ms() * 1_000_000 - _SETTLED_AFTER_NS
+        self._seen = {folder: each for folder, each in seen.items() if _is_settled(each, settled_ns)}
+        return {named(folder): each.log for folder, each in seen.items()}
 
     def _look_at(self, folder: PartitionFolder, view: DirectoryView) -> _Seen | None:
         known = self._seen.get(folder)
@@ -126,7 +112,7 @@ class LiveLogs:
             before = folder.storage.stamp(folder.location)
             layout = layout_in(view, folder)
             latest = last_stable_offset(layout) if self._is_committed else layout.end_offset
-            log = LiveLog(layout, latest, _topic_id(folder))
+            log = LiveLog(layout, latest, topic_id_of(folder))
             # The stamps are those of before the look, or are the same: what changes during it is seen by the next.
             stamps = (before, _stamp_of_last(layout))
         except PathNotFoundError:
@@ -152,12 +138,3 @@ def _is_settled(seen: _Seen, settled_ns: int) -> bool:
     """Tell whether a change that comes now will be seen by the stamps."""
     needed = seen.stamps if seen.log.layout.segments else seen.stamps[:1]
     return all(stamp is not None and stamp.modified_ns < settled_ns for stamp in needed)
-
-
-def _topic_id(folder: PartitionFolder) -> str | None:
-    path = folder.file(files.PARTITION_METADATA)
-    data = folder.storage.read_small(path)
-    try:
-        return None if data is None else parse_topic_id(data, path)
-    except CorruptCheckpointError:
-        return None
