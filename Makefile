@@ -13,12 +13,12 @@ FUZZ_WORKERS ?= 2
 
 # How many processes share the default tests: a file is run by one of them, and tests/conftest.py puts the longest first.
 TEST_WORKERS ?= 2
-DEFAULT_TESTS := -m "not kafka and not bench and not fuzz" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+DEFAULT_TESTS := -m "not kafka and not bench and not fuzz and not install" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # How many SIGKILLs the kinds of jobs share, here and on Spark.
 KILLS ?= 100
 
-.PHONY: demo test test-kafka test-floors test-kills fuzz bench lint tables definitions clean
+.PHONY: demo test test-kafka test-floors test-install test-kills fuzz bench lint tables definitions clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/quickstart.py
@@ -31,6 +31,9 @@ test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars fr
 
 test-floors: $(FLOORS)/.ready  ## The default tests with the oldest versions of all that is installed.
 	$(FLOORS)/bin/python -m pytest $(DEFAULT_TESTS) $(PYSPARK_LEAVES_SOCKETS_OPEN)
+
+test-install: $(READY)  ## Installs a wheel into an empty environment, from the package index, and reads with all that starts Spark there.
+	$(RUN) -m pytest -m install
 
 test-kills: $(READY)  ## Kills exports, loads and copies, on local processes and on Spark, and completes them; for some minutes.
 	$(RUN) -m tests.jobs.kills --kills $(KILLS)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
@@ -20,12 +17,17 @@ from tests.golden import IsolationLevel, golden_set
 from tests.jobs.tables import read, rows
 from tests.spark.conftest import ROOT
 from tests.spark.rows import consumed
+from tests.spark.standalone import running, standalone_cluster
 
 SPARK_HOME = Path(pyspark.__file__).parent
-STARTED_WITHIN_SECONDS = 60
 DONE_WITHIN_SECONDS = 180
 GOLDEN = golden_set("v2-transactions")
 LEVEL: IsolationLevel = "read_committed"
+ENVIRONMENT = {
+    **os.environ,
+    "PYSPARK_PYTHON": sys.executable,
+    "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+}
 
 # Run as a program of its own: a process has one Spark context, and the other tests' is in this one.
 PROGRAM = """
@@ -79,65 +81,9 @@ spark.stop()
 """
 
 
-@contextmanager
-def running(log: Path, *command: str) -> Iterator[None]:
-    """Run a program in a process group of its own, and kill all of that in the end."""
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_NO_DAEMONIZE": "1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    }
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
-    try:
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
-
-
-def wait_for(log: Path, pattern: str) -> re.Match[str]:
-    deadline = time.monotonic() + STARTED_WITHIN_SECONDS
-    while time.monotonic() < deadline:
-        found = re.search(pattern, log.read_text(errors="replace"))
-        if found:
-            return found
-        time.sleep(0.1)
-    raise TimeoutError(f"{log.name} does not say {pattern!r}:\n{log.read_text(errors='replace')[-3000:]}")
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
-    """Start a master and two workers on loopback, each worker with a core; return the master's URL."""
-    spark_class = str(SPARK_HOME / "bin" / "spark-class")
-    package = "org.apache.spark.deploy"
-    with ExitStack() as stack:
-        log = tmp_path / "master.log"
-        stack.enter_context(
-            running(
-                log, spark_class, f"{package}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
-            )
-        )
-        url = wait_for(log, r"Starting Spark master at (spark://\S+)")[1]
-        for number in range(2):
-            folder = tmp_path / f"worker-{number}"
-            folder.mkdir()
-            stack.enter_context(
-                running(
-                    folder / "log",
-                    spark_class,
-                    f"{package}.worker.Worker",
-                    *("--host", "127.0.0.1", "--webui-port", "0"),
-                    *("--cores", "1", "--memory", "768m", "--work-dir", str(folder), url),
-                )
-            )
-        for number in range(2):
-            wait_for(tmp_path / f"worker-{number}" / "log", "Successfully registered with master")
+    with standalone_cluster(tmp_path, SPARK_HOME, ENVIRONMENT) as url:
         yield url
 
 
@@ -152,7 +98,7 @@ def output_of(text: str, last: str, tmp_path: Path, *arguments: str) -> str:
     """Run a program until it says its last word, and return all that it said."""
     log, program = tmp_path / "driver.log", tmp_path / "program.py"
     program.write_text(text)
-    with running(log, sys.executable, str(program), *arguments):
+    with running(log, ENVIRONMENT, sys.executable, str(program), *arguments):
         deadline = time.monotonic() + DONE_WITHIN_SECONDS
         while last not in log.read_text() and time.monotonic() < deadline:
             time.sleep(0.2)
