@@ -19,11 +19,6 @@ from sparklog.values.text import is_text
 
 _BYTES: Final = pa.large_binary()
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in (*range(32), *b'\\"')}
-# Of none, two and one bytes; made of buffers, since `pyarrow.array` imports pandas, which hardly anything here needs.
-_PADDINGS: Final = pa.Array.from_buffers(
-    _BYTES, 3, [None, pa.py_buffer(np.array([0, 0, 2, 3], np.int64)), pa.py_buffer(bytes(3))]
-)
-"""The bytes that are missing to a multiple of three, by the length's remainder."""
 
 Pieces = Sequence[pa.Array | bytes]
 
@@ -47,7 +42,7 @@ def base64_of(data: pa.Array) -> pa.Array:
     """Write bytes as base64, all at once: each value is padded to whole groups of three bytes, and the ends are set."""
     whole = pc.fill_null(data.cast(_BYTES), b"")
     missing = np.asarray(pc.binary_length(whole)) % 3
-    padded = joined(whole, _PADDINGS.take(pa.array(missing)))
+    padded = joined(whole, _few(b"", bytes(2), bytes(1)).take(pa.array(missing)))
     written = np.frombuffer(bytearray(binascii.b2a_base64(octets_of(padded), newline=False)), np.uint8)
     offsets = _offsets(padded)
     ends = (offsets - offsets[0]) // 3 * 4
@@ -59,30 +54,47 @@ def base64_of(data: pa.Array) -> pa.Array:
 
 def data_field(name: str, data: pa.Array) -> Pieces:
     """Write the field of a key or a value, with a comma before it."""
-    title = name.encode()
-    texts, others = data, None
+    opening = b',"' + name.encode()
+    is_null = np.asarray(data.is_null())
+    written, is_base64 = _text_or_base64(data)
+    texts = escaped(written)
+    if not data.null_count and not is_base64.any():
+        return opening + b'":"', texts, b'"'
+    kinds = pa.array(np.where(is_null, 2, is_base64).astype(np.int8))
+    openings = _few(opening + b'":"', opening + b'_base64":"', opening + b'":null')
+    return openings.take(kinds), texts, _few(b'"', b'"', b"").take(kinds)
+
+
+def _text_or_base64(data: pa.Array) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Return values with those as base64 that are not UTF-8, and which those are; a null is empty."""
+    whole = pc.fill_null(data.cast(_BYTES), b"")
     try:
         data.cast(pa.string())
     except pa.ArrowInvalid:
-        are_text = is_text(data)
-        texts = only_where(data, are_text)
-        others = base64_of(only_where(data, pc.invert(are_text)))
-    if not texts.null_count:
-        return b',"' + title + b'":"', escaped(texts), b'"'
-    fields = [joined(b',"' + title + b'":"', escaped(texts), b'"')]
-    if others is not None:
-        fields.append(joined(b',"' + title + b'_base64":"', others, b'"'))
-    return (pc.coalesce(*fields, pa.scalar(b',"' + title + b'":null', _BYTES)),)
+        is_other = pc.invert(is_text(whole))
+        return pc.replace_with_mask(whole, is_other, base64_of(whole.filter(is_other))), np.asarray(is_other)
+    return whole, np.zeros(len(data), np.bool_)
+
+
+def _few(*pieces: bytes) -> pa.Array:
+    """Return an array of a few pieces, made of buffers, since `pyarrow.array` imports pandas for Python's bytes."""
+    ends = np.cumsum([0, *map(len, pieces)])
+    return pa.Array.from_buffers(_BYTES, len(pieces), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(pieces))])
 
 
 def _header_lists(headers: pa.Array) -> Pieces:
+    """Write all headers one behind another, and let the ends of the lists say which are of one record."""
     flat = headers.flatten()
     if not len(flat):
         return (pa.repeat(pa.scalar(b"[]", _BYTES), len(headers)),)
-    each = joined(b'{"key":"', escaped(flat.field("key")), b'"', *data_field("value", flat.field("value")), b"}")
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(headers), 0))
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return b"[", pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), each), pa.scalar(b",", _BYTES)), b"]"
+    ends = np.zeros(len(headers) + 1, np.int64)
+    np.cumsum(pc.fill_null(pc.list_value_length(headers), 0), out=ends[1:])
+    is_later = np.ones(len(flat) + 1, np.int8)
+    is_later[ends] = 0
+    opening = _few(b'{"key":"', b',{"key":"').take(pa.array(is_later[:-1]))
+    each = joined(opening, escaped(flat.field("key")), b'"', *data_field("value", flat.field("value")), b"}")
+    written = pa.Array.from_buffers(_BYTES, len(headers), [None, pa.py_buffer(_offsets(each)[ends]), each.buffers()[2]])
+    return b"[", written, b"]"
 
 
 def escaped(text: pa.Array) -> pa.Array:
