@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "sparklog"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # What each room may know of the others.
 BELOW: dict[str, set[str]] = {"errors": set(), "record": {"errors"}, "storage": {"errors"}}
-BELOW["values"] = {"storage", "errors"}
+BELOW["values"] = {"record", "storage", "errors"}
 BELOW["log"] = {"record", "storage", "errors"}
 BELOW["write"] = BELOW["log"] | {"log"}
 BELOW["inspect"] = BELOW["log"] | {"log"}

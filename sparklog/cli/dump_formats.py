@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.csv import WriteOptions, write_csv
@@ -19,7 +20,8 @@ from sparklog.errors import InvalidOptionError
 from sparklog.inspect.dump import TIMESTAMP_TYPES, RowDict, record_rows
 from sparklog.inspect.dump_range import DumpedLog
 from sparklog.log.reader import FILE_COLUMN
-from sparklog.values.json_text import base64_of, header_objects, octets_of
+from sparklog.record.arrays import array_of, array_of_texts
+from sparklog.values.json_text import base64_of, header_objects, joined, octets_of, pieces_of
 from sparklog.values.rows import only_where
 from sparklog.values.text import is_text
 
@@ -29,8 +31,8 @@ Chunk = Any
 Printer = Callable[[DumpedLog, Chunk], None]
 
 _BYTES: Final = pa.large_binary()
-_KIND_IDS: Final = pa.array(list(TIMESTAMP_TYPES), pa.int32())
-_KINDS: Final = pa.array(list(TIMESTAMP_TYPES.values()))
+_KIND_IDS: Final = array_of(np.array(list(TIMESTAMP_TYPES), np.int32))
+_KINDS: Final = array_of_texts(list(TIMESTAMP_TYPES.values()))
 _NO_RAW: Final = "--format raw prints the values of records: there is none of batches, and of files that are no logs"
 
 
@@ -146,9 +148,8 @@ def _csv_value(value: Any) -> Any:
 
 def _put_values(_: DumpedLog, batch: pa.RecordBatch) -> None:
     """Print the bytes of each value and the end of a line; nothing but that where there is no value."""
-    values = pc.fill_null(batch.column("value").cast(_BYTES), b"")
-    ends = pa.scalar(b"\n", _BYTES)
-    render.put_whole(octets_of(pc.binary_join_element_wise(values, ends, pa.scalar(b"", _BYTES))))
+    values = batch.column("value").cast(_BYTES).fill_null(pieces_of(b"")[0])
+    render.put_whole(octets_of(joined(values, b"\n")))
 
 
 def _partition_of(row: render.Row) -> str:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from sparklog.inspect.dump import TIMESTAMP_TYPES
 from sparklog.inspect.dump_range import DumpedLog
 from sparklog.log.reader import FILE_COLUMN
-from sparklog.values.json_text import data_field, escaped, header_objects, joined, numbers_of, octets_of
+from sparklog.record.arrays import array_of, numbers_of
+from sparklog.values.json_text import data_field, digits_of, escaped, header_objects, joined, octets_of, pieces_of
 
 _BYTES: Final = pa.large_binary()
 _OF_A_BATCH: Final = (
@@ -50,16 +51,16 @@ def record_lines(log: DumpedLog, batch: pa.RecordBatch) -> memoryview:
     return octets_of(
         joined(
             whose[:-1].encode() + b',"offset":',
-            numbers_of(batch.column("offset")),
+            digits_of(batch.column("offset")),
             b',"timestamp":',
-            numbers_of(batch.column("timestamp").cast(pa.int64())),
+            digits_of(batch.column("timestamp").cast(pa.int64())),
             first,
             *data_field("key", batch.column("key")),
             *data_field("value", batch.column("value")),
             b',"headers":',
             header_objects(batch.column("headers")),
             second,
-            numbers_of(batch.column("sequence")),
+            digits_of(batch.column("sequence")),
             third,
         )
     )
@@ -67,17 +68,17 @@ def record_lines(log: DumpedLog, batch: pa.RecordBatch) -> memoryview:
 
 def _pieces_of_batches(batch: pa.RecordBatch) -> list[pa.Array]:
     """Write the fields that the records of a Kafka batch share: before the key, before the sequence, and behind it."""
-    columns = [np.asarray(batch.column(name).cast(pa.int64())) for name in _OF_A_BATCH]
+    columns = [numbers_of(batch.column(name)) for name in _OF_A_BATCH]
     is_first = np.zeros(batch.num_rows, bool)
     is_first[:1] = True
     for column in columns:
         is_first[1:] |= column[1:] != column[:-1]
-    runs = pa.array(np.cumsum(is_first) - 1)
-    firsts = batch.take(pa.array(np.flatnonzero(is_first)))
+    runs = array_of(np.cumsum(is_first) - 1)
+    firsts = batch.take(array_of(np.flatnonzero(is_first)))
     kinds = firsts.column("timestampType").to_pylist()
-    written = {name: numbers_of(firsts.column(name)) for name in _OF_A_BATCH if name != "is_transactional"}
+    written = {name: digits_of(firsts.column(name)) for name in _OF_A_BATCH if name != "is_transactional"}
     pieces = (
-        (b',"timestamp_type":"', pa.array([TIMESTAMP_TYPES[kind].encode() for kind in kinds], _BYTES), b'"'),
+        (b',"timestamp_type":"', pieces_of(*(TIMESTAMP_TYPES[kind].encode() for kind in kinds)), b'"'),
         (
             *(b',"leader_epoch":', written["leader_epoch"]),
             *(b',"producer_id":', written["producer_id"]),

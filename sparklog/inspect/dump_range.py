@@ -14,6 +14,7 @@ from sparklog.errors import CorruptLogError
 from sparklog.inspect.describe import describe_partition
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.reader import IsolationLevel, LogReader
+from sparklog.record.arrays import numbers_of
 from sparklog.record.where import Where
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
@@ -88,7 +89,7 @@ class DumpedLog:
         def offsets(start: int, end: int) -> Iterator[Offsets]:
             columns = ["offset"] if wanted.key is None else ["offset", "key"]
             for batch in log.batches(start, end, columns, wanted.isolation_level, where=wanted.where):
-                yield np.asarray(wanted.matching(batch).column("offset"))
+                yield numbers_of(wanted.matching(batch).column("offset"))
 
         with LogReader(self.layout) as log:
             start, end = wanted._bounds(log, self.layout)

@@ -13,12 +13,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, SeglogError
 from sparklog.log.damage import Damage, DamageKind, DamageScanner
 from sparklog.log.layout import DirectoryView
 from sparklog.log.segment import OffsetPosition, Segment, Window, WindowScan
+from sparklog.record.arrays import numbers_of
 from sparklog.record.decode import decode_batches
 from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
@@ -299,9 +299,9 @@ def _decoded(window: Window) -> tuple[Records, dict[int, CorruptBatchError]]:
 def _pieces(window: Window, headers: BatchHeaders) -> list[Records]:
     return [
         (
-            np.asarray(batch.column("position")),
-            np.asarray(batch.column("offset")),
-            np.asarray(batch.column("timestamp").cast(pa.int64())),
+            numbers_of(batch.column("position")),
+            numbers_of(batch.column("offset")),
+            numbers_of(batch.column("timestamp")),
         )
         for batch in decode_batches(window.buffer, headers, columns=_COLUMNS)
     ]

@@ -24,7 +24,7 @@ from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
-from sparklog.record.arrays import numbers_of
+from sparklog.record.arrays import numbers_of, scalar_of
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA, selector
 from sparklog.record.where import Constant, Where
@@ -378,7 +378,7 @@ def _arranged(batch: pa.RecordBatch, schema: pa.Schema, segment: Segment) -> pa.
     """Put the decoded columns in the order asked for, and add the one that is not decoded."""
     if batch.schema.names == schema.names:
         return batch
-    file_name = segment.file_name()
+    file_name = scalar_of(segment.file_name(), pa.string())
     arrays = [
         pa.repeat(file_name, batch.num_rows) if name == FILE_COLUMN else batch.column(name) for name in schema.names
     ]

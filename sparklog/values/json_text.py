@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparklog.record.arrays import array_of, filled, numbers_of
 from sparklog.values.rows import only_where
 from sparklog.values.text import is_text
 
@@ -25,7 +26,7 @@ Pieces = Sequence[pa.Array | bytes]
 
 def hex_of(data: pa.Array) -> pa.Array:
     """Write bytes as hexadecimal digits, two a byte."""
-    whole = pc.fill_null(data.cast(_BYTES), b"")
+    whole = _without_nulls(data)
     offsets = _offsets(whole)
     written = binascii.hexlify(octets_of(whole))
     ends = pa.py_buffer((offsets - offsets[0]) * 2)
@@ -40,9 +41,9 @@ def header_objects(headers: pa.Array) -> pa.Array:
 
 def base64_of(data: pa.Array) -> pa.Array:
     """Write bytes as base64, all at once: each value is padded to whole groups of three bytes, and the ends are set."""
-    whole = pc.fill_null(data.cast(_BYTES), b"")
-    missing = np.asarray(pc.binary_length(whole)) % 3
-    padded = joined(whole, _few(b"", bytes(2), bytes(1)).take(pa.array(missing)))
+    whole = _without_nulls(data)
+    missing = numbers_of(pc.binary_length(whole)) % 3
+    padded = joined(whole, pieces_of(b"", bytes(2), bytes(1)).take(array_of(missing)))
     written = np.frombuffer(bytearray(binascii.b2a_base64(octets_of(padded), newline=False)), np.uint8)
     offsets = _offsets(padded)
     ends = (offsets - offsets[0]) // 3 * 4
@@ -55,29 +56,33 @@ def base64_of(data: pa.Array) -> pa.Array:
 def data_field(name: str, data: pa.Array) -> Pieces:
     """Write the field of a key or a value, with a comma before it."""
     opening = b',"' + name.encode()
-    is_null = np.asarray(data.is_null())
+    is_null = numbers_of(data.is_null())
     written, is_base64 = _text_or_base64(data)
     texts = escaped(written)
     if not data.null_count and not is_base64.any():
         return opening + b'":"', texts, b'"'
-    kinds = pa.array(np.where(is_null, 2, is_base64).astype(np.int8))
-    openings = _few(opening + b'":"', opening + b'_base64":"', opening + b'":null')
-    return openings.take(kinds), texts, _few(b'"', b'"', b"").take(kinds)
+    kinds = array_of(np.where(is_null, 2, is_base64).astype(np.int8))
+    openings = pieces_of(opening + b'":"', opening + b'_base64":"', opening + b'":null')
+    return openings.take(kinds), texts, pieces_of(b'"', b'"', b"").take(kinds)
 
 
 def _text_or_base64(data: pa.Array) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.bool_]]]:
     """Return values with those as base64 that are not UTF-8, and which those are; a null is empty."""
-    whole = pc.fill_null(data.cast(_BYTES), b"")
+    whole = _without_nulls(data)
     try:
         data.cast(pa.string())
     except pa.ArrowInvalid:
         is_other = pc.invert(is_text(whole))
-        return pc.replace_with_mask(whole, is_other, base64_of(whole.filter(is_other))), np.asarray(is_other)
+        return pc.replace_with_mask(whole, is_other, base64_of(whole.filter(is_other))), numbers_of(is_other)
     return whole, np.zeros(len(data), np.bool_)
 
 
-def _few(*pieces: bytes) -> pa.Array:
-    """Return an array of a few pieces, made of buffers, since `pyarrow.array` imports pandas for Python's bytes."""
+def _without_nulls(data: pa.Array) -> pa.Array:
+    return data.cast(_BYTES).fill_null(pieces_of(b"")[0])
+
+
+def pieces_of(*pieces: bytes) -> pa.Array:
+    """Return some pieces as an array."""
     ends = np.cumsum([0, *map(len, pieces)])
     return pa.Array.from_buffers(_BYTES, len(pieces), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(pieces))])
 
@@ -86,12 +91,12 @@ def _header_lists(headers: pa.Array) -> Pieces:
     """Write all headers one behind another, and let the ends of the lists say which are of one record."""
     flat = headers.flatten()
     if not len(flat):
-        return (pa.repeat(pa.scalar(b"[]", _BYTES), len(headers)),)
+        return (pa.repeat(pieces_of(b"[]")[0], len(headers)),)
     ends = np.zeros(len(headers) + 1, np.int64)
-    np.cumsum(pc.fill_null(pc.list_value_length(headers), 0), out=ends[1:])
+    np.cumsum(numbers_of(filled(pc.list_value_length(headers), 0)), out=ends[1:])
     is_later = np.ones(len(flat) + 1, np.int8)
     is_later[ends] = 0
-    opening = _few(b'{"key":"', b',{"key":"').take(pa.array(is_later[:-1]))
+    opening = pieces_of(b'{"key":"', b',{"key":"').take(array_of(is_later[:-1]))
     each = joined(opening, escaped(flat.field("key")), b'"', *data_field("value", flat.field("value")), b"}")
     written = pa.Array.from_buffers(_BYTES, len(headers), [None, pa.py_buffer(_offsets(each)[ends]), each.buffers()[2]])
     return b"[", written, b"]"
@@ -108,15 +113,15 @@ def escaped(text: pa.Array) -> pa.Array:
     return written
 
 
-def numbers_of(column: pa.Array) -> pa.Array:
+def digits_of(column: pa.Array) -> pa.Array:
     """Write numbers in decimal digits."""
     return column.cast(pa.large_string()).cast(_BYTES)
 
 
 def joined(*pieces: pa.Array | bytes) -> pa.Array:
     """Join pieces record by record; those that all records share are given once. Null where a piece is."""
-    arrays = [pa.scalar(piece, _BYTES) if isinstance(piece, bytes) else piece for piece in pieces]
-    return pc.binary_join_element_wise(*arrays, pa.scalar(b"", _BYTES))
+    arrays = [pieces_of(piece)[0] if isinstance(piece, bytes) else piece for piece in pieces]
+    return pc.binary_join_element_wise(*arrays, pieces_of(b"")[0])
 
 
 def _offsets(data: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:

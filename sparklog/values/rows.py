@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError
+from sparklog.record.arrays import numbers_of
 
 Int64s = npt.NDArray[np.int64]
 
@@ -156,5 +156,6 @@ def only_where(data: pa.Array, wanted: pa.Array) -> pa.Array:
 
     It takes them, since ``if_else`` of pyarrow 18 gives wrong bytes of an array that is a slice.
     """
-    others = ~np.asarray(pc.fill_null(wanted, False))
-    return data.take(pa.array(np.arange(len(data)), mask=others))
+    is_wanted = numbers_of(wanted) & numbers_of(wanted.is_valid())
+    rows, valid = np.arange(len(data)), np.packbits(is_wanted, bitorder="little")
+    return data.take(pa.Array.from_buffers(pa.int64(), len(data), [pa.py_buffer(valid), pa.py_buffer(rows)]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +18,19 @@ from sparklog.inspect.dump import RowDict, log_of_folder, record_batches, record
 from sparklog.inspect.dump_range import DumpedLog, DumpRange
 from sparklog.values.json_text import base64_of
 from tests.build import Record, v2_batch, write_partition
-from tests.golden import GoldenSet, golden_sets
+from tests.golden import GoldenSet, golden_set, golden_sets
 from tests.places import folder_at
 
 SHORT_BYTES = st.none() | st.binary(max_size=8) | st.text(max_size=8).map(str.encode)
+DUMP = """
+import sys
+from sparklog.cli.main import run
+sys.argv = ["sparklog", *sys.argv[1:]]
+try:
+    run()
+finally:
+    assert "pandas" not in sys.modules
+"""
 PARTITIONS = [
     pytest.param(golden, topic, partition, id=f"{golden.name}/{topic}-{partition}")
     for golden in golden_sets()
@@ -85,3 +96,10 @@ def test_any_records_and_any_slice_of_them_are_written_as_the_library_writes_the
 def test_base64_is_the_librarys(data: list[bytes | None], cut: int) -> None:
     written = base64_of(pa.array(data, pa.binary())[cut:]).to_pylist()
     assert written == [None if each is None else base64.b64encode(each) for each in data[cut:]]
+
+
+@pytest.mark.parametrize("command", [("dump", "--json"), ("dump", "--json", "--last", "2"), ("verify", "--json")])
+def test_pandas_is_not_imported(command: tuple[str, ...]) -> None:
+    """It takes longer to import than all of a command."""
+    (name, *options), logs = command, golden_set("v2-records").log_dir
+    subprocess.run([sys.executable, "-c", DUMP, name, str(logs), *options], stdout=subprocess.DEVNULL, check=True)
