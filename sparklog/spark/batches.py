@@ -16,6 +16,7 @@ from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader
+from sparklog.record.arrays import scalar_of
 from sparklog.record.decode import DecodeLimits
 from sparklog.spark.arrow_types import headers_map
 from sparklog.spark.decoding import ColumnDecoder, Columns
@@ -145,7 +146,7 @@ class _Arranger:
         made = self._constants.get(name)
         if made is None or len(made) < rows:
             kind = self._schema.field(name).type
-            made = pa.repeat(pa.scalar(getattr(self._topic_partition, name), kind), rows + rows // 2)
+            made = pa.repeat(scalar_of(getattr(self._topic_partition, name), kind), rows + rows // 2)
             self._constants[name] = made
         return made.slice(0, rows)
 
