@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -75,8 +76,17 @@ def stream_lag(query: StreamingQuery, source: int = 0) -> StreamLag | None:
     sources: list[Any] = progress["sources"]
     if not 0 <= source < len(sources):
         raise InvalidOptionError(f"the query has {len(sources)} sources, and not one with the number {source}")
-    end, latest = (sources[source][name] for name in ("endOffset", "latestOffset"))
-    if end is None or latest is None:
+    read, there = (_offset_in(sources[source][name]) for name in ("endOffset", "latestOffset"))
+    if read is None or there is None:
         return None
-    read, there = (StreamOffset.parse(json.loads(each) if isinstance(each, str) else each) for each in (end, latest))
     return StreamLag(lag_of(read, there.offsets))
+
+
+def _offset_in(progress: Any) -> StreamOffset | None:
+    """Return an offset of a query's progress: JSON, which PySpark 4.1 reads and hands out as Python writes it."""
+    if isinstance(progress, str):
+        try:
+            progress = json.loads(progress)
+        except ValueError:
+            progress = ast.literal_eval(progress)
+    return None if progress is None else StreamOffset.parse(progress)

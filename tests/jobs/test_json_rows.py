@@ -8,6 +8,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -67,7 +68,7 @@ def test_rows_are_read_back(rows: pa.RecordBatch, start: int) -> None:
     [
         (pa.array([float("nan")]), '"NaN"'),
         (pa.array([float("-inf")]), '"-Infinity"'),
-        (pa.array([1.5], pa.float16()), "1.5"),
+        (pa.array([np.float16(1.5)], pa.float16()), "1.5"),
         (pa.array([Decimal("-1.10")]), "-1.10"),
         (pa.array([b"\xff\x00"]), '"/wA="'),
         (pa.array([b"ab"], pa.binary(2)), '"YWI="'),

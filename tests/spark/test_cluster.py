@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -110,6 +111,9 @@ def test_export_on_a_cluster_of_two_workers_moves_every_record_once(cluster: str
 
 
 def test_export_over_spark_connect_moves_every_record_once(tmp_path: Path) -> None:
+    loads = subprocess.run([sys.executable, "-c", "import pyspark.sql.connect.proto"], capture_output=True, check=False)
+    if b"VersionError" in loads.stderr:
+        pytest.skip("Connect of this PySpark needs a newer protobuf")
     exported("local[2]", tmp_path)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from typer.testing import CliRunner
 
 import sparklog
@@ -21,11 +21,11 @@ from sparklog.spark.decoding import columns_of
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.schema import source_schema
 from sparklog.spark.stream_reader import SeglogStreamReader
-from sparklog.topic.stream_offsets import INITIAL
+from sparklog.topic.stream_offsets import INITIAL, StreamOffset
 from tests.build import Record, v2_batch
 from tests.golden import EXAMPLES
+from tests.spark.trigger_limits import READ_ALL, READ_SOME, limited, needs_limits
 
-LIMITED = ReadMaxRows(1)
 runner = CliRunner()
 
 
@@ -80,7 +80,7 @@ def test_first_batch_reads_from_where_the_stream_began_also_when_it_is_repeated(
     append(tmp_path / "t-0", 0, 20)
     reader = reader_of(tmp_path, **given)
     start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
+    end = reader.latestOffset(start, READ_ALL)
     expected = [("t-0", first, 20)] if first < 20 else []
     assert read(reader, start, end) == expected
     # The batch fails, more is written, and another process is asked for the same batch.
@@ -88,15 +88,15 @@ def test_first_batch_reads_from_where_the_stream_began_also_when_it_is_repeated(
     again = reader_of(tmp_path, **given)
     assert again.initialOffset() == start
     assert read(again, start, end) == expected
-    after = again.latestOffset(end, ReadAllAvailable())
+    after = again.latestOffset(end, READ_ALL)
     assert read(again, end, after) == [("t-0", 20, 25)]
-    assert again.latestOffset(after, ReadAllAvailable()) == after
+    assert again.latestOffset(after, READ_ALL) == after
 
 
 def test_time_after_every_record_is_an_error(tmp_path: Path) -> None:
     append(tmp_path / "t-0", 0, 20)
     with pytest.raises(InvalidOptionError, match="No offset matched from request of topic-partition t-0"):
-        reader_of(tmp_path, startingTimestamp=99_000).latestOffset(INITIAL, ReadAllAvailable())
+        reader_of(tmp_path, startingTimestamp=99_000).latestOffset(INITIAL, READ_ALL)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
@@ -111,68 +111,71 @@ def test_end_is_refused(tmp_path: Path, name: str) -> None:
 def test_new_partitions_and_topics_are_read_from_their_earliest_offset(tmp_path: Path) -> None:
     append(tmp_path / "t-0", 0, 20)
     reader = reader_of(tmp_path, subscribePattern="t.*", excludePattern="to")
-    end = reader.latestOffset(INITIAL, ReadAllAvailable())
+    end = reader.latestOffset(INITIAL, READ_ALL)
     append(tmp_path / "t-1", 0, 10)
     append(tmp_path / "t2-0", 0, 10)
     append(tmp_path / "to-0", 0, 10)
     append(tmp_path / "u-0", 0, 10)
-    after = reader.latestOffset(end, ReadAllAvailable())
+    after = reader.latestOffset(end, READ_ALL)
     assert read(reader, end, after) == [("t-1", 0, 10), ("t2-0", 0, 10)]
 
 
 def test_torn_end_is_no_part_of_a_batch_until_it_is_whole(tmp_path: Path) -> None:
     append(tmp_path / "t-0", 0, 20)
     reader = reader_of(tmp_path)
-    end = reader.latestOffset(INITIAL, ReadAllAvailable())
+    end = reader.latestOffset(INITIAL, READ_ALL)
     whole = v2_batch([Record(0, 1, None, b"v")], base_offset=20)
     log = tmp_path / "t-0" / f"{0:020}.log"
     with log.open("ab") as file:
         file.write(whole[:30])
-    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.latestOffset(end, READ_ALL) == end
     with log.open("ab") as file:
         file.write(whole[30:])
-    assert read(reader, end, reader.latestOffset(end, ReadAllAvailable())) == [("t-0", 20, 21)]
+    assert read(reader, end, reader.latestOffset(end, READ_ALL)) == [("t-0", 20, 21)]
 
 
 # How much a trigger reads
 
 
+@needs_limits
 def test_limit_is_shared_by_the_partitions_in_proportion(tmp_path: Path) -> None:
     append(tmp_path / "t-0", 0, 90)
     append(tmp_path / "t-1", 0, 10)
     append(tmp_path / "t-2", 0, 1)
     reader = reader_of(tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger=20)
-    assert type(reader.getDefaultReadLimit()) is ReadMaxRows
-    end = reader.latestOffset(INITIAL, LIMITED)
+    assert type(reader.getDefaultReadLimit()) is type(READ_SOME)
+    end = reader.latestOffset(INITIAL, READ_SOME)
     # 20 * 90/101 = 17.8, 20 * 10/101 = 1.98, 20 * 1/101 = 0.2: down, but not to nothing.
     assert read(reader, INITIAL, end) == [("t-0", 0, 17), ("t-1", 0, 1), ("t-2", 0, 1)]
-    once = reader.latestOffset(end, ReadAllAvailable())
+    once = reader.latestOffset(end, READ_ALL)
     assert read(reader, end, once) == [("t-0", 17, 90), ("t-1", 1, 10)]
 
 
+@needs_limits
 def test_bytes_are_limited(tmp_path: Path) -> None:
     append(tmp_path / "t-0", 0, 1000)
     size = (tmp_path / "t-0" / f"{0:020}.log").stat().st_size
     reader = reader_of(tmp_path, startingOffsets="earliest", maxBytesPerTrigger=size // 10)
-    ((_, _, end),) = read(reader, INITIAL, reader.latestOffset(INITIAL, LIMITED))
+    ((_, _, end),) = read(reader, INITIAL, reader.latestOffset(INITIAL, READ_SOME))
     assert 90 <= end <= 110
 
 
+@needs_limits
 def test_few_offsets_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms = 1_000_000
     monkeypatch.setattr("sparklog.spark.stream_reader.wall_clock_ms", lambda: now_ms)
     append(tmp_path / "t-0", 0, 20)
     reader = reader_of(tmp_path, startingOffsets="earliest", minOffsetsPerTrigger=15, maxTriggerDelay="10s")
     # The first trigger never waits.
-    end = reader.latestOffset(INITIAL, LIMITED)
+    end = reader.latestOffset(INITIAL, READ_SOME)
     append(tmp_path / "t-0", 20, 14)
     now_ms += 9_999
-    assert reader.latestOffset(end, LIMITED) == end
+    assert reader.latestOffset(end, READ_SOME) == end
     now_ms += 1
-    after = reader.latestOffset(end, LIMITED)
+    after = reader.latestOffset(end, READ_SOME)
     assert read(reader, end, after) == [("t-0", 20, 34)]
     append(tmp_path / "t-0", 34, 15)
-    assert read(reader, after, reader.latestOffset(after, LIMITED)) == [("t-0", 34, 49)]
+    assert read(reader, after, reader.latestOffset(after, READ_SOME)) == [("t-0", 34, 49)]
 
 
 def test_more_is_wanted_at_least_than_at_most(tmp_path: Path) -> None:
@@ -180,17 +183,18 @@ def test_more_is_wanted_at_least_than_at_most(tmp_path: Path) -> None:
         reader_of(tmp_path, minOffsetsPerTrigger=5, maxOffsetsPerTrigger=4)
 
 
+@needs_limits
 def test_available_now_reads_what_was_there_when_it_began(tmp_path: Path) -> None:
     append(tmp_path / "t-0", 0, 20)
     reader = reader_of(tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger=15, minOffsetsPerTrigger=15)
     reader.prepareForTriggerAvailableNow()
-    first = reader.latestOffset(INITIAL, LIMITED)
+    first = reader.latestOffset(INITIAL, READ_SOME)
     append(tmp_path / "t-0", 20, 5)
     append(tmp_path / "u-0", 0, 5)
     # Five are left, fewer than the least, and are read all the same.
-    second = reader.latestOffset(first, LIMITED)
+    second = reader.latestOffset(first, READ_SOME)
     assert read(reader, first, second) == [("t-0", 15, 20)]
-    assert reader.latestOffset(second, LIMITED) == second
+    assert reader.latestOffset(second, READ_SOME) == second
     more = {"t": {"0": 25}}
     with pytest.raises(DataLossError, match="AvailableNow began with 20"):
         read(reader, second, more)
@@ -215,9 +219,9 @@ def lost(tmp_path: Path, damage: Any) -> tuple[str, list[tuple[str, int, int]]]:
         with_id(folder / "t-0", "AAAAAAAAAAAAAAAAAAAAAQ")
         append(folder / "t-1", 0, 20)
         reader = reader_of(folder, startingOffsets="earliest", failOnDataLoss=str(fails).lower())
-        end = reader.latestOffset(INITIAL, ReadAllAvailable())
+        end = reader.latestOffset(INITIAL, READ_ALL)
         damage(folder / "t-0")
-        after = reader.latestOffset(end, ReadAllAvailable())
+        after = reader.latestOffset(end, READ_ALL)
         if fails:
             with pytest.raises(DataLossError) as raised:
                 read(reader, end, after)
@@ -283,7 +287,7 @@ def test_query_reads_what_a_batch_reads_and_goes_on_after_a_stop(spark: SparkSes
         query = (
             spark.readStream.format("seglog")
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", 10)
+            .options(**limited(maxOffsetsPerTrigger=10))
             .load(str(tmp_path / "logs"))
             .writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "cp"))
@@ -298,7 +302,8 @@ def test_query_reads_what_a_batch_reads_and_goes_on_after_a_stop(spark: SparkSes
     append(tmp_path / "logs" / "t-1", 7, 5)
     assert run() == [(0, n, b"%d" % n) for n in range(20)] + [(1, n, b"%d" % n) for n in range(12)]
     last = sorted((tmp_path / "cp" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))[-1]
-    assert json.loads(last.read_text().splitlines()[-1]) == {"t": {"0": 20, "1": 12}}
+    end = StreamOffset.parse(json.loads(last.read_text().splitlines()[-1]))
+    assert end.offsets == {("t", 0): 20, ("t", 1): 12}
 
 
 def test_from_log_to_log_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -306,7 +311,7 @@ def test_from_log_to_log_exactly_once(spark: SparkSession, tmp_path: Path) -> No
     query = (
         spark.readStream.format("seglog")
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 20)
+        .options(**limited(maxOffsetsPerTrigger=20))
         .load(str(tmp_path / "logs"))
         .select("key", "value")
         .writeStream.format("seglog")
@@ -334,7 +339,7 @@ def test_lag_of_a_running_and_of_a_stopped_query(spark: SparkSession, tmp_path: 
     query = (
         spark.readStream.format("seglog")
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 15)
+        .options(**limited(maxOffsetsPerTrigger=15))
         .load(str(tmp_path / "logs"))
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "cp"))
@@ -345,7 +350,7 @@ def test_lag_of_a_running_and_of_a_stopped_query(spark: SparkSession, tmp_path: 
     append(tmp_path / "logs" / "t-0", 20, 10)
     query = (
         spark.readStream.format("seglog")
-        .option("maxOffsetsPerTrigger", 4)
+        .options(**limited(maxOffsetsPerTrigger=4))
         .load(str(tmp_path / "logs"))
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "cp"))
@@ -366,12 +371,16 @@ def test_lag_of_a_running_and_of_a_stopped_query(spark: SparkSession, tmp_path: 
     assert "behind by 6 offsets in all: 0 to 6, on average 3.0" in table
 
 
-def test_lag_of_each_partition_is_what_the_progress_says() -> None:
+@pytest.mark.parametrize("written", [json.dumps, str], ids=["json", "as PySpark 4.1 writes it"])
+def test_lag_of_each_partition_is_what_the_progress_says(written: Callable[[Any], str]) -> None:
     class Query:
         lastProgress = {  # noqa: N815, RUF012
             "sources": [
-                {"endOffset": '{"t": {"0": 5, "1": 9}}', "latestOffset": '{"t": {"0": 15, "1": 9, "2": 2}}'},
-                {"endOffset": None, "latestOffset": None},
+                {
+                    "endOffset": written({"t": {"0": 5, "1": 9}}),
+                    "latestOffset": written({"t": {"0": 15, "1": 9, "2": 2}}),
+                },
+                {"endOffset": written(None), "latestOffset": written(None)},
             ]
         }
 
@@ -386,7 +395,7 @@ def test_lag_of_each_partition_is_what_the_progress_says() -> None:
 def test_stream_begins_where_a_group_is(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "data")
     reader = reader_of(tmp_path / "data", startingOffsetsByGroup="dashboard", subscribe="shop-events")
-    end = reader.latestOffset(INITIAL, ReadAllAvailable())
+    end = reader.latestOffset(INITIAL, READ_ALL)
     behind = {
         (row["topic"], row["partition"]): (row["current_offset"], row["log_end_offset"])
         for row in sparklog.views.lag(tmp_path / "data", groups=["dashboard"]).to_pylist()
@@ -401,10 +410,10 @@ def test_filter_chooses_what_a_stream_reads_and_its_offsets_go_on(spark: SparkSe
     append(tmp_path / "t-0", 0, 30)
     append(tmp_path / "t-1", 0, 30)
     reader = reader_of(tmp_path, startingOffsets="earliest", where="partition = 1 AND offset >= 20")
-    end = reader.latestOffset(INITIAL, ReadAllAvailable())
+    end = reader.latestOffset(INITIAL, READ_ALL)
     assert end["t"] == {"0": 30, "1": 30}
     assert read(reader, INITIAL, end) == [("t-1", 20, 30)]
-    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.latestOffset(end, READ_ALL) == end
 
 
 def test_view_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
