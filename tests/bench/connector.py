@@ -1,4 +1,7 @@
-"""seglog beside Spark's own Kafka connector: ``python -m tests.bench.connector [--rows N] [--rounds N]``.
+"""seglog beside Spark's own Kafka connector: ``python -m tests.bench.connector [--rows N] [--rounds N] [PART ...]``.
+
+The parts are ``large``, of two partitions with many rows, and ``small``, of 400 partitions with few. What is measured
+is printed at once. The README's figures are of ``--rows 3000000 --rounds 3``.
 
 A real broker runs on this machine, and takes its share of it, for the connector: writing is ``df.write`` with
 ``format("kafka")`` into it against ``format("seglog")`` into a directory of its own; reading is ``format("kafka")``
@@ -17,16 +20,17 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from rich.console import Console
-from rich.table import Table
 
 from tests.bench.spark_read import QUERIES, session
 from tests.bench.spark_write import generated
 from tests.kafka.broker import Broker
 from tests.kafka.jars import connector_jars
 
+ROW = "{:<45} {:>15} {:>7} {:>7}  {:.1f} - {:.1f}"
+HEADING = f"{'beside the connector, local[2]':<45} {'seglog Mrows/s':>15} {'ratio':>7} {'target':>7}  range"
 PARTITIONS = 2
 TARGET = 3
 SMALL_PARTITIONS = 400
@@ -39,19 +43,24 @@ PATIENCE = {"kafka.delivery.timeout.ms": 900_000, "kafka.request.timeout.ms": 30
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--rows", type=int, default=3_000_000)
-    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--rows", type=int, default=500_000)
+    arguments.add_argument("--rounds", type=int, default=1)
+    arguments.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     given = arguments.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="connector-"))
     try:
         with Broker.start(folder / "broker", properties=BROKER) as broker:
-            measure(broker, folder, given.rows, given.rounds)
+            spark = session(jars=connector_jars())
+            print(HEADING, flush=True)
+            for part in given.parts or PARTS:
+                PARTS[part](spark, broker, folder, given.rows, given.rounds)
+            spark.stop()
     finally:
         shutil.rmtree(folder)
 
 
-def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
-    spark = session(jars=connector_jars())
+def measure_large(spark: SparkSession, broker: Broker, folder: Path, rows: int, rounds: int) -> None:
+    """Measure two partitions: what a record costs."""
     frame = generated(spark, rows, tasks=2).drop("timestamp").persist()
     frame.count()
     kafka = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.compression.type": "lz4"}
@@ -63,7 +72,7 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
         "seglog": lambda: save(frame, next(paths)),
         "kafka": lambda: frame.write.format("kafka").options(topic=next(kafka_turns), **kafka, **PATIENCE).save(),
     }
-    writes = timed(writing, rounds)
+    tell("write", timed(writing, rounds), rows)
     for path in folder.glob("logs-*"):
         shutil.rmtree(path)
     from_broker = spark.read.format("kafka").options(subscribe=topics[-1], **kafka).load()
@@ -71,19 +80,13 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     there = from_files.count()
     if from_broker.count() != there:
         raise ValueError("the broker and its files differ")
-    table = Table(title="Beside Spark's own Kafka connector, local[2]")
-    for title in ("query", "seglog Mrows/s", "ratio", "target", "range"):
-        table.add_column(title, justify="left" if title == "query" else "right")
-    table.add_row("write", *told(writes, rows))
     for name, query in QUERIES.items():
         reads = timed({"seglog": partial(query, from_files), "kafka": partial(query, from_broker)}, rounds)
-        table.add_row(f"read: {name}", *told(reads, there))
-    measure_small(spark, broker, folder, rounds, table)
-    Console(width=120).print(table)
-    spark.stop()
+        tell(f"read: {name}", reads, there)
+    frame.unpersist()
 
 
-def measure_small(spark: SparkSession, broker: Broker, folder: Path, rounds: int, table: Table) -> None:
+def measure_small(spark: SparkSession, broker: Broker, folder: Path, _: int, rounds: int) -> None:
     """Measure many partitions of few records: what a partition costs, and not what a record does."""
     topic = "small"
     broker.create_topic(topic, partitions=SMALL_PARTITIONS)
@@ -99,7 +102,7 @@ def measure_small(spark: SparkSession, broker: Broker, folder: Path, rounds: int
         },
         rounds,
     )
-    table.add_row(f"write {rows:,} rows into {SMALL_PARTITIONS} partitions", *told(writing, rows, target=1))
+    tell(f"write {rows:,} rows into {SMALL_PARTITIONS} partitions", writing, rows, target=1)
     reading = timed(
         {
             "seglog": lambda: spark.read.format("seglog").load(f"{broker.log_dir}/{topic}").count(),
@@ -108,7 +111,13 @@ def measure_small(spark: SparkSession, broker: Broker, folder: Path, rounds: int
         rounds,
     )
     there = (rounds + 1) * rows
-    table.add_row(f"read: count of {there:,} in {SMALL_PARTITIONS} partitions", *told(reading, there, target=25))
+    tell(f"read: count of {there:,} in {SMALL_PARTITIONS} partitions", reading, there, target=25)
+
+
+PARTS: Final[dict[str, Callable[[SparkSession, Broker, Path, int, int], None]]] = {
+    "large": measure_large,
+    "small": measure_small,
+}
 
 
 def save(frame: DataFrame, log_dir: str) -> None:
@@ -127,14 +136,13 @@ def timed(queries: dict[str, Callable[[], object]], rounds: int) -> dict[str, li
     return seconds
 
 
-def told(seconds: dict[str, list[float]], rows: int, target: int = TARGET) -> list[str]:
+def tell(what: str, seconds: dict[str, list[float]], rows: int, target: int = TARGET) -> None:
+    """Print a row: the query, millions of rows a second, the ratio, what is wanted of it, and its range."""
     ratios = sorted(theirs / ours for ours, theirs in zip(seconds["seglog"], seconds["kafka"], strict=True))
-    return [
-        f"{rows / statistics.median(seconds['seglog']) / 1e6:.3g}",
-        f"{statistics.median(ratios):.1f}",
-        str(target),
-        f"{ratios[0]:.1f} - {ratios[-1]:.1f}",
-    ]
+    rate = rows / statistics.median(seconds["seglog"]) / 1e6
+    print(
+        ROW.format(what, f"{rate:.3g}", f"{statistics.median(ratios):.1f}", target, ratios[0], ratios[-1]), flush=True
+    )
 
 
 if __name__ == "__main__":

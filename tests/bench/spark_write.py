@@ -76,9 +76,7 @@ def measure_speed(folder: Path, count: int, rounds: int) -> None:
 
 
 def measure_memory(folder: Path) -> None:
-    table = Table(title="The most that the Python worker of one task takes above an idle one")
-    for title in ("partitions", "rows MiB", "peak MiB"):
-        table.add_column(title, justify="right")
+    print("the most that the Python worker of one task takes above an idle one")
     for partitions in (4, 1000):
         for rows_mib in (10, 100, 2048):
             spark = session("local[1]")
@@ -87,10 +85,10 @@ def measure_memory(folder: Path) -> None:
             rows = generated(spark, rows_mib << 20 >> 7, tasks=1)
             path = folder / f"{partitions}-{rows_mib}"
             rows.write.format("seglog").mode("append").option("numPartitions", partitions).save(f"{path}/events")
-            table.add_row(str(partitions), str(rows_mib), f"{(peak_bytes_of_workers() - idle) / (1 << 20):.0f}")
+            peak_mib = (peak_bytes_of_workers() - idle) / (1 << 20)
+            print(f"rows of {rows_mib:>5} MiB into {partitions:>5} partitions: {peak_mib:.0f} MiB", flush=True)
             spark.stop()
             shutil.rmtree(path)
-    Console(width=100).print(table)
 
 
 def measured(rows: DataFrame, folder: Path, codec: str, parquet_codec: str, rounds: int) -> tuple[list[float], float]:
