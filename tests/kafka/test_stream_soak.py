@@ -35,6 +35,8 @@ BROKER: Final[dict[str, object]] = {
     "log.initial.task.delay.ms": 1000,
     "log.cleaner.backoff.ms": 1000,
 }
+SEGMENT_BYTES, BATCH_BYTES = 1 << 16, 1 << 14
+RETENTION_BYTES: Final = 2 << 20
 EVENTS_PARTITIONS: Final = 3
 TABLE_KEYS: Final = 40
 MEMORY_GROWTH_MAX: Final = 1.10
@@ -55,8 +57,8 @@ class Writer:
     """
 
     def __init__(self, broker: Broker) -> None:
-        self._plain: Producer = broker.producer(compression_type="lz4")
-        self._transactional: Producer = broker.producer(transactional_id="payments")
+        self._plain: Producer = broker.producer(compression_type="lz4", batch_size=BATCH_BYTES)
+        self._transactional: Producer = broker.producer(transactional_id="payments", batch_size=BATCH_BYTES)
         self.written: dict[At, Content] = {}
         self.undone: set[At] = set()
         self._random = random.Random(1)
@@ -145,11 +147,11 @@ def check_rows(rows: list[tuple[At, Content]], writer: Writer, level: str) -> di
 
 
 def create_topics(broker: Broker) -> None:
-    small = {**segment_bytes(broker, 1 << 16), "file.delete.delay.ms": 500}
-    deleted = {**small, "cleanup.policy": "delete", "retention.bytes": 2 << 20}
+    small = {**segment_bytes(broker, SEGMENT_BYTES), "file.delete.delay.ms": 500}
+    deleted = {**small, "cleanup.policy": "delete", "retention.bytes": RETENTION_BYTES}
     cleaned = {**small, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01}
     broker.create_topic("events", partitions=EVENTS_PARTITIONS, config=deleted)
-    broker.create_topic("payments", config={**deleted, "retention.bytes": 8 << 20})
+    broker.create_topic("payments", config={**deleted, "retention.bytes": 4 * RETENTION_BYTES})
     broker.create_topic("table", partitions=2, config=cleaned)
 
 
@@ -165,6 +167,8 @@ def test_streams_beside_a_broker_that_compacts_and_deletes(tmp_path: Path) -> No
         writer = Writer(broker)
         while not all(first_offset(broker, f"events-{n}") for n in range(EVENTS_PARTITIONS)):
             writer.turn(1000)
+        # A stream that begins at the earliest would else be overtaken before it has read it.
+        broker.alter_topic("events", {"retention.bytes": 2 * RETENTION_BYTES})
         samples: list[dict[str, float]] = []
         with (out / "log").open("w") as log:
             command = [sys.executable, "-m", "tests.kafka.stream_soak", str(broker.log_dir), str(out)]
