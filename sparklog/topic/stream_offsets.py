@@ -85,7 +85,7 @@ class StreamOffset:
         first = found.get(_FROM)
         return cls(
             _flat(topics, _offset),
-            found.get(_TOPIC_IDS, {}),
+            _topic_ids(found.get(_TOPIC_IDS, {})),
             None if first is None else _flat(first, _offset),
             _flat(found.get(_END_BATCHES, {}), _end_batch),
         )
@@ -107,6 +107,12 @@ def _flat(topics: object, parse: Callable[[object], _Value | None]) -> dict[Topi
                 raise InvalidOptionError(f"not the offsets of a stream: {topic!r} has {str(partitions)[:200]}")
             made[TopicPartition(topic, int(partition))] = value
     return made
+
+
+def _topic_ids(found: object) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise InvalidOptionError(f"not the ids of the topics of a stream: {str(found)[:200]}")
+    return found
 
 
 def _offset(found: object) -> int | None:

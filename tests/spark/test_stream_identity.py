@@ -185,3 +185,9 @@ def test_offset_whose_batches_are_damaged_is_an_error_of_ours(found: object) -> 
     text = json.dumps({"t": {"0": 5}, "@endBatches": found})
     with pytest.raises(InvalidOptionError, match="not the offsets of a stream"):
         StreamOffset.parse(json.loads(text))
+
+
+@pytest.mark.parametrize("found", [[], "x", {"t": 5}, {"t": None}])
+def test_offset_whose_ids_are_damaged_is_an_error_of_ours(found: object) -> None:
+    with pytest.raises(InvalidOptionError, match="not the ids of the topics of a stream"):
+        StreamOffset.parse({"t": {"0": 5}, "@topicIds": found})
