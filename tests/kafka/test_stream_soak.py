@@ -64,6 +64,11 @@ class Writer:
         self._random = random.Random(1)
         self._turn = 0
 
+    @property
+    def table_bytes(self) -> int:
+        """The bytes of the values that were written to the table."""
+        return sum(len(value or b"") for (topic, _, _), (_, value) in self.written.items() if topic == "table")
+
     def turn(self, events: int = 30) -> None:
         """Send some records to each topic; every third transaction is aborted."""
         self._turn += 1
@@ -169,6 +174,7 @@ def test_streams_beside_a_broker_that_compacts_and_deletes(tmp_path: Path) -> No
             writer.turn(1000)
         # A stream that begins at the earliest would else be overtaken before it has read it.
         broker.alter_topic("events", {"retention.bytes": 2 * RETENTION_BYTES})
+        starts = {f"events-{n}": first_offset(broker, f"events-{n}") for n in range(EVENTS_PARTITIONS)}
         samples: list[dict[str, float]] = []
         with (out / "log").open("w") as log:
             command = [sys.executable, "-m", "tests.kafka.stream_soak", str(broker.log_dir), str(out)]
@@ -187,8 +193,12 @@ def test_streams_beside_a_broker_that_compacts_and_deletes(tmp_path: Path) -> No
             assert process.returncode == 0, (out / "log").read_text()[-3000:]
         finally:
             kill_all(process.pid)
-        cleaned = {path.name for path in broker.log_dir.glob("table-0/*.log")}
-    print(f"batches: {printed.split()}; records written: {len(writer.written)}; segments of the table: {len(cleaned)}")
+        ends = {folder: first_offset(broker, folder) for folder in starts}
+        table_bytes = sum(path.stat().st_size for path in broker.log_dir.glob("table-*/*.log"))
+    print(f"batches: {printed.split()}; records written: {len(writer.written)}; bytes of the table: {table_bytes}")
+    # The broker has deleted and compacted meanwhile.
+    assert all(ends[folder] > starts[folder] for folder in starts)
+    assert table_bytes < writer.table_bytes / 2
     for level in LEVELS:
         print(level, check_rows(list(rows_of(out / level)), writer, level))
     for name in sorted({name for sample in samples for name in sample}):
