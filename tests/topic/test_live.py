@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.local import LocalFile, LocalStorage
 from sparklog.topic import live
 from sparklog.topic.discovery import discover, read_layouts
@@ -125,19 +126,19 @@ def test_log_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: 
 
 def test_trigger_of_committed_reads_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while a transaction is open from the beginning of the log on, and over a roll."""
-    batches = [batch(0, 5, **IN_TRANSACTION), *(batch(5 + 10 * number, 10) for number in range(3000))]
-    end = 5 + 10 * 3000
-    write_partition(tmp_path / "t-0", batches, segment_bytes=20_000)
+    batches = [batch(0, 5, **IN_TRANSACTION), *(batch(5 + 10 * number, 10) for number in range(1600))]
+    end = 5 + 10 * 1600
+    write_partition(tmp_path / "t-0", batches, segment_bytes=10_000)
     logs = LiveLogs(is_committed=True)
     sizes, rolled = list[int](), set[str]()
     with monkeypatch.context() as patched:
         counted = bytes_read(patched)
         assert ends(logs, tmp_path) == {"t-0": (0, 0)}
         first_bytes = sum(counted)
-        for _ in range(80):
+        for _ in range(40):
             batches.append(batch(end, 10))
             end += 10
-            write_partition(tmp_path / "t-0", batches, segment_bytes=20_000)
+            write_partition(tmp_path / "t-0", batches, segment_bytes=10_000)
             rolled.add(max((tmp_path / "t-0").glob("*.log")).name)
             counted.clear()
             assert ends(logs, tmp_path) == {"t-0": (0, 0)}
@@ -145,8 +146,49 @@ def test_trigger_of_committed_reads_reads_only_what_is_new(tmp_path: Path, monke
     assert len(rolled) > 1
     # Each place in a log is sought by its index, and what is read begins an interval of the index before it at most.
     assert max(sizes) < 10 * 4096 < first_bytes / 20
-    write_partition(tmp_path / "t-0", [*batches, control_batch("commit", end, 1, 0, 5000)], segment_bytes=20_000)
+    write_partition(tmp_path / "t-0", [*batches, control_batch("commit", end, 1, 0, 5000)], segment_bytes=10_000)
     assert ends(logs, tmp_path) == {"t-0": (0, end + 1)}
+
+
+TRANSACTIONS = st.lists(
+    st.tuples(st.sampled_from(["data", "in", "commit", "abort", "roll", "cut", "look"]), st.integers(1, 3)),
+    max_size=25,
+)
+
+
+@settings(max_examples=100)
+@given(TRANSACTIONS)
+def test_last_stable_offset_is_what_a_fresh_look_finds(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("logs")
+    folder = path / "t-0"
+    folder.mkdir()
+    log, end = folder / f"{0:020}.log", 0
+    log.write_bytes(b"")
+    logs = LiveLogs(is_committed=True)
+    for number, (step, producer) in enumerate(steps):
+        of_producer = {**IN_TRANSACTION, "producer_id": producer, "base_sequence": number}
+        made = {
+            "data": batch(end, producer),
+            "in": batch(end, 2, **of_producer),
+            "commit": control_batch("commit", end, producer, 0, 5000),
+            "abort": control_batch("abort", end, producer, 0, 5000),
+        }.get(step)
+        if made is not None:
+            with log.open("ab") as file:
+                file.write(made)
+            end += {"data": producer, "in": 2}.get(step, 1)
+        elif step == "roll":
+            log = folder / f"{end:020}.log"
+            log.touch()
+        elif step == "cut":
+            # The last segment is lost, and something else may be written in its place.
+            log.write_bytes(b"")
+            end = int(log.stem)
+        if step in ("look", "cut"):
+            (layout,) = read_layouts(discover([path]).partitions).values()
+            assert ends(logs, path) == {"t-0": (0, last_stable_offset(layout))}
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
