@@ -126,19 +126,19 @@ def test_log_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: 
 
 def test_trigger_of_committed_reads_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while a transaction is open from the beginning of the log on, and over a roll."""
-    batches = [batch(0, 5, **IN_TRANSACTION), *(batch(5 + 10 * number, 10) for number in range(1600))]
-    end = 5 + 10 * 1600
-    write_partition(tmp_path / "t-0", batches, segment_bytes=10_000)
+    old = [batch(0, 5, **IN_TRANSACTION), *(batch(5 + 10 * number, 10) for number in range(1600))]
+    first = end = 5 + 10 * 1600
+    write_partition(tmp_path / "t-0", old, segment_bytes=100_000)
     logs = LiveLogs(is_committed=True)
-    sizes, rolled = list[int](), set[str]()
+    new, sizes, rolled = list[bytes](), list[int](), set[str]()
     with monkeypatch.context() as patched:
         counted = bytes_read(patched)
         assert ends(logs, tmp_path) == {"t-0": (0, 0)}
         first_bytes = sum(counted)
-        for _ in range(40):
-            batches.append(batch(end, 10))
+        for _ in range(80):
+            new.append(batch(end, 10))
             end += 10
-            write_partition(tmp_path / "t-0", batches, segment_bytes=10_000)
+            write_partition(tmp_path / "t-0", new, base_offset=first, segment_bytes=15_000)
             rolled.add(max((tmp_path / "t-0").glob("*.log")).name)
             counted.clear()
             assert ends(logs, tmp_path) == {"t-0": (0, 0)}
@@ -146,7 +146,8 @@ def test_trigger_of_committed_reads_reads_only_what_is_new(tmp_path: Path, monke
     assert len(rolled) > 1
     # Each place in a log is sought by its index, and what is read begins an interval of the index before it at most.
     assert max(sizes) < 10 * 4096 < first_bytes / 20
-    write_partition(tmp_path / "t-0", [*batches, control_batch("commit", end, 1, 0, 5000)], segment_bytes=10_000)
+    new.append(control_batch("commit", end, 1, 0, 5000))
+    write_partition(tmp_path / "t-0", new, base_offset=first, segment_bytes=15_000)
     assert ends(logs, tmp_path) == {"t-0": (0, end + 1)}
 
 
