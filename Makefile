@@ -18,7 +18,10 @@ DEFAULT_TESTS := -m "not kafka and not bench and not fuzz and not install" -n $(
 # How many SIGKILLs the kinds of jobs share, here and on Spark.
 KILLS ?= 100
 
-.PHONY: demo test test-kafka test-floors test-install test-kills fuzz bench lint tables definitions clean
+# How long streams run beside a broker.
+SOAK_MINUTES ?= 20
+
+.PHONY: demo test test-kafka test-soak test-floors test-install test-kills fuzz bench lint tables definitions clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/quickstart.py
@@ -27,7 +30,10 @@ test: $(READY) lint  ## The default tests; offline but for the installation.
 	$(RUN) -m pytest $(DEFAULT_TESTS)
 
 test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars from Maven Central. Needs Maven and a JDK.
-	$(RUN) -m pytest -m kafka
+	$(RUN) -m pytest -m "kafka and not soak"
+
+test-soak: $(READY)  ## Streams of a broker's live directory for SOAK_MINUTES; memory and open files stay. Needs Maven and a JDK.
+	SOAK_MINUTES=$(SOAK_MINUTES) $(RUN) -m pytest -m soak -s
 
 test-floors: $(FLOORS)/.ready  ## The default tests with the oldest versions of all that is installed.
 	$(FLOORS)/bin/python -m pytest $(DEFAULT_TESTS) $(PYSPARK_LEAVES_SOCKETS_OPEN)

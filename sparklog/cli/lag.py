@@ -20,7 +20,7 @@ _LOOKED_EVERY_SECONDS: Final = 2.0
 def lag(
     path: Annotated[str, typer.Argument(help="The log directory that the query reads, or a topic's path.")],
     checkpoint: Annotated[str, typer.Argument(help="The query's checkpoint.")],
-    source: Annotated[int, typer.Option(min=0, help="Which of the query's sources, where it has several.")] = 0,
+    source: Annotated[str, typer.Option(help="Which of the query's sources, by number or name.")] = "0",
     follow: Annotated[bool, typer.Option("--follow", help="Print it again every two seconds, until interrupted.")] = (
         False
     ),
@@ -44,7 +44,7 @@ def lag(
         return
 
 
-def _rows(path: str, checkpoint: str, source: int, logs: LiveLogs) -> list[dict[str, Any]]:
+def _rows(path: str, checkpoint: str, source: str, logs: LiveLogs) -> list[dict[str, Any]]:
     """Make a row of each partition of the topics that the query reads."""
     read = committed_offset(checkpoint, source)
     topics = {at.topic for at in read.offsets}

@@ -13,13 +13,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError, SeglogError
+from sparklog.errors import (
+    CommitError,
+    CorruptBatchError,
+    CorruptCheckpointError,
+    PathNotFoundError,
+    SeglogError,
+)
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import OffsetFile, TopicPartition
 from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.segment import OffsetPosition, Segment
+from sparklog.record.headers import BatchHeaders
 from sparklog.storage.base import Entry, Storage
 from sparklog.storage.kept_files import KeptFiles
 
@@ -223,6 +230,18 @@ def layout_in(view: DirectoryView, folder: PartitionFolder, kept: KeptFiles | No
             # A broker renames and removes segments while it runs: what has just been listed may be gone.
             continue
     return _bounded(folder, list_segments(folder, kept=kept), view)
+
+
+def batch_holding(layout: PartitionLayout, offset: int) -> BatchHeaders | None:
+    """Return the header of the batch that holds an offset; None where the log has none, or none that can be read."""
+    if not layout.segments or not layout.start_offset <= offset < layout.end_offset:
+        return None
+    try:
+        with layout.segments[layout.segment_of(offset)].open() as log:
+            header = log.first_batch_from(offset)
+    except (PathNotFoundError, CorruptBatchError):
+        return None
+    return None if header is None or int(header.column("base_offset")[0]) > offset else header
 
 
 def topic_id_of(folder: PartitionFolder) -> str | None:

@@ -37,16 +37,14 @@ import numpy as np
 from crc32c import crc32c
 
 from sparklog.errors import (
-    CorruptBatchError,
     CorruptCheckpointError,
     InvalidProducerEpochError,
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
-    PathNotFoundError,
 )
 from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
-from sparklog.log.layout import PartitionLayout
+from sparklog.log.layout import PartitionLayout, batch_holding
 from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import scan
 from sparklog.log.segment import Window
@@ -457,14 +455,8 @@ def _is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bo
 
 def _batch_at(layout: PartitionLayout, offset: int) -> ProducerBatch | None:
     """Return the batch that holds an offset; None where the log has none."""
-    if not layout.start_offset <= offset < layout.end_offset:
-        return None
-    try:
-        with layout.segments[layout.segment_of(offset)].open() as log:
-            header = log.first_batch_from(offset)
-    except (PathNotFoundError, CorruptBatchError):
-        return None
-    if header is None or int(header.column("base_offset")[0]) > offset:
+    header = batch_holding(layout, offset)
+    if header is None:
         return None
     nobody = ProducerBatch(_NONE, _NONE, _NONE, _NONE)
     return next(producer_batches(header.table), nobody)

@@ -10,17 +10,37 @@ Source: apache/kafka, ProducerStateManager.java, CompletedFetch.java; KIP-98.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from sparklog.log.layout import PartitionLayout
-from sparklog.log.producer_state import snapshot_before
+from sparklog.log.layout import PartitionLayout, batch_holding
+from sparklog.log.producer_state import Producers, snapshot_before
 from sparklog.log.scan import refuse_damaged, scan
 from sparklog.log.segment import Window
 from sparklog.record import v2
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.headers import LOWEST_OFFSET, BatchHeaders
+
+
+@dataclass(frozen=True)
+class SeenTransactions:
+    """The transactions of a log as of its end at one time, from which a later look goes on.
+
+    Attributes
+    ----------
+    end_offset : int
+        The log end offset.
+    last_batch : tuple of int
+        The header of the batch before it, by which the log is known to go on from there; empty where there is none.
+    producers : Producers
+        Those that have a transaction open.
+    """
+
+    end_offset: int
+    last_batch: tuple[int, ...]
+    producers: Producers
 
 
 def last_stable_offset(layout: PartitionLayout) -> int:
@@ -38,19 +58,64 @@ def last_stable_offset(layout: PartitionLayout) -> int:
     CorruptBatchError
         A checksum differs.
     """
-    producers, start_offset = snapshot_before(layout)
+    stable_offset, _ = _stable_and_open(layout, *snapshot_before(layout), layout.start_offset)
+    return stable_offset
+
+
+def stable_offset_again(layout: PartitionLayout, seen: SeenTransactions | None) -> tuple[int, SeenTransactions]:
+    """Return the last stable offset, and what is needed to find the next: only what was appended since is read.
+
+    Parameters
+    ----------
+    seen : SeenTransactions or None
+        Of the look before. It is not used where the log has been cut or made anew, or where the cleaner has touched the
+        batch that was the last.
+
+    Raises
+    ------
+    CorruptBatchError
+        As of `last_stable_offset`.
+    """
+    if seen is not None and seen.last_batch and seen.last_batch == _last_batch(layout, seen.end_offset):
+        known = Producers(dict(seen.producers.entries)), seen.end_offset, seen.end_offset
+    else:
+        known = *snapshot_before(layout), layout.start_offset
+    stable_offset, producers = _stable_and_open(layout, *known)
+    return stable_offset, SeenTransactions(layout.end_offset, _last_batch(layout, layout.end_offset), producers)
+
+
+def _stable_and_open(
+    layout: PartitionLayout, producers: Producers, start_offset: int, checked_offset: int
+) -> tuple[int, Producers]:
+    """Return the last stable offset, and the producers that have a transaction open.
+
+    Parameters
+    ----------
+    producers : Producers
+        As of ``start_offset``; it is changed.
+    checked_offset : int
+        From the last stable offset of before up to here the checksums of all batches were checked.
+    """
     for segment, window in scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
         # Batches of no transaction, which may be nearly all, do not matter here.
         chosen = Window(window.buffer, window.headers.where(_is_in_transaction(window.headers)))
         refuse_damaged(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
         producers.fold(chosen)
     first_unstable = producers.first_unstable_offset
+    is_open = {key: producers.entries[key] for key in producers.open_transactions}
     if first_unstable is None:
-        return layout.end_offset
+        return layout.end_offset, Producers(is_open)
     stable_offset = max(first_unstable, layout.start_offset)
-    for _ in scan(layout, stable_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+    unchecked_offset = max(stable_offset, checked_offset)
+    for _ in scan(layout, unchecked_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
         pass
-    return stable_offset
+    return stable_offset, Producers(is_open)
+
+
+def _last_batch(layout: PartitionLayout, end_offset: int) -> tuple[int, ...]:
+    header = batch_holding(layout, end_offset - 1)
+    # The lowest offset is no field of a header.
+    return () if header is None else tuple(header.numbers[0, :LOWEST_OFFSET].tolist())
 
 
 class TransactionMarkers:

@@ -24,6 +24,7 @@ from sparklog.spark.plan import (
 from sparklog.topic.discovery import discover, named
 from sparklog.topic.live import LiveLog
 from sparklog.topic.ranges import ReadRange
+from sparklog.topic.stream_identity import Identities
 from sparklog.topic.stream_offsets import StreamOffset
 
 _log = logging.getLogger("sparklog")
@@ -74,23 +75,17 @@ def _first_offset(options: SeglogOptions, at: TopicPartition, log: LiveLog, grou
     return log.latest
 
 
-def begins(start: StreamOffset, logs: Logs) -> dict[TopicPartition, int]:
+def begins(start: StreamOffset, logs: Logs, identities: Identities) -> dict[TopicPartition, int]:
     """Return where the next batch begins: at the earliest in what is new, or made anew."""
     earliest = {at: log.layout.start_offset for at, log in logs.items()}
     return {
-        at: earliest[at] if is_remade(at, start, log.topic_id) else start.offsets.get(at, earliest[at])
+        at: earliest[at] if identities.is_other(at, start, log) else start.offsets.get(at, earliest[at])
         for at, log in logs.items()
     }
 
 
-def is_remade(at: TopicPartition, start: StreamOffset, topic_id: str | None) -> bool:
-    """Tell whether a partition is that of a topic which was deleted, and made anew, since an offset was taken."""
-    known = start.topic_ids.get(at.topic)
-    return at in start.offsets and known is not None and topic_id is not None and known != topic_id
-
-
 def plan_between(
-    options: SeglogOptions, logs: Logs, start: StreamOffset, end: StreamOffset
+    options: SeglogOptions, logs: Logs, start: StreamOffset, end: StreamOffset, identities: Identities
 ) -> list[tuple[ReadRange, ...]]:
     """Plan the batch between two offsets of a stream.
 
@@ -109,28 +104,45 @@ def plan_between(
         if log is None:
             losses.add(f"{at} is gone, and is to be read up to offset {end.offsets[at]}")
             continue
-        found = _range(at, log, start, end, losses)
+        if identities.is_other(at, end, log):
+            # Its records are read by the next batch, from the earliest on.
+            losses.add(_remade(at, end, log, "when the batch was planned"))
+            continue
+        if identities.is_other(at, start, log):
+            losses.add(_remade(at, start, log, "when it was read"))
+            first = log.layout.start_offset
+        else:
+            first = _first_of_batch(at, log, start, losses)
+        found = _range(at, log, first, end.offsets[at], losses)
         if found is not None and (options.where is None or options.where.can_pass(*at)):
             ranges.append(_pruned(found, log, options))
     return tasks_of(ranges, options, {at: log.layout for at, log in logs.items()})
 
 
-def _range(
-    at: TopicPartition, log: LiveLog, start: StreamOffset, end: StreamOffset, losses: _Losses
-) -> ReadRange | None:
-    """Return what is read of one partition; None where there is nothing."""
-    there, last = log.layout, end.offsets[at]
-    first = start.offsets.get(at)
-    if is_remade(at, start, end.topic_ids.get(at.topic) or log.topic_id):
-        losses.add(f"the topic of {at} was deleted and made anew: it has another id than when it was read")
-        first = there.start_offset
-    elif first is None:
-        first = there.start_offset
-        if first != 0:
-            losses.add(f"{at} is new, and begins at offset {first} and not at 0")
-    elif first < there.start_offset:
+def _remade(at: TopicPartition, taken: StreamOffset, log: LiveLog, when: str) -> str:
+    if log.topic_id is not None and at.topic in taken.topic_ids:
+        return f"the topic of {at} was deleted and made anew: it has another id than {when}"
+    return (
+        f"{at} has another batch before offset {taken.offsets[at]} than {when}: its topic was deleted and made anew, "
+        f"or its log was cut and written on"
+    )
+
+
+def _first_of_batch(at: TopicPartition, log: LiveLog, start: StreamOffset, losses: _Losses) -> int:
+    """Return where the batch begins in a log that is the one that was read, or is new."""
+    there, first = log.layout, start.offsets.get(at)
+    if first is None:
+        if there.start_offset != 0:
+            losses.add(f"{at} is new, and begins at offset {there.start_offset} and not at 0")
+        return there.start_offset
+    if first < there.start_offset:
         losses.add(f"offsets [{first}, {there.start_offset}) of {at} were deleted before they were read")
-        first = there.start_offset
+    return max(first, there.start_offset)
+
+
+def _range(at: TopicPartition, log: LiveLog, first: int, last: int, losses: _Losses) -> ReadRange | None:
+    """Return what is read of one partition; None where there is nothing."""
+    there = log.layout
     if last < first:
         losses.add(f"{at} is to be read from offset {first}, and ended at {last} when the batch was planned")
     elif last > there.end_offset:

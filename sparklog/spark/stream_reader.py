@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,6 +26,7 @@ from sparklog.spark.stream_plan import Logs, begins, first_offsets, plan_between
 from sparklog.spark.workers import LoadedByWorkers
 from sparklog.topic.live import LiveLogs
 from sparklog.topic.ranges import ReadRange, log_bytes
+from sparklog.topic.stream_identity import Identities
 from sparklog.topic.stream_offsets import INITIAL, StreamOffset
 from sparklog.write.clock import wall_clock_ms
 
@@ -62,6 +64,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
             raise InvalidOptionError("maxOffsetsPerTrigger and its kin need PySpark 4.2 or newer")
         self._options, self._schema, self._columns = options, schema, columns
         self._live = LiveLogs(is_committed=options.isolation_level == "read_committed")
+        self._identities = Identities()
         self._logs: Logs | None = None
         self._first: dict[TopicPartition, int] | None = None
         self._last: StreamOffset | None = None
@@ -88,14 +91,17 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         """Return where the next batch ends; ``start`` where there is nothing to read."""
         logs = self._look()
         before = self._before(start, logs)
-        begin = begins(before, logs)
+        begin = begins(before, logs, self._identities)
         latest = self._latest(logs)
         is_limited = type(limit).__name__ != "ReadAllAvailable"
-        end = self._admitted(before, begin, latest) if is_limited else latest
         is_first = start is None or start == INITIAL
+        if is_limited and self._waits(before, latest) and start is not None:
+            return start
+        end = self._admitted(begin, latest) if is_limited else latest
         topic_ids = {at.topic: log.topic_id for at, log in logs.items() if at in end and log.topic_id is not None}
-        self._last = StreamOffset(end, topic_ids, self._first if is_first else None)
-        if start is not None and not is_first and (end, topic_ids) == (before.offsets, dict(before.topic_ids)):
+        end_batches = self._identities.end_batches(end, before, logs)
+        self._last = StreamOffset(end, topic_ids, self._first if is_first else None, end_batches)
+        if start is not None and not is_first and self._last == replace(before, first=None):
             return start
         return self._last.to_json()
 
@@ -111,7 +117,9 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         since = StreamOffset(until.first or {}, until.topic_ids) if start == INITIAL else StreamOffset.parse(start)
         if self._available is not None:
             _check_available(self._available, until, logs)
-        return [InputPartition(planned) for planned in plan_between(self._options, logs, since, until)]
+        return [
+            InputPartition(planned) for planned in plan_between(self._options, logs, since, until, self._identities)
+        ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one task, one after the other."""
@@ -150,17 +158,22 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
             self._available = latest
         return self._available
 
-    def _admitted(
-        self, before: StreamOffset, begin: Mapping[TopicPartition, int], latest: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """Return where the batch ends by the limits: first the least, which AvailableNow does not wait for."""
+    def _waits(self, before: StreamOffset, latest: dict[TopicPartition, int]) -> bool:
+        """Tell whether there is too little to read yet; AvailableNow does not wait for more."""
         options, now_ms = self._options, wall_clock_ms()
         least = options.min_offsets_per_trigger
         if least is not None and not self._is_available_now:
-            waits = now_ms - self._triggered_ms < options.max_trigger_delay_ms
-            if waits and is_too_little(before.offsets, latest, least):
-                return dict(before.offsets)
+            is_early = now_ms - self._triggered_ms < options.max_trigger_delay_ms
+            if is_early and is_too_little(before.offsets, latest, least):
+                return True
         self._triggered_ms = now_ms
+        return False
+
+    def _admitted(
+        self, begin: Mapping[TopicPartition, int], latest: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return where the batch ends by the limits."""
+        options = self._options
         begin = {at: begin.get(at, offset) for at, offset in latest.items()}
         if options.max_offsets_per_trigger is not None:
             latest = within_offsets(begin, latest, options.max_offsets_per_trigger)

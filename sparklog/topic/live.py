@@ -15,7 +15,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.journal import LogExtent
 from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, topic_id_of
 from sparklog.log.places import PartitionFolder
-from sparklog.log.transactions import last_stable_offset
+from sparklog.log.transactions import SeenTransactions, stable_offset_again
 from sparklog.storage.base import Stamp
 from sparklog.topic.discovery import named
 from sparklog.write.clock import wall_clock_ms
@@ -75,6 +75,7 @@ class LiveLogs:
     def __init__(self, *, is_committed: bool) -> None:
         self._is_committed = is_committed
         self._seen: dict[PartitionFolder, _Seen] = {}
+        self._transactions: dict[PartitionFolder, SeenTransactions] = {}
 
     def look(self, folders: Iterable[PartitionFolder]) -> dict[TopicPartition, LiveLog]:
         """Look at logs, all of them as they were at one time: of a commit over many of them, all or nothing.
@@ -94,6 +95,7 @@ class LiveLogs:
         wanted = list(folders)
         found = at_one_time(wanted, self._look_at)
         seen = {folder: each for folder, each in zip(wanted, found, strict=True) if each is not None}
+        self._transactions = {folder: each for folder, each in self._transactions.items() if folder in seen}
         settled_ns = wall_clock_ms() * 1_000_000 - _SETTLED_AFTER_NS
         self._seen = {folder: each for folder, each in seen.items() if _is_settled(each, settled_ns)}
         return {named(folder): each.log for folder, each in seen.items()}
@@ -111,7 +113,7 @@ class LiveLogs:
         try:
             before = folder.storage.stamp(folder.location)
             layout = layout_in(view, folder)
-            latest = last_stable_offset(layout) if self._is_committed else layout.end_offset
+            latest = self._stable_offset(layout) if self._is_committed else layout.end_offset
             log = LiveLog(layout, latest, topic_id_of(folder))
             # The stamps are those of before the look, or are the same: what changes during it is seen by the next.
             stamps = (before, _stamp_of_last(layout))
@@ -123,6 +125,11 @@ class LiveLogs:
         if stamps[1] is not None and stamps[1].size_bytes != size_bytes:
             stamps = (before, None)
         return _Seen(log, stamps, start_offset, bound)
+
+    def _stable_offset(self, layout: PartitionLayout) -> int:
+        known = self._transactions.get(layout.folder)
+        stable_offset, self._transactions[layout.folder] = stable_offset_again(layout, known)
+        return stable_offset
 
 
 def _stamps(layout: PartitionLayout) -> tuple[Stamp | None, ...]:

@@ -1,8 +1,10 @@
 """Where a stopped or running query of Spark is, by its checkpoint: of this source, or of Spark's Kafka source.
 
-    <checkpoint>/offsets/<batch>   v1, a line of JSON about the batch, and for each source a line with its end offset,
-                                   or - where the source gave none
-    <checkpoint>/commits/<batch>   is there once the batch is done
+    <checkpoint>/offsets/<batch>   v1 or v2, a line of JSON about the batch, and for each source a line with its end
+                                   offset, or - where the source gave none; in v2, which Spark 4.2 and newer write where
+                                   they are told to, the line begins with the source's name, or its number, and a colon,
+                                   and the order of lines means nothing
+    <checkpoint>/commits/<batch>   is there once the batch is done, whatever its version
 
 Source: apache/spark, OffsetSeqLog.scala, CommitLog.scala.
 """
@@ -20,11 +22,11 @@ from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText, locate
 from sparklog.topic.stream_offsets import StreamOffset
 
-_VERSION: Final = "v1"
+_VERSION, _VERSION_OF_NAMES = "v1", "v2"
 _NO_OFFSET: Final = "-"
 
 
-def offsets_of_checkpoint(path: PathText, source: int = 0) -> str:
+def offsets_of_checkpoint(path: PathText, source: int | str = 0) -> str:
     """Return the offsets up to which a query has read, for the option ``startingOffsets`` of a new one.
 
     The query may be one of ``format("kafka")``, which a query of ``format("seglog")`` on the same topics goes on from.
@@ -34,8 +36,9 @@ def offsets_of_checkpoint(path: PathText, source: int = 0) -> str:
     ----------
     path : str or os.PathLike
         The checkpoint.
-    source : int
-        Which of the query's sources, where it has several.
+    source : int or str
+        Which of the query's sources, where it has several: its number, or the name that it was given with
+        ``readStream.name``.
 
     Returns
     -------
@@ -48,12 +51,12 @@ def offsets_of_checkpoint(path: PathText, source: int = 0) -> str:
     PathNotFoundError
         There is no checkpoint, or no batch of it was committed.
     InvalidOptionError
-        The checkpoint has no such source, or is not of one of these two formats.
+        The checkpoint has no such source, is not of one of these two formats, or its version is not known.
     """
     return json.dumps(committed_offset(path, source).topics_json())
 
 
-def committed_offset(path: PathText, source: int = 0) -> StreamOffset:
+def committed_offset(path: PathText, source: int | str = 0) -> StreamOffset:
     """Return the offset up to which a query has read; the rest as of `offsets_of_checkpoint`."""
     storage, place = locate(path)
     offsets, commits = (join_path(place, name) for name in ("offsets", "commits"))
@@ -76,7 +79,7 @@ def _numbers(storage: Storage, path: str) -> set[int]:
     return {int(each.name) for each in storage.names(path) if each.name.isdecimal()}
 
 
-def _first(storage: Storage, path: str, source: int) -> StreamOffset:
+def _first(storage: Storage, path: str, source: int | str) -> StreamOffset:
     """Return where a query began that has committed no batch."""
     if storage.identity(path) is not None:
         first = _offset(storage, path, source).first
@@ -85,20 +88,34 @@ def _first(storage: Storage, path: str, source: int) -> StreamOffset:
     raise PathNotFoundError(f"no batch of the query is committed, says {path}: it has read nothing")
 
 
-def _offset(storage: Storage, path: str, source: int) -> StreamOffset:
+def _offset(storage: Storage, path: str, source: int | str) -> StreamOffset:
     data = storage.read_small(path)
     if data is None:
         raise PathNotFoundError(f"no such file: {path}")
     version, *lines = data.decode(errors="replace").splitlines() or [""]
-    del lines[:1]  # about the batch
-    if version != _VERSION:
-        raise InvalidOptionError(f"{path} is of version {version[:20]!r}, and {_VERSION} is known")
-    if not 0 <= source < len(lines):
-        raise InvalidOptionError(f"the query has {len(lines)} sources, and not one with the number {source}")
-    if lines[source] == _NO_OFFSET:
+    line = _line_of(path, version.strip(), lines[1:], str(source))  # The first is about the batch.
+    if line == _NO_OFFSET:
         raise InvalidOptionError(f"source {source} has no offset in {path}")
     try:
-        found = json.loads(lines[source])
+        found = json.loads(line)
     except ValueError as error:
         raise InvalidOptionError(f"source {source} of {path} is not a source of Kafka's offsets") from error
     return StreamOffset.parse(found)
+
+
+def _line_of(path: str, version: str, lines: list[str], source: str) -> str:
+    """Return the line of a source, without its name."""
+    if version == _VERSION:
+        found = {str(number): line for number, line in enumerate(lines)}
+    elif version == _VERSION_OF_NAMES:
+        found = {name: line for name, _, line in (line.partition(":") for line in lines)}
+    else:
+        raise InvalidOptionError(
+            f"{path} is of version {version[:20]!r}, and {_VERSION} and {_VERSION_OF_NAMES} are known"
+        )
+    if source == "0" and len(found) == 1:
+        return next(iter(found.values()))
+    if source not in found:
+        names = ", ".join(found)[:200]
+        raise InvalidOptionError(f"{path} has {len(found)} sources ({names}), and not one that is {source!r}")
+    return found[source]

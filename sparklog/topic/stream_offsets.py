@@ -6,6 +6,8 @@ Topics are as in the offsets of Spark's Kafka source: for each partition the off
 @ in its name.
 
     @topicIds   the ids of the topics that have one, which tell a topic that was made anew
+    @endBatches of topics without an id, for each partition the batch that holds the offset before (`log.end_batch`):
+                its fields in their order; by it a topic that was made anew is known, as far as that can be proven
     @from       only in the first: where the stream began
     @initial    true, and nothing else: before the first, since Spark does not keep where a stream begins. A first batch
                 that is run again thereby reads what it was to read.
@@ -14,17 +16,20 @@ Topics are as in the offsets of Spark's Kafka source: for each partition the off
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sparklog.errors import InvalidOptionError
+from sparklog.log.end_batch import EndBatch
 from sparklog.log.files import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
+_Value = TypeVar("_Value")
 
 INITIAL: Final[dict[str, Any]] = {"@initial": True}
 _TOPIC_IDS: Final = "@topicIds"
+_END_BATCHES: Final = "@endBatches"
 _FROM: Final = "@from"
 _MARK: Final = "@"
 
@@ -41,11 +46,14 @@ class StreamOffset:
         By topic.
     first : mapping of TopicPartition to int, optional
         Where the stream began.
+    end_batches : mapping of TopicPartition to EndBatch
+        Of logs of topics without an id the batch before the offset.
     """
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     first: Offsets | None = None
+    end_batches: Mapping[TopicPartition, EndBatch] = field(default_factory=dict)
 
     def topics_json(self) -> dict[str, dict[str, int]]:
         """Return the offsets as Spark's Kafka source has them."""
@@ -56,6 +64,8 @@ class StreamOffset:
         made: dict[str, Any] = self.topics_json()
         if self.topic_ids:
             made[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
+        if self.end_batches:
+            made[_END_BATCHES] = _nested({at: list(batch) for at, batch in self.end_batches.items()})
         if self.first is not None:
             made[_FROM] = _nested(self.first)
         return made
@@ -73,21 +83,42 @@ class StreamOffset:
             raise InvalidOptionError(f"not the offsets of a stream: {str(found)[:200]}")
         topics = {name: value for name, value in found.items() if not name.startswith(_MARK)}
         first = found.get(_FROM)
-        return cls(_flat(topics), found.get(_TOPIC_IDS, {}), None if first is None else _flat(first))
+        return cls(
+            _flat(topics, _offset),
+            _topic_ids(found.get(_TOPIC_IDS, {})),
+            None if first is None else _flat(first, _offset),
+            _flat(found.get(_END_BATCHES, {}), _end_batch),
+        )
 
 
-def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:
-    made: dict[str, dict[str, int]] = {}
-    for at in sorted(offsets):
-        made.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
+def _nested(values: Mapping[TopicPartition, _Value]) -> dict[str, dict[str, _Value]]:
+    made: dict[str, dict[str, _Value]] = {}
+    for at in sorted(values):
+        made.setdefault(at.topic, {})[str(at.partition)] = values[at]
     return made
 
 
-def _flat(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    made: dict[TopicPartition, int] = {}
-    for topic, partitions in topics.items():
-        for partition, offset in partitions.items() if isinstance(partitions, dict) else [("", None)]:
-            if not re.fullmatch("[0-9]{1,10}", partition) or type(offset) is not int:
+def _flat(topics: object, parse: Callable[[object], _Value | None]) -> dict[TopicPartition, _Value]:
+    made: dict[TopicPartition, _Value] = {}
+    for topic, partitions in topics.items() if isinstance(topics, dict) else [("", topics)]:
+        for partition, found in partitions.items() if isinstance(partitions, dict) else [("", None)]:
+            value = parse(found)
+            if not re.fullmatch("[0-9]{1,10}", partition) or value is None:
                 raise InvalidOptionError(f"not the offsets of a stream: {topic!r} has {str(partitions)[:200]}")
-            made[TopicPartition(topic, int(partition))] = offset
+            made[TopicPartition(topic, int(partition))] = value
     return made
+
+
+def _topic_ids(found: object) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise InvalidOptionError(f"not the ids of the topics of a stream: {str(found)[:200]}")
+    return found
+
+
+def _offset(found: object) -> int | None:
+    return found if type(found) is int else None
+
+
+def _end_batch(found: object) -> EndBatch | None:
+    is_batch = isinstance(found, list) and len(found) == len(EndBatch._fields) and all(type(n) is int for n in found)
+    return EndBatch(*found) if is_batch and isinstance(found, list) else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors.exceptions.base import PySparkException
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -77,6 +78,41 @@ def test_name_and_version_that_are_given_count_on_from_batch_to_batch(spark: Spa
     assert values(tmp_path / "out" / "t") == [b"0", b"1"]
 
 
+def test_batch_that_is_written_by_a_function_is_there_once_by_its_number(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where the function is called again for a batch that it has written, by a query that starts again."""
+    for number in range(3):
+        feed(tmp_path / "in", number, [{"key": f"k{n}", "value": f"{number}-{n}"} for n in range(10)])
+    called: list[int] = []
+
+    def write_batch(batch: DataFrame, number: int) -> None:
+        called.append(number)
+        batch.write.format("seglog").mode("append").options(numPartitions=2, txnAppId="loader", txnVersion=number).save(
+            str(tmp_path / "out" / "t")
+        )
+
+    def run() -> None:
+        stream_of(spark, tmp_path / "in").writeStream.foreachBatch(write_batch).option(
+            "checkpointLocation", str(tmp_path / "cp")
+        ).trigger(availableNow=True).start().awaitTermination()
+
+    run()
+    (tmp_path / "cp" / "commits" / "2").unlink()
+    (tmp_path / "cp" / "commits" / ".2.crc").unlink(missing_ok=True)
+    feed(tmp_path / "in", 3, [{"key": "k", "value": "new"}])
+    run()
+    assert called == [0, 1, 2, 2, 3]
+    expected = [f"{number}-{n}".encode() for number in range(3) for n in range(10)]
+    assert values(tmp_path / "out" / "t") == sorted([*expected, b"new"])
+    assert read_ledger(directory_at(tmp_path / "out")) == {"loader": 3}
+
+
+@pytest.mark.parametrize("name", ["txnAppId", "txnVersion"])
+def test_name_or_version_alone_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    feed(tmp_path / "in", 0, [{"key": "k", "value": "v"}])
+    with pytest.raises(PySparkException, match="txnAppId and txnVersion go together: one of them is not given"):
+        write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", numPartitions=1, **{name: 1})
+
+
 @pytest.mark.parametrize("mode", ["complete", "append"])
 def test_each_output_mode_writes_the_rows_of_each_batch(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     for number in range(2):
@@ -110,3 +146,22 @@ def test_update_mode_is_sparks_to_refuse(spark: SparkSession, tmp_path: Path) ->
     )
     with pytest.raises(StreamingQueryException, match="seglog does not support Update mode"):
         query.awaitTermination()
+
+
+def test_columns_mean_what_they_mean_in_a_batch_write(spark: SparkSession, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0, [{"key": f"k{n}", "value": str(n), "partition": n % 2} for n in range(4)])
+    rows = stream_of(spark, tmp_path / "in").selectExpr(
+        "key",
+        "value",
+        "partition",
+        "IF(partition = 0, 'even', 'odd') AS topic",
+        "timestamp_millis(CAST(value AS INT)) AS timestamp",
+        "array(named_struct('key', 'h', 'value', CAST(value AS BINARY))) AS headers",
+    )
+    write(rows, tmp_path / "out", tmp_path / "cp", numPartitions=2)
+    written = spark.read.format("seglog").option("includeHeaders", True).load(str(tmp_path / "out"))
+    found = [
+        (row.topic, row.partition, bytes(row.key), int(row.timestamp.timestamp() * 1000), row.headers[0].key)
+        for row in written.sort("key").collect()
+    ]
+    assert found == [(("even", "odd")[n % 2], n % 2, b"k%d" % n, n, "h") for n in range(4)]

@@ -48,12 +48,51 @@ def test_first_batch_that_failed_began_where_its_offset_says(tmp_path: Path) -> 
 def test_one_of_several_sources_is_chosen(tmp_path: Path) -> None:
     batch(tmp_path, 0, '{"t":{"0":5}}', "-", '{"u":{"0":6}}', '{"logOffset":3}')
     assert sparklog.offsets_of_checkpoint(tmp_path, 2) == '{"u": {"0": 6}}'
-    for source, message in [(1, "has no offset"), (3, "not the offsets of a stream"), (4, "has 4 sources")]:
+    for source, message in [
+        (1, "has no offset"),
+        (3, "not the offsets of a stream"),
+        (4, "has 4 sources"),
+        (-1, "has 4 sources"),
+    ]:
         with pytest.raises(InvalidOptionError, match=message):
             sparklog.offsets_of_checkpoint(tmp_path, source)
 
 
-@pytest.mark.parametrize("text", ["v2\n{}\n{}", "", "v1", "v1\n{}\n{not json", "v1\n{}\n[]", '\x00\xff\n{}\n"x"'])
+def test_named_sources_of_version_2_are_chosen_by_name(tmp_path: Path) -> None:
+    batch(tmp_path, 0, 'other_1:{"t": {"0": 5}}', "ours:-", '2:{"u": {"0": 6}}', version="v2")
+    assert sparklog.offsets_of_checkpoint(tmp_path, "other_1") == '{"t": {"0": 5}}'
+    assert sparklog.offsets_of_checkpoint(tmp_path, 2) == '{"u": {"0": 6}}'
+    with pytest.raises(InvalidOptionError, match="source ours has no offset"):
+        sparklog.offsets_of_checkpoint(tmp_path, "ours")
+    with pytest.raises(InvalidOptionError, match=r"has 3 sources \(other_1, ours, 2\), and not one that is '0'"):
+        sparklog.offsets_of_checkpoint(tmp_path)
+
+
+def test_only_source_needs_no_name(tmp_path: Path) -> None:
+    batch(tmp_path, 0, 'ours:{"t": {"0": 5}}', version="v2")
+    assert sparklog.offsets_of_checkpoint(tmp_path) == '{"t": {"0": 5}}'
+
+
+def test_version_of_a_later_spark_is_refused_by_name(tmp_path: Path) -> None:
+    batch(tmp_path, 0, '{"t":{"0":5}}', version="v3")
+    with pytest.raises(InvalidOptionError, match="is of version 'v3', and v1 and v2 are known"):
+        sparklog.offsets_of_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "v2\n{}\n{}",
+        "v2",
+        "v2\n{}\nno colon",
+        "v3\n{}\n{}",
+        "",
+        "v1",
+        "v1\n{}\n{not json",
+        "v1\n{}\n[]",
+        '\x00\xff\n{}\n"x"',
+    ],
+)
 def test_file_that_is_damaged_is_an_error_of_ours(tmp_path: Path, text: str) -> None:
     batch(tmp_path, 0, "{}")
     (tmp_path / "offsets" / "0").write_text(text)
