@@ -48,6 +48,7 @@ TASK_BYTES: Final = 1 << 28
 """How many bytes of log a task copies at most, about, by default."""
 _ALONE_BYTES_MIN: Final = 1 << 20
 """A piece of more bytes is staged in files of its own: a commit reads and writes again what lies in a shared one."""
+_THREADS_BYTES_MAX: Final = 1 << 33
 _NAME: Final = "copy"
 
 
@@ -124,6 +125,11 @@ class CopyJob:
     lock_timeout_seconds: float = 600.0
 
     commits_as_it_goes = False
+
+    @property
+    def threads_bytes_max(self) -> int:
+        # Most of a copy is done by the kernel; recompressing goes from batch to batch.
+        return _THREADS_BYTES_MAX if self.codec is None else 0
 
     def __post_init__(self) -> None:
         if self.codec is not None and self.codec not in CODEC_IDS:

@@ -19,7 +19,7 @@ from sparklog.jobs.decoding import (
     RecordDecoder,
     as_digits,
 )
-from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileFormat
+from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, ArrowFormat, FileFormat, ParquetFormat
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
@@ -37,6 +37,8 @@ from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, of_partit
 
 TASK_BYTES: Final = 1 << 28
 """How many bytes of log a task reads at most, about, by default."""
+_THREADS_BYTES_MAX: Final = 1 << 29
+_BULK_FORMATS: Final = (ParquetFormat, ArrowFormat)
 
 _schema_of: Final = selector(TOPIC_SCHEMA)
 _LIMITS: Final = DecodeLimits(chunk_bytes=1 << 20, output_bytes_max=1 << 23)
@@ -111,6 +113,12 @@ class ExportJob:
     row_group_bytes: int = ROW_GROUP_BYTES
 
     commits_as_it_goes = True
+
+    @property
+    def threads_bytes_max(self) -> int:
+        # Decoders of values may be Python, and rows of text are made by many short steps.
+        is_bulk = isinstance(self.format, _BULK_FORMATS) and not self.decoding.is_needed
+        return _THREADS_BYTES_MAX if is_bulk else 0
 
     def check(self) -> None:
         """Raise for what is wrong already, before anything is made."""

@@ -62,10 +62,16 @@ class Job(Protocol[TaskT, ResultT]):
     ----------
     commits_as_it_goes : bool
         Whether finished tasks are committed while others run. Else all are committed at once, or none.
+    threads_bytes_max : int
+        Below so many bytes of tasks a few threads do better than processes, which must start first. It is 0 where the
+        work is done by Python itself, which threads cannot do at a time.
     """
 
     @property
     def commits_as_it_goes(self) -> bool: ...
+
+    @property
+    def threads_bytes_max(self) -> int: ...
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other runs out of the target, and leave nothing but what was committed, however it ends."""

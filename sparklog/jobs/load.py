@@ -200,6 +200,7 @@ class LoadJob:
     outcome: Outcome = field(default_factory=Outcome, compare=False)
 
     commits_as_it_goes = False
+    threads_bytes_max = 0
 
     def held(self) -> AbstractContextManager[None]:
         return exclusive(self.target.directory, self.job_id, self.lock_timeout_seconds)

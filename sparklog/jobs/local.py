@@ -1,9 +1,11 @@
-"""Runs the tasks of a job in processes of this machine, this one among them.
+"""Runs the tasks of a job on this machine: in threads of this process, or in processes, this one among them.
 
-A thread of this process works at once. Others take a second to start, so that there are as many as the work is worth;
-they are started as programs of their own, and not forked, so that no thread and no lock of the caller is copied into
-them; and a script that calls a job needs no ``if __name__ == "__main__"``, since they do not import it. A worker ends
-with the process that started it, however that ends, and a thread with the job: their connection is closed then.
+Threads work at once. A process takes a second of a processor to start, so that there are as many as the work is worth;
+but each has a Python interpreter of its own, for which threads wait. So work that a job says is too little for
+processes is done by a few threads. Processes are started as programs of their own, and not forked, so that no thread
+and no lock of the caller is copied into them; and a script that calls a job needs no ``if __name__ == "__main__"``,
+since they do not import it. A worker ends with the process that started it, however that ends, and a thread with the
+job: their connection is closed then.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from sparklog.storage.process import end_process, usable_cores
 
 _REPORTED_EVERY_SECONDS: Final = 0.1
 _BYTES_WORTH_A_START: Final = 1 << 26
+_THREADS_MAX: Final = 4
+"""More of them would wait for the interpreter."""
 _ENDS_WITHIN_SECONDS: Final = 5.0
 _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from sparklog.jobs.local import work; work({descriptor})"
 
@@ -42,7 +46,7 @@ class LocalRunner:
     ----------
     processes : int
         How many work at a time, this one included. By default one for each core that this process may use, if there is
-        enough to do for each.
+        enough to do for each, and threads of this one instead if they do better.
     """
 
     processes: int = 0
@@ -54,14 +58,21 @@ class LocalRunner:
     def __call__(
         self, job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
-        processes = min(self.workers, tasks.count)
-        if not self.processes:
-            processes = min(processes, 1 + tasks.size_bytes // _BYTES_WORTH_A_START)
-        if processes > 1:
-            yield from _side_by_side(job, tasks, report, processes)
+        threads, processes = self._shared(job, tasks)
+        if threads + processes > 1:
+            yield from _side_by_side(job, tasks, report, threads, processes)
             return
         for row, task in tasks:
             yield run_task(job, row, task, partial(report, row))
+
+    def _shared(self, job: Job[Any, Any], tasks: Tasks[Any]) -> tuple[int, int]:
+        """Return how many threads of this process share the work, and how many other processes."""
+        workers = min(self.workers, tasks.count)
+        if not self.processes and tasks.size_bytes < job.threads_bytes_max:
+            return min(workers, _THREADS_MAX), 0
+        if not self.processes:
+            workers = min(workers, 1 + tasks.size_bytes // _BYTES_WORTH_A_START)
+        return 1, workers - 1
 
 
 def runner_of(processes: int | None, cluster: Runner | None) -> Runner:
@@ -151,13 +162,13 @@ class _Process(_Worker):
 
 
 def _side_by_side(
-    job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None], processes: int
+    job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None], threads: int, processes: int
 ) -> Generator[Finished | Failed]:
     sent = pickle.dumps(job)
     workers: dict[Connection, _Worker] = {}
     try:
-        for first in islice(tasks, processes):
-            worker: _Worker = _Thread(job) if len(workers) == processes - 1 else _Process(sent)
+        for first in islice(tasks, processes + threads):
+            worker: _Worker = _Process(sent) if len(workers) < processes else _Thread(job)
             workers[worker.connection] = worker
             worker.begin(*first)
         while workers:

@@ -22,6 +22,7 @@ from sparklog.spark.arrow_types import headers_map
 from sparklog.spark.decoding import ColumnDecoder, Columns
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.schema import HEADERS, TEXT_COLUMNS
+from sparklog.spark.small_batches import joined
 from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
@@ -60,8 +61,12 @@ def read_ranges(
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
     expected = expected_schema(schema)
-    for each in planned:
-        yield from _read_range(each, options, _Arranger(expected, columns, each.topic_partition))
+
+    def read() -> Generator[pa.RecordBatch]:
+        for each in planned:
+            yield from _read_range(each, options, _Arranger(expected, columns, each.topic_partition))
+
+    yield from joined(read())
 
 
 def _read_range(planned: ReadRange, options: SeglogOptions, arrange: _Arranger) -> Iterator[pa.RecordBatch]:
@@ -72,7 +77,10 @@ def _read_range(planned: ReadRange, options: SeglogOptions, arrange: _Arranger) 
         _lose(planned, "the partition was deleted", options.fail_on_data_loss, error)
         return
     with LogReader(layout, planned.stable_offset) as log:
-        start, end = _still_there(log, planned, options.fail_on_data_loss)
+        start, end = planned.start_offset, planned.end_offset
+        # What is read is checked as it is read: the batch that says where the log ends only if it seems to end early.
+        if start < layout.start_offset or end > layout.end_offset:
+            start, end = _still_there(log, planned, options.fail_on_data_loss)
         for batch in log.batches(
             start, end, arrange.columns, options.isolation_level, limits, options.fail_on_data_loss, options.where
         ):
@@ -87,7 +95,7 @@ def expected_schema(schema: StructType) -> pa.Schema:
 
 
 def _still_there(log: LogReader, planned: ReadRange, fail_on_data_loss: bool) -> tuple[int, int]:
-    """Return the part of a range that is still in the log."""
+    """Return the part that is still in the log of a range that was in it when it was planned, and is not wholly now."""
     start, end = max(planned.start_offset, log.start_offset), min(planned.end_offset, log.end_offset)
     if (start, end) != (planned.start_offset, planned.end_offset):
         _lose(planned, f"the log now has offsets [{log.start_offset}, {log.end_offset})", fail_on_data_loss)

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.decoding import Columns
-from sparklog.spark.garbage_collection import first_task_freezes
+from sparklog.spark.garbage_collection import first_use_freezes
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.read_ahead import read_ahead
 from sparklog.spark.workers import LoadedByWorkers
@@ -32,6 +32,7 @@ class SeglogReader(LoadedByWorkers, DataSourceReader):
         self._columns = columns
 
     @plain_errors()
+    @first_use_freezes()
     def partitions(self) -> list[InputPartition]:
         """Plan the read; Spark calls it once a loaded DataFrame, which is thereby a snapshot."""
         from sparklog.spark.plan import plan_batch
@@ -45,5 +46,5 @@ class SeglogReader(LoadedByWorkers, DataSourceReader):
             return
         from sparklog.spark.batches import read_ranges
 
-        with plain_errors(), first_task_freezes():
+        with plain_errors(), first_use_freezes():
             yield from read_ahead(read_ranges(partition.value, self._options, self._schema, self._columns))

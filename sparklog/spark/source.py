@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from sparklog.errors import InvalidOptionError
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.decoding import columns_of
+from sparklog.spark.garbage_collection import first_use_freezes
 from sparklog.spark.option_warnings import warn_batch
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.reader import SeglogReader
@@ -41,6 +42,7 @@ class SeglogDataSource(DataSource):
         return "seglog"
 
     @plain_errors()
+    @first_use_freezes()
     def schema(self) -> StructType:
         """Return the columns of a read that was given no schema: the connector's, or those that options ask for."""
         from sparklog.spark.plan import select
@@ -67,6 +69,7 @@ class SeglogDataSource(DataSource):
         return SeglogReader(options, check_schema(schema, columns.types), columns)
 
     @plain_errors()
+    @first_use_freezes()
     def streamReader(self, schema: StructType) -> SeglogStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
         from sparklog.spark.stream_reader import SeglogStreamReader
@@ -78,6 +81,7 @@ class SeglogDataSource(DataSource):
         return SeglogStreamReader(options, check_schema(schema, columns.types), columns)
 
     @plain_errors()
+    @first_use_freezes()
     def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
         """Return the writer of a batch write, once options, columns and the path are right."""
         from sparklog.spark.write_options import WriteOptions
@@ -86,6 +90,7 @@ class SeglogDataSource(DataSource):
         return SeglogWriter(WriteOptions.parse(self.options), schema, is_overwrite=overwrite)
 
     @plain_errors()
+    @first_use_freezes()
     def streamWriter(self, schema: StructType, overwrite: bool) -> SeglogStreamWriter:  # noqa: ARG002, N802
         """Return the writer of a stream. In every output mode the rows of a batch are written behind those before."""
         from sparklog.spark.stream_writer import SeglogStreamWriter

@@ -18,7 +18,7 @@ from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.decoding import Columns
-from sparklog.spark.garbage_collection import first_task_freezes
+from sparklog.spark.garbage_collection import first_use_freezes
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.rates import is_too_little, within_bytes, within_offsets
 from sparklog.spark.read_ahead import read_ahead
@@ -127,7 +127,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
             return
         from sparklog.spark.batches import read_ranges
 
-        with plain_errors(), first_task_freezes():
+        with plain_errors(), first_use_freezes():
             yield from read_ahead(read_ranges(partition.value, self._options, self._schema, self._columns))
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from sparklog.spark.boundary import plain_errors
+from sparklog.spark.garbage_collection import first_use_freezes
 from sparklog.spark.workers import LoadedByWorkers
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import Destination, running_task
@@ -63,6 +64,7 @@ class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
         return StagedByStreamTask(self._destination.stage(iterator, job_id, context), query_id)
 
     @plain_errors()
+    @first_use_freezes()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Make all that was staged visible, at once; nothing if the batch was committed before."""
         found = [message for message in messages if isinstance(message, StagedByStreamTask)]

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.spark.boundary import plain_errors
-from sparklog.spark.garbage_collection import first_task_freezes
+from sparklog.spark.garbage_collection import first_use_freezes
 from sparklog.spark.schema import check_written
 from sparklog.spark.workers import LoadedByWorkers
 from sparklog.spark.write_options import WriteOptions
@@ -93,7 +93,7 @@ class Destination:
             attempt=context.taskAttemptId(),
             now_ms=self.now_ms,
         )
-        with first_task_freezes(), RecordAccumulator(task) as accumulator:
+        with first_use_freezes(), RecordAccumulator(task) as accumulator:
             for batch in rows:
                 accumulator.append(batch)
             return accumulator.finish()
@@ -169,6 +169,7 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
         return StagedByTask(self._destination.stage(iterator, self._job_id, running_task()))
 
     @plain_errors()
+    @first_use_freezes()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]

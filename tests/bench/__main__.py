@@ -30,6 +30,7 @@ MEASUREMENTS = (
     "jobs --memory",
     "scale",
     "connector",
+    "stream_connector",
     "jobs_peers",
 )
 

@@ -4,7 +4,9 @@
 
 A trigger that finds nothing new is told as a multiple of listing the same tree and asking for the size of each file, in
 processor time of the driver's process. A stream is one batch of all rows (`Trigger.AvailableNow`), and stands beside a
-batch read, or a read and a write, in turn; a query's start and its checkpoint are in its time. Nothing is asserted.
+batch read, or a read and a write, in turn; a query's start and its checkpoint are in its time. Beside it is what any
+Python source of a stream would need: one that yields the same batches ready-made, and one that yields nothing, whose
+time is Spark's start of a query. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from sparklog.spark.options import SeglogOptions
 from sparklog.spark.schema import source_schema
 from sparklog.spark.stream_reader import SeglogStreamReader
 from sparklog.topic.stream_offsets import INITIAL
+from tests.bench.ready_stream import ReadyMadeStream
 from tests.bench.spark_read import session, write_log
 from tests.build import Record, v2_batch
 
@@ -122,10 +125,12 @@ def beside_batches(spark: SparkSession, folder: Path, rounds: int) -> list[tuple
     """Return the speed of streams as shares of that of batches which do the same."""
     logs, numbers = str(folder / "logs"), iter(range(10_000))
 
-    def stream(sink: str, to: str | None = None, **options: Any) -> None:
+    def stream(
+        sink: str, to: str | None = None, *, source: str = "seglog", given: str = "startingOffsets", **options: Any
+    ) -> None:
         (
-            spark.readStream.format("seglog")
-            .option("startingOffsets", "earliest")
+            spark.readStream.format(source)
+            .option(given, "earliest")
             .load(logs)
             .select("key", "value")
             .writeStream.format(sink)
@@ -142,18 +147,23 @@ def beside_batches(spark: SparkSession, folder: Path, rounds: int) -> list[tuple
     def to_log(run: Callable[..., None]) -> Callable[[], None]:
         return lambda: run("seglog", str(folder / f"out{next(numbers)}" / "t"), numPartitions=2)
 
+    spark.dataSource.register(ReadyMadeStream)
+
+    def ready(**more: Any) -> Callable[[], None]:
+        return lambda: stream("noop", source=ReadyMadeStream.name(), **more)
+
     cases = {
-        "AvailableNow, read": (lambda: batch("noop"), lambda: stream("noop")),
+        "AvailableNow, read": (lambda: batch("noop"), lambda: stream("noop"), ready(), ready(given="empty")),
         "AvailableNow, read and write": (to_log(batch), to_log(stream)),
     }
     found = []
-    for name, pair in cases.items():
-        shares = []
-        for number in range(rounds + 1):
-            took = [elapsed(run) for run in pair]
-            if number:  # the first is to be warm
-                shares.append(took[0] / took[1])
-        found.append((name, statistics.median(shares)))
+    for name, runs in cases.items():
+        times = [[elapsed(run) for run in runs] for _ in range(rounds + 1)][1:]  # the first is to be warm
+        found.append((name, statistics.median(each[0] / each[1] for each in times)))
+        if len(runs) > 2:
+            found.append((f"{name}, ready-made batches", statistics.median(each[0] / each[2] for each in times)))
+            started = [each[0] / (each[1] - each[3]) for each in times]
+            found.append((f"{name}, without a query's start", statistics.median(started)))
     return found
 
 

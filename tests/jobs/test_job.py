@@ -33,6 +33,14 @@ class Seen:
         self.amounts[name] = Amount(before.size_bytes + more.size_bytes, before.records + more.records)
 
 
+class TwoCores(LocalRunner):
+    """A machine of two cores, of which nobody has said how many processes are to work."""
+
+    @property
+    def workers(self) -> int:
+        return 2
+
+
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
@@ -133,6 +141,26 @@ def test_a_killed_worker_is_an_error_that_names_its_task(tmp_path: Path) -> None
     with pytest.raises(SeglogError, match=r"status -9.*fewer processes") as caught:
         run_job(ToyJob(tmp_path / "out", tasks), LocalRunner(2))
     assert "in a" in caught.value.__notes__
+
+
+def test_little_work_is_shared_by_threads_of_this_process(tmp_path: Path) -> None:
+    tasks = [ToyTask(name, does="meet") for name in "ab"]
+    run_job(ToyJob(tmp_path / "out", tasks, threads_bytes_max=21), TwoCores())
+    assert lines(tmp_path / "out")[-1] == "let go"
+
+
+def test_work_that_is_worth_processes_is_not_done_by_threads_alone(tmp_path: Path) -> None:
+    tasks = [ToyTask("a", does="killed", size_bytes=1 << 26), ToyTask("b", size_bytes=1 << 26)]
+    with pytest.raises(SeglogError, match="status -9"):
+        run_job(ToyJob(tmp_path / "out", tasks, threads_bytes_max=1 << 27), TwoCores())
+
+
+def test_processes_that_are_asked_for_are_processes(tmp_path: Path) -> None:
+    with pytest.raises(SeglogError, match="status -9"):
+        run_job(
+            ToyJob(tmp_path / "out", [ToyTask("a", does="killed"), ToyTask("b")], threads_bytes_max=1 << 30),
+            LocalRunner(2),
+        )
 
 
 SCRIPT = """

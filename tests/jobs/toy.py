@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from sparklog.errors import CorruptBatchError, StorageError
 from sparklog.jobs.job import Amount, PartlyDoneError, Report
+
+MEETING = threading.Barrier(2)
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class ToyJob:
     path: Path
     tasks: Sequence[ToyTask]
     commits_as_it_goes: bool = True
+    threads_bytes_max: int = 0
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -48,6 +52,9 @@ class ToyJob:
         if task.does in ("wait", "full"):
             # Those before it are done meanwhile, also where each has to wait for a worker to start.
             time.sleep(1.0 if task.does == "wait" else 4.0)
+        if task.does == "meet":
+            # Comes back only if the other one is at work in the same process.
+            MEETING.wait(30)
         if task.does == "damaged":
             raise CorruptBatchError("a flipped bit", path=f"/logs/{task.name}", position=7, offset=3)
         if task.does == "partly":

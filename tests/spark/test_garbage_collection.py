@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceRe
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sparklog.spark import garbage_collection
-from sparklog.spark.garbage_collection import first_task_freezes
+from sparklog.spark.garbage_collection import first_use_freezes
 from sparklog.spark.source import SeglogDataSource
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import SeglogWriter
@@ -48,6 +49,7 @@ class FreezeCountsReader(DataSourceReader):
 @pytest.fixture
 def frozen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return what is done to the garbage collector, in a process that looks like a worker of Spark in a task."""
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", SimpleNamespace(name="pyspark.daemon"))
     done: list[str] = []
     task = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 0)
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
@@ -60,20 +62,20 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_first_task_of_a_worker_freezes_what_is_there_and_no_later_one(frozen: list[str]) -> None:
     for _ in range(3):
-        with first_task_freezes():
+        with first_use_freezes():
             assert frozen in ([], ["collect", "freeze"])
     assert frozen == ["collect", "freeze"]
 
 
 def test_task_that_fails_freezes_as_well(frozen: list[str]) -> None:
-    with pytest.raises(ValueError, match="no"), first_task_freezes():
+    with pytest.raises(ValueError, match="no"), first_use_freezes():
         raise ValueError("no")
     assert frozen == ["collect", "freeze"]
 
 
 def test_nothing_is_frozen_in_a_worker_of_one_task(frozen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_REUSE_WORKER")
-    with first_task_freezes():
+    with first_use_freezes():
         pass
     assert frozen == []
 
@@ -95,10 +97,32 @@ def test_read_and_write_freeze_a_worker(frozen: list[str], monkeypatch: pytest.M
     assert frozen == ["collect", "freeze"] * 2
 
 
-def test_nothing_is_frozen_where_no_task_of_spark_runs(
+def test_what_a_source_does_for_the_driver_freezes_a_worker(
     frozen: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(TaskContext, "get", classmethod(lambda _: None))
+    write(tmp_path / "events-0")
+    source = SeglogDataSource(CaseInsensitiveDict({"path": str(tmp_path)}))
+    schema = source.schema()
+    reader = source.reader(schema)
+    target = SeglogDataSource(CaseInsensitiveDict({"path": str(tmp_path / "orders"), "numPartitions": "1"}))
+    value = StructType([StructField("value", BinaryType())])
+    uses: list[Callable[[], object]] = [
+        source.schema,
+        reader.partitions,
+        lambda: source.streamReader(schema),
+        lambda: target.writer(value, overwrite=False),
+        lambda: target.streamWriter(value, overwrite=False),
+    ]
+    for number, use in enumerate(uses, 2):
+        monkeypatch.setattr(garbage_collection, "_frozen", False)
+        use()
+        assert frozen == ["collect", "freeze"] * number
+
+
+def test_nothing_is_frozen_in_a_process_that_is_no_worker_of_spark(
+    frozen: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     write(tmp_path / "events-0")
     read(tmp_path)
     assert frozen == []
