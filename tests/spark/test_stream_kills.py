@@ -37,7 +37,7 @@ spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "fal
     .config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate())
 rows = (spark.readStream.format("seglog").option("startingOffsets", "earliest")
-    .options(**{limited(maxOffsetsPerTrigger=150)})
+    .option("maxOffsetsPerTrigger", 1500 if len(sys.argv) > 2 else 150)
     .load(sys.argv[1] + "/in"))
 counts = (rows.withWatermark("timestamp", "1 hour").groupBy(F.window("timestamp", "{WINDOW_MS} milliseconds"))
     .agg(F.count("*").alias("n"), F.sum(F.col("value").cast("string").cast("bigint")).alias("total")))
