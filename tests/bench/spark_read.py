@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +168,11 @@ def peak_bytes_of_workers() -> int:
     """Return the most memory that any executor's Python worker has had resident."""
     peaks = []
     for process in psutil.Process().children(recursive=True):
-        if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]:
-            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-            peaks.append(1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))))
+        # Those of a session before may just have ended.
+        with suppress(psutil.NoSuchProcess):
+            if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+                lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+                peaks.append(1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))))
     return max(peaks)
 
 

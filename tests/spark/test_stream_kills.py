@@ -21,7 +21,7 @@ import pytest
 import sparklog
 from tests.processes import kill_all, of_session
 from tests.spark.conftest import ROOT
-from tests.spark.trigger_limits import HAS_LIMITS, limited
+from tests.spark.trigger_limits import needs_limits
 from tests.topic.staged import findings
 
 KILLS: Final = 60
@@ -114,13 +114,11 @@ def kill_streams(folder: Path, kills: int, seed: int) -> None:
     # A record of much later closes all windows but its own.
     last = first + 10_000
     write(folder, Counter(), Counter(), last, 2)
-    # Without limits a run is one batch: that which was killed, then what is left, then that which closes windows.
-    for _ in range(1 if HAS_LIMITS else 3):
-        process = started(folder, "to the end")
-        try:
-            assert process.wait(DONE_SECONDS_MAX) == 0
-        finally:
-            kill_all(process.pid)
+    process = started(folder, "to the end")
+    try:
+        assert process.wait(DONE_SECONDS_MAX) == 0
+    finally:
+        kill_all(process.pid)
     rows = sparklog.open_topic(folder / "out" / "counts").read(columns=["key", "value"]).to_pylist()
     found = [(int(row["key"]), row["value"].decode()) for row in rows]
     assert sorted(found) == sorted((window, f"{n} {totals[window]}") for window, n in written.items())
@@ -128,6 +126,7 @@ def kill_streams(folder: Path, kills: int, seed: int) -> None:
     assert [path.name for path in (folder / "out").glob("*.staged")] == []
 
 
+@needs_limits
 def test_windows_are_there_once_after_some_kills(tmp_path: Path) -> None:
     kill_streams(tmp_path, 1, 7)
 
