@@ -23,8 +23,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from rich.console import Console
-from rich.table import Table
 
 import sparklog
 from sparklog.errors import SeglogError
@@ -78,21 +76,19 @@ class Streams:
             "write": lambda kind: self._run(self._read("seglog", **IN_BATCHES), kind),
             "read and write": lambda kind: self._run(self._read(kind, **IN_BATCHES), kind),
         }
-        table = Table(title="Streams beside those of Spark's own Kafka connector, local[2]")
-        for heading in ("", "seglog Mrows/s", "ratio", "wanted", "range", "processor"):
-            table.add_column(heading, justify="right")
+        print(
+            f"{'':14} {'seglog Mrows/s':>14} {'times kafka':>11} {'wanted':>6} {'range':>12} {'processor':>9}",
+            flush=True,
+        )
         for name, run in cases.items():
             seconds, spent = timed({kind: partial(run, kind) for kind in KINDS}, rounds)
             found = ratios(seconds["seglog"], seconds["kafka"])
-            table.add_row(
-                name,
-                f"{2 * rows / statistics.median(seconds['seglog']) / 1e6:.3g}",
-                f"{statistics.median(found):.2g}",
-                str(WANTED),
-                f"{found[0]:.2g} - {found[-1]:.2g}",
-                f"{statistics.median(ratios(spent['seglog'], spent['kafka'])):.2g}",
+            print(
+                f"{name:14} {2 * rows / statistics.median(seconds['seglog']) / 1e6:14.3g} "
+                f"{statistics.median(found):11.2g} {WANTED:6} {found[0]:5.2g}..{found[-1]:.2g} "
+                f"{statistics.median(ratios(spent['seglog'], spent['kafka'])):9.2g}",
+                flush=True,
             )
-        Console(width=120).print(table)
         for kind in KINDS:
             took = self._latencies(kind, small_batches)
             print(
