@@ -98,7 +98,7 @@ class TransactionalIds:
         found = self.ids[name]
         before = found.partitions if found.is_open else ()
         start_ms = found.start_ms if found.is_open else now_ms
-        partitions = (*before, folder)
+        partitions = before if folder in before else (*before, folder)
         return self._with(
             name, replace(found, state=ONGOING, partitions=partitions, start_ms=start_ms, last_update_ms=now_ms)
         )

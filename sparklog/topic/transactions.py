@@ -76,6 +76,8 @@ def begin_transactional_id(
 ) -> TransactionProducer:
     """Start a transactional id: fence whoever started it before, and abort the transaction that is open.
 
+    The directory is made where it is not there.
+
     Returns
     -------
     TransactionProducer
@@ -87,7 +89,9 @@ def begin_transactional_id(
         A broker runs on the directory, other writers took too long, or a log of the transaction that is to be aborted
         is open in this process.
     """
-    with outcome(NOTHING_VISIBLE), only_writer(directory, lock_timeout_seconds):
+    with outcome(NOTHING_VISIBLE), ExitStack() as held:
+        directory.writable.make_folder(directory.path)
+        held.enter_context(only_writer(directory, lock_timeout_seconds))
         begun = _begun(directory, name, now_ms, timeout_ms)
         _write(directory, begun)
         return begun.ids[name].producer
@@ -136,10 +140,7 @@ def _begun(directory: LogDirectory, name: str, now_ms: int, timeout_ms: int) -> 
     states = _known(directory)
     found = states.ids.get(name)
     if found is not None and found.is_open:
-        # The marker has an epoch of its own behind that of the writer that is fenced by it.
-        fenced = replace(found, producer_epoch=found.producer_epoch + 1)
-        states = replace(states, ids={**states.ids, name: fenced})
-        states = _end(directory, LogConfig(), states, name, now_ms, is_abort=True, marker_epoch=fenced.producer_epoch)
+        states = _end(directory, LogConfig(), states, name, found.partitions, now_ms, is_abort=True)
     return states.begun(name, timeout_ms, now_ms)
 
 
@@ -148,12 +149,12 @@ def _end(
     config: LogConfig,
     states: TransactionalIds,
     name: str,
+    folders: Collection[str],
     now_ms: int,
     *,
     is_abort: bool,
-    marker_epoch: int | None = None,
 ) -> TransactionalIds:
-    """End the open transaction of a transactional id in all of its partitions, by one commit."""
+    """End the open transaction of a transactional id in the partitions that have records of it, by one commit."""
     found, after = states.ids[name], states.ended(name, now_ms, is_abort=is_abort)
     job = Job(
         job_id=job_of_stream(f"transactional id {name}", now_ms),
@@ -162,18 +163,16 @@ def _end(
         new_topics={},
         replaced={TRANSACTIONAL_IDS: after.encode()},
     )
-    there = [each for each in found.partitions if directory.storage.is_folder(directory.folder(each).location)]
-    endings = _endings(there, found.producer, is_abort=is_abort, epoch=marker_epoch)
+    there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
+    endings = _endings(there, found.producer, is_abort=is_abort)
     commit(job, stage_ends(job, endings, now_ms), now_ms, is_held=True)
     return after
 
 
-def _endings(
-    folders: Collection[str], producer: TransactionProducer, *, is_abort: bool, epoch: int | None = None
-) -> list[Ending]:
-    """Return the ends of a transaction; without an epoch, the markers have the one behind that of its batches."""
-    epoch = producer.producer_epoch + 1 if epoch is None else epoch
-    return [Ending(folder, EndMarker(producer.producer_id, epoch, is_abort, _COORDINATOR_EPOCH)) for folder in folders]
+def _endings(folders: Collection[str], producer: TransactionProducer, *, is_abort: bool) -> list[Ending]:
+    """Return the ends of a transaction, whose markers have the epoch behind that of its batches."""
+    marker = EndMarker(producer.producer_id, producer.producer_epoch + 1, is_abort, _COORDINATOR_EPOCH)
+    return [Ending(folder, marker) for folder in folders]
 
 
 def _write(directory: LogDirectory, states: TransactionalIds) -> None:
@@ -283,7 +282,6 @@ class TransactionalWriter:
         own = OpenLogs(directory, config, lock_timeout_seconds=lock_timeout_seconds, clock=clock)
         made = cls(directory, transactional_id, config, logs or own, lock_timeout_seconds, clock)
         made._resources.enter_context(own)
-        storage.make_folder(directory.path)
         made._start(timeout_ms)
         return made
 
@@ -371,17 +369,26 @@ class TransactionalWriter:
         if folder not in sequences:
             self._add_partition(folder)
             sequences[folder] = 0
-        first_offset, last_offset = self._logs.append(
+        try:
+            first_offset, last_offset = self._append(topic, partition, table, sequences[folder])
+        except SeglogError as error:
+            if error.outcome == NOTHING_VISIBLE and not sequences[folder]:
+                # The log may be another writer's, and gets no marker.
+                del sequences[folder]
+            raise
+        sequences[folder] = plus(sequences[folder], last_offset - first_offset + 1)
+        return first_offset, last_offset
+
+    def _append(self, topic: str, partition: int, table: Records, base_sequence: int) -> tuple[int, int]:
+        return self._logs.append(
             topic,
             partition,
             table,
             producer_id=self._producer.producer_id,
             producer_epoch=self._producer.producer_epoch,
-            base_sequence=sequences[folder],
+            base_sequence=base_sequence,
             is_transactional=True,
         )
-        sequences[folder] = plus(sequences[folder], last_offset - first_offset + 1)
-        return first_offset, last_offset
 
     def _add_partition(self, folder: str) -> None:
         """Write down that the transaction has a partition, before anything is appended to it."""
@@ -427,7 +434,9 @@ class TransactionalWriter:
                 held.enter_context(only_writer(self.directory, self._lock_timeout_seconds))
                 states = _known(self.directory)
                 states.checked(self.transactional_id, self._producer)
-            after = _end(self.directory, self._config, states, self.transactional_id, self._clock(), is_abort=is_abort)
+            after = _end(
+                self.directory, self._config, states, self.transactional_id, folders, self._clock(), is_abort=is_abort
+            )
             self._producer = after.ids[self.transactional_id].producer
 
     def _begun_sequences(self) -> dict[str, int]:
