@@ -89,6 +89,7 @@ DEFERRED = {
     ("cli/main.py", "sparklog.record.warm_up"),
     ("cli/job_commands.py", "sparklog.cli.export"),
     ("cli/system_commands.py", "sparklog.cli.system_rows"),
+    ("cli/system_commands.py", "sparklog.cli.hanging"),
     ("cli/group_commands.py", "sparklog.cli.set_offsets"),
     ("cli/job_commands.py", "sparklog.cli.load"),
     ("cli/job_commands.py", "sparklog.cli.ledger"),

@@ -41,10 +41,17 @@ from tests.storage.crash import CrashingStorage, FailingStorage, Loss, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, write
 
 PARTITIONS = 8
-NEW = [
-    rows([f"first {n}" for n in range(64)], partition=[n % PARTITIONS for n in range(64)]),
-    rows([f"second {n}" for n in range(16)], partition=[n % PARTITIONS for n in range(16)]),
-]
+
+
+def new_rows(partitions: int = PARTITIONS) -> list[Any]:
+    """Return the rows of two tasks."""
+    return [
+        rows([f"{name} {n}" for n in range(count)], partition=[n % partitions for n in range(count)])
+        for name, count in (("first", 64), ("second", 16))
+    ]
+
+
+NEW = new_rows()
 
 
 def committed(directory: Path) -> dict[str, list[str]]:
@@ -58,11 +65,11 @@ def committed(directory: Path) -> dict[str, list[str]]:
     return found
 
 
-def expected() -> dict[str, list[str]]:
+def expected(partitions: int = PARTITIONS) -> dict[str, list[str]]:
     return {
-        f"events-{number}": [f"first {n}" for n in range(number, 64, PARTITIONS)]
-        + [f"second {n}" for n in range(number, 16, PARTITIONS)]
-        for number in range(PARTITIONS)
+        f"events-{number}": [f"first {n}" for n in range(number, 64, partitions)]
+        + [f"second {n}" for n in range(number, 16, partitions)]
+        for number in range(partitions)
     }
 
 
@@ -89,19 +96,23 @@ def write_transaction(directory: Path, tasks: list[Any], **options: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("segment_bytes", "is_alone", "loss"),
-    [(1 << 30, False, "kept"), (6_000, True, "zeros")],
-    ids=["shared files", "files of their own"],
+    ("partitions", "segment_bytes", "loss"),
+    [(PARTITIONS, 1 << 30, "kept"), (2, 6_000, "zeros")],
+    ids=["shared files", "files that become segments"],
 )
 def test_commit_of_a_job_that_stops_anywhere_is_seen_whole_or_not_at_all(
-    tmp_path: Path, segment_bytes: int, is_alone: bool, loss: Loss
+    tmp_path: Path, partitions: int, segment_bytes: int, loss: Loss
 ) -> None:
     config = replace(CONFIG, segment_bytes=segment_bytes)
     prepared: list[tuple[Job, list[StagedRun], TransactionProducer]] = []
 
+    old = {f"events-{number}": ["old"] for number in range(partitions)}
+    new = {name: [*values, *expected(partitions)[name]] for name, values in old.items()}
+
     def prepare(folder: Path) -> None:
-        prepared.append(stage_transaction(folder, NEW, config=config))
-        assert {each.is_alone for each in prepared[0][1]} == {is_alone}
+        write(folder, [rows(["old"] * partitions, partition=list(range(partitions)))], partitions=partitions)
+        prepared.append(stage_transaction(folder, new_rows(partitions), config=config, partitions=partitions))
+        assert {each.is_alone for each in prepared[0][1]} == {partitions == 2}
 
     def run(storage: CrashingStorage, folder: Path) -> None:
         job, staged, producer = prepared[0]
@@ -110,15 +121,14 @@ def test_commit_of_a_job_that_stops_anywhere_is_seen_whole_or_not_at_all(
     outcomes = set()
     for crash in crashes(prepare, run, tmp_path, (loss,)):
         seen = committed(crash.folder)
-        assert seen in ({}, expected()), str(crash)
+        assert seen in (old, new), str(crash)
         was_decided = (crash.folder / files.JOURNAL).exists()
-        write_transaction(crash.folder, [rows(["next"], partition=[1])])
-        after = expected() if was_decided or seen else {}
-        after = {**after, "events-1": [*after.get("events-1", []), "next"]}
-        assert committed(crash.folder) == after, str(crash)
+        write_transaction(crash.folder, [rows(["next"], partition=[1])], partitions=partitions)
+        after = new if was_decided or seen == new else old
+        assert committed(crash.folder) == {**after, "events-1": [*after["events-1"], "next"]}, str(crash)
         assert all_stable(crash.folder), str(crash)
         assert findings(crash.folder) == [], str(crash)
-        outcomes.add((bool(seen), was_decided))
+        outcomes.add((seen == new, was_decided))
     assert outcomes >= {(False, False), (False, True), (True, False)}
 
 
