@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import sparklog
+from sparklog.errors import BrokerRunningError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import SNAPSHOT, TRANSACTION_INDEX, TRANSACTIONAL_IDS
 from sparklog.log.layout import read_layout
@@ -18,11 +20,14 @@ from sparklog.log.producer_state import parse_snapshot, snapshots_of
 from sparklog.log.segment import Window
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record import v2
+from sparklog.topic.hanging import AbortRequest, abort_transactions, open_transactions
 from sparklog.topic.open_logs import OpenLogs
-from sparklog.topic.transactions import TransactionalWriter
+from sparklog.topic.transactions import TransactionalWriter, begin_transactional_id, commit_transaction
+from tests.kafka.admin import run_tool
 from tests.kafka.adopt import adoption
 from tests.kafka.broker import Broker, Record
 from tests.places import directory_at, folder_at
+from tests.topic.staged import NOW_MS, rows, stage
 
 pytestmark = pytest.mark.kafka
 
@@ -85,7 +90,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def write_to_files(directory: Path, write: Callable[[Writers], None]) -> None:
+def write_to_files(directory: Path, write: Callable[[Writers], None], topic: str = TOPIC) -> None:
     config = LogConfig.from_properties({"compression.type": "uncompressed"})
     with ExitStack() as stack:
         logs = stack.enter_context(OpenLogs(directory_at(directory), config))
@@ -94,7 +99,7 @@ def write_to_files(directory: Path, write: Callable[[Writers], None]) -> None:
             return TransactionalWriter.open(directory, name, config, logs=logs)
 
         def send(writer: TransactionalWriter, partition: int, values: list[str]) -> None:
-            writer.append(TOPIC, partition, {"value": [each.encode() for each in values]})
+            writer.append(topic, partition, {"value": [each.encode() for each in values]})
 
         write(Writers(opened, send))
 
@@ -110,7 +115,7 @@ def write_to_broker(broker: Broker, write: Callable[[Writers], None]) -> None:
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """Describe a log: batches, transaction index, producers at its end and last stable offset, without ids and times."""
+    """Describe a log without ids and times: batches, transaction index, producers at its end, last stable offset."""
     layout = read_layout(folder_at(folder))
     numbers: dict[int, int] = {}
 
@@ -156,6 +161,96 @@ def test_transactions_in_files_are_those_that_a_broker_writes(broker: Broker, tm
         for row in sparklog.views.read(broker.log_dir, "transactions").to_pylist()
     }
     broker.restart()
+
+
+@pytest.mark.parametrize("trust_indexes", [True, False], ids=["indexes trusted", "indexes made again"])
+def test_broker_serves_transactions_of_files_and_a_producer_goes_on(
+    broker: Broker, tmp_path: Path, trust_indexes: bool
+) -> None:
+    topic = f"adopted-{trust_indexes}".lower()
+    broker.create_topic(topic, partitions=PARTITIONS)
+    broker.stop()
+    write_to_files(tmp_path, write_everything, topic)
+    write_by_tasks(tmp_path, topic)
+    ours = {number: committed_values(tmp_path / f"{topic}-{number}") for number in range(PARTITIONS)}
+    # One is open in partition 1: what the tasks have written there is behind it.
+    assert [values[-1:] for values in ours.values()] == [[b"task 1"], [b"around 2"], [b"task 1"]]
+    with adoption(broker, trust_indexes=trust_indexes) as adopt:
+        for number in range(PARTITIONS):
+            adopt(topic, number, tmp_path / f"{topic}-{number}")
+    broker.restart()
+    assert consumed(broker, topic) == ours
+    for told in broker.offsets(topic):
+        layout = read_layout(folder_at(tmp_path / f"{topic}-{told['partition']}"))
+        assert (told["end"], told["last_stable"]) == (layout.end_offset, last_stable_offset(layout))
+    with broker.producer(transactional_id="around") as producer:
+        producer.begin()
+        producer.send([Record(topic, None, b"aborted", partition=number) for number in (0, 2)])
+        producer.abort()
+        producer.begin()
+        producer.send([Record(topic, None, b"from a broker", partition=number) for number in (0, 2)])
+        producer.commit()
+    after = {number: [*values, *([b"from a broker"] if number != 1 else [])] for number, values in ours.items()}
+    assert consumed(broker, topic) == after
+    assert broker.complaints() == []
+
+
+def write_by_tasks(directory: Path, topic: str) -> None:
+    tasks = [rows([f"task {task}"] * PARTITIONS, partition=list(range(PARTITIONS))) for task in range(2)]
+    job, staged = stage(directory, tasks, topic=topic, partitions=PARTITIONS, is_transactional=True)
+    commit_transaction(job, staged, "tasks", begin_transactional_id(job.directory, "tasks", NOW_MS), NOW_MS)
+
+
+def committed_values(folder: Path) -> list[bytes]:
+    with sparklog.open_log(folder) as log:
+        found: list[bytes] = log.read(columns=["value"], isolation_level="read_committed")["value"].to_pylist()
+    return found
+
+
+def consumed(broker: Broker, topic: str) -> dict[int, list[bytes]]:
+    found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+    for record in broker.consume(topic, isolation="read_committed"):
+        found[record["partition"]].append(base64.b64decode(record["value"]))
+    return found
+
+
+def test_hanging_transaction_of_a_broker_is_aborted_as_its_own_tool_does_it(broker: Broker) -> None:
+    topic = "hung"
+    broker.create_topic(topic, partitions=2)
+    # One has ended a transaction before, and so the epoch of its coordinator is in the log.
+    for number in range(2):
+        producer = broker.producer(transactional_id=f"hangs {number}", transaction_timeout_ms=900_000)
+        for value in (b"committed", b"hangs"):
+            producer.begin()
+            producer.send([Record(topic, None, value, partition=number)])
+            if value == b"committed":
+                producer.commit()
+        broker.produce([Record(topic, None, b"behind it", partition=number)])
+    folders = [broker.log_dir / f"{topic}-{number}" for number in range(2)]
+    (found,) = open_transactions([folders[0]])
+    assert (found.transactional_id, found.first_offset, found.timeout_ms) == ("hangs 0", 2, 900_000)
+    assert not found.is_hanging(found.start_timestamp + 900_000)
+    assert found.is_hanging(found.start_timestamp + 900_001)
+    request = AbortRequest(found.topic_partition, found.producer_id)
+    with pytest.raises(BrokerRunningError):
+        abort_transactions([broker.log_dir], request, found.start_timestamp, executes=True)
+    run_tool(broker, "kafka-transactions", "abort", "--topic", topic, "--partition", "1", "--start-offset", "2")
+    broker.stop()
+    assert abort_transactions([broker.log_dir], request, found.start_timestamp, executes=True) == [found]
+    ours, theirs = (described(folder) for folder in folders)
+    assert ours == theirs
+    assert ours["stable"] == 5
+    broker.restart()
+    assert [each["last_stable"] for each in broker.offsets(topic)] == [5, 5]
+    with broker.producer(transactional_id="hangs 0") as producer:
+        producer.begin()
+        producer.send([Record(topic, None, b"goes on", partition=0)])
+        producer.commit()
+    values = [b"committed", b"behind it"]
+    assert [base64.b64decode(each["value"]) for each in broker.consume(topic, isolation="read_committed")] in (
+        [*values, b"goes on", *values], [*values, *values, b"goes on"]
+    )  # fmt: skip
+    assert broker.complaints() == []
 
 
 def _states(directory: Path) -> dict[str, Any]:
