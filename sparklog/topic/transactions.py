@@ -163,9 +163,10 @@ def _end(
         new_topics={},
         replaced={TRANSACTIONAL_IDS: after.encode()},
     )
-    there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
-    endings = _endings(there, found.producer, is_abort=is_abort)
-    commit(job, stage_ends(job, endings, now_ms), now_ms, is_held=True)
+    with outcome(NOTHING_VISIBLE):
+        there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
+        ends = stage_ends(job, _endings(there, found.producer, is_abort=is_abort), now_ms)
+    commit(job, ends, now_ms, is_held=True)
     return after
 
 
@@ -230,7 +231,7 @@ class TransactionalWriter:
         self._resources = ExitStack()
         self._producer = TransactionProducer(-1, -1)
         self._next_sequences: dict[str, int] | None = None
-        self._is_open = False
+        self._is_open = self._must_abort = False
 
     @classmethod
     def open(
@@ -380,15 +381,16 @@ class TransactionalWriter:
         return first_offset, last_offset
 
     def _append(self, topic: str, partition: int, table: Records, base_sequence: int) -> tuple[int, int]:
-        return self._logs.append(
-            topic,
-            partition,
-            table,
-            producer_id=self._producer.producer_id,
-            producer_epoch=self._producer.producer_epoch,
-            base_sequence=base_sequence,
-            is_transactional=True,
-        )
+        with outcome(NOTHING_VISIBLE):
+            return self._logs.append(
+                topic,
+                partition,
+                table,
+                producer_id=self._producer.producer_id,
+                producer_epoch=self._producer.producer_epoch,
+                base_sequence=base_sequence,
+                is_transactional=True,
+            )
 
     def _add_partition(self, folder: str) -> None:
         """Write down that the transaction has a partition, before anything is appended to it."""
@@ -403,12 +405,16 @@ class TransactionalWriter:
         Raises
         ------
         InvalidTransactionStateError
-            No transaction has begun.
+            No transaction has begun, or it can only be aborted: its logs could not be synced.
         InvalidProducerEpochError
             Somebody has started the transactional id since; the transaction was aborted.
         SeglogError
             Its ``outcome`` says whether the transaction is still open, or will be committed.
         """
+        if self._must_abort:
+            raise InvalidTransactionStateError(
+                f"the transaction of {self.transactional_id!r} can only be aborted: not all of it is surely on the disk"
+            )
         self._end(is_abort=False)
 
     def abort(self) -> None:
@@ -425,12 +431,12 @@ class TransactionalWriter:
                     # It is decided, and whoever writes next does it: what is known is not what this writer knows.
                     self._is_open, self._next_sequences = False, None
                 raise
-        self._next_sequences = None
+        self._next_sequences, self._must_abort = None, False
 
     def _write_ends(self, folders: Collection[str], *, is_abort: bool) -> None:
         with ExitStack() as held:
+            self._close_logs(held, folders)
             with outcome(NOTHING_VISIBLE):
-                held.enter_context(self._logs.closed(folders))
                 held.enter_context(only_writer(self.directory, self._lock_timeout_seconds))
                 states = _known(self.directory)
                 states.checked(self.transactional_id, self._producer)
@@ -438,6 +444,15 @@ class TransactionalWriter:
                 self.directory, self._config, states, self.transactional_id, folders, self._clock(), is_abort=is_abort
             )
             self._producer = after.ids[self.transactional_id].producer
+
+    def _close_logs(self, held: ExitStack, folders: Collection[str]) -> None:
+        """Sync the logs of the transaction, and keep them closed as long as ``held`` is open."""
+        try:
+            held.enter_context(self._logs.closed(folders))
+        except SeglogError as error:
+            # To have synced again says nothing: a disk that has failed once may have dropped what it could not write.
+            self._must_abort, error.outcome = True, NOTHING_VISIBLE
+            raise
 
     def _begun_sequences(self) -> dict[str, int]:
         self._refuse_closed()
