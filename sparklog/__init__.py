@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparklog.spark.stream_lag import stream_lag
     from sparklog.topic.reader import TopicReader, open_topic
     from sparklog.topic.stream_checkpoint import offsets_of_checkpoint
-    from sparklog.topic.transactions import TransactionalWriter, transaction
+    from sparklog.topic.transactional_writer import TransactionalWriter, transaction
     from sparklog.write.partition import PartitionLog
 
     __version__: str
@@ -54,7 +54,7 @@ _HOMES = {
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
-    "TransactionalWriter": "sparklog.topic.transactions",
+    "TransactionalWriter": "sparklog.topic.transactional_writer",
     "copy": "sparklog.spark.jobs",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
@@ -63,7 +63,7 @@ _HOMES = {
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",
     "stream_lag": "sparklog.spark.stream_lag",
-    "transaction": "sparklog.topic.transactions",
+    "transaction": "sparklog.topic.transactional_writer",
     "with_partition": "sparklog.spark.partitions",
 }
 

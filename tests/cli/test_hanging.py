@@ -12,7 +12,7 @@ import sparklog
 from sparklog.cli.fields import ROWS
 from sparklog.log.config import LogConfig
 from sparklog.topic.open_logs import OpenLogs
-from sparklog.topic.transactions import TransactionalWriter
+from sparklog.topic.transactional_writer import TransactionalWriter
 from tests.cli.test_fields import disagreements
 from tests.cli.test_main import on_a_terminal, run
 from tests.places import directory_at

@@ -22,7 +22,8 @@ from sparklog.log.transactions import last_stable_offset
 from sparklog.record import v2
 from sparklog.topic.hanging import AbortRequest, abort_transactions, open_transactions
 from sparklog.topic.open_logs import OpenLogs
-from sparklog.topic.transactions import TransactionalWriter, begin_transactional_id, commit_transaction
+from sparklog.topic.transactional_writer import TransactionalWriter
+from sparklog.topic.transactions import begin_transactional_id, commit_transaction
 from tests.kafka.admin import run_tool
 from tests.kafka.adopt import adoption
 from tests.kafka.broker import Broker, Record

@@ -28,12 +28,8 @@ from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.topic.commit import Job
 from sparklog.topic.open_logs import OpenLogs
 from sparklog.topic.transactional_ids import read_transactional_ids
-from sparklog.topic.transactions import (
-    TransactionalWriter,
-    begin_transactional_id,
-    commit_transaction,
-    transaction,
-)
+from sparklog.topic.transactional_writer import TransactionalWriter, transaction
+from sparklog.topic.transactions import begin_transactional_id, commit_transaction
 from sparklog.topic.txn_versions import TxnVersion
 from sparklog.write.staging import StagedRun
 from tests.places import directory_at, folder_at, moved
