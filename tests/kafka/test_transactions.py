@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 import sparklog
 from sparklog.errors import BrokerRunningError
 from sparklog.log.config import LogConfig
-from sparklog.log.files import SNAPSHOT, TRANSACTION_INDEX, TRANSACTIONAL_IDS
+from sparklog.log.files import JOURNAL, SNAPSHOT, TRANSACTION_INDEX, TRANSACTIONAL_IDS
 from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import parse_snapshot, snapshots_of
 from sparklog.log.segment import Window
@@ -22,12 +22,14 @@ from sparklog.log.transactions import last_stable_offset
 from sparklog.record import v2
 from sparklog.topic.hanging import AbortRequest, abort_transactions, open_transactions
 from sparklog.topic.open_logs import OpenLogs
+from sparklog.topic.recover import RecoverOptions, recover_directory
 from sparklog.topic.transactional_writer import TransactionalWriter
 from sparklog.topic.transactions import begin_transactional_id, commit_transaction
 from tests.kafka.admin import run_tool
 from tests.kafka.adopt import adoption
 from tests.kafka.broker import Broker, Record
-from tests.places import directory_at, folder_at
+from tests.places import directory_at, folder_at, moved
+from tests.storage.crash import CrashingStorage, Stopped
 from tests.topic.staged import NOW_MS, rows, stage
 
 pytestmark = pytest.mark.kafka
@@ -194,6 +196,45 @@ def test_broker_serves_transactions_of_files_and_a_producer_goes_on(
     after = {number: [*values, *([b"from a broker"] if number != 1 else [])] for number, values in ours.items()}
     assert consumed(broker, topic) == after
     assert broker.complaints() == []
+
+
+def test_commit_that_stopped_is_served_whole_or_not_at_all_once_it_was_recovered(
+    broker: Broker, tmp_path: Path
+) -> None:
+    counting = CrashingStorage(tmp_path)
+    commit_by_tasks(tmp_path, "counted", counting)
+    decided = counting.calls.index(f"rename {JOURNAL}.tmp") + 1
+    # As the journal is put in place, and in the midst of what it says.
+    stops = {"undecided": decided, "decided": decided + 8}
+    for topic in stops:
+        broker.create_topic(topic, partitions=PARTITIONS)
+    broker.stop()
+    for topic, stop_at in stops.items():
+        directory = tmp_path / f"{topic}.logs"
+        directory.mkdir()
+        with suppress(Stopped):
+            commit_by_tasks(directory, topic, CrashingStorage(directory, stop_at))
+        assert (directory / JOURNAL).exists() == (topic == "decided")
+        place = directory_at(directory)
+        folders = [place.folder(f"{topic}-{number}") for number in range(PARTITIONS)]
+        assert list(recover_directory(place, folders, RecoverOptions(LogConfig(), 0), NOW_MS))
+        with adoption(broker) as adopt:
+            for number in range(PARTITIONS):
+                adopt(topic, number, directory / f"{topic}-{number}")
+    broker.restart()
+    once, twice = ([b"task 0", b"task 1"] * count for count in (1, 2))
+    assert consumed(broker, "undecided") == dict.fromkeys(range(PARTITIONS), once)
+    assert consumed(broker, "decided") == dict.fromkeys(range(PARTITIONS), twice)
+    assert {each["last_stable"] - each["end"] for each in broker.offsets(*stops)} == {0}
+
+
+def commit_by_tasks(directory: Path, topic: str, storage: CrashingStorage) -> None:
+    """Write what `write_by_tasks` does, and once more in a storage that may stop."""
+    write_by_tasks(directory, topic)
+    tasks = [rows([f"task {task}"] * PARTITIONS, partition=list(range(PARTITIONS))) for task in range(2)]
+    job, staged = stage(directory, tasks, topic=topic, partitions=PARTITIONS, is_transactional=True)
+    producer = begin_transactional_id(job.directory, "tasks", NOW_MS)
+    commit_transaction(moved(job, storage, directory), staged, "tasks", producer, NOW_MS)
 
 
 def write_by_tasks(directory: Path, topic: str) -> None:
