@@ -1,8 +1,9 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one. `export` moves
-whole directories to files of tables, `load` files of rows to logs, and `copy` logs to other logs. `views` has
-Kafka's internal topics as tables. `register` gives a Spark session the format ``seglog``.
+`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `transaction`
+writes to many as one. `export` moves whole directories to files of tables, `load` files of rows to logs, and `copy`
+logs to other logs. `views` has Kafka's internal topics as tables. `register` gives a Spark session the format
+``seglog``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sparklog.spark.stream_lag import stream_lag
     from sparklog.topic.reader import TopicReader, open_topic
     from sparklog.topic.stream_checkpoint import offsets_of_checkpoint
+    from sparklog.topic.transactional_writer import TransactionalWriter, transaction
     from sparklog.write.partition import PartitionLog
 
     __version__: str
@@ -31,6 +33,7 @@ __all__ = [
     "LogReader",
     "PartitionLog",
     "TopicReader",
+    "TransactionalWriter",
     "copy",
     "errors",
     "export",
@@ -40,6 +43,7 @@ __all__ = [
     "open_topic",
     "register",
     "stream_lag",
+    "transaction",
     "views",
     "with_partition",
 ]
@@ -50,6 +54,7 @@ _HOMES = {
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
+    "TransactionalWriter": "sparklog.topic.transactional_writer",
     "copy": "sparklog.spark.jobs",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
@@ -58,6 +63,7 @@ _HOMES = {
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",
     "stream_lag": "sparklog.spark.stream_lag",
+    "transaction": "sparklog.topic.transactional_writer",
     "with_partition": "sparklog.spark.partitions",
 }
 

@@ -71,6 +71,7 @@ DEFERRED = {
     ("spark/decoding.py", "sparklog.values.spec"),
     ("spark/decoding.py", "sparklog.values.decoder"),
     ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
+    ("spark/writer.py", "sparklog.topic.transactions"),  # most writes are no transactions of Kafka
     ("spark/partitions.py", "sparklog.topic.partitioner"),
     ("spark/views.py", "sparklog.topic.views"),  # who reads records reads no view
     ("spark/views.py", "sparklog.spark.view_batches"),
@@ -88,6 +89,7 @@ DEFERRED = {
     ("cli/main.py", "sparklog.record.warm_up"),
     ("cli/job_commands.py", "sparklog.cli.export"),
     ("cli/system_commands.py", "sparklog.cli.system_rows"),
+    ("cli/system_commands.py", "sparklog.cli.hanging"),
     ("cli/group_commands.py", "sparklog.cli.set_offsets"),
     ("cli/job_commands.py", "sparklog.cli.load"),
     ("cli/job_commands.py", "sparklog.cli.ledger"),

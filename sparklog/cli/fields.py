@@ -390,6 +390,26 @@ new_offset      integer   offset that was set, or without --execute would be
     "transactions": {
         "a transactional id": _fields(_TRANSACTION),
         "a change (--history)": _fields(_TRANSACTION.strip() + _WRITTEN),
+        "an open transaction (--hanging, --abort)": _fields(
+            """
+status              string    open, aborted or would be aborted
+topic               string    name of the topic
+partition           integer   number of the partition
+producer_id         integer   id of its producer
+producer_epoch      integer   epoch of its producer
+coordinator_epoch   integer   of the producer's last marker; -1 none
+first_offset        integer   its first record
+last_stable_offset  integer   where readers of committed records stop in this log
+end_offset          integer   log end offset
+start_timestamp     integer   ms since 1970, of its first batch; -1 not known
+last_timestamp      integer   ms since 1970, of its producer's last batch
+age_ms              integer?  how long it has been open
+timeout_ms          integer?  how long it may be; null where no coordinator knows the producer
+transactional_id    string?   of the producer; null where no coordinator knows it
+is_coordinated      boolean   whether a coordinator knows that it is open
+is_hanging          boolean   whether no coordinator will end it, or one should have by now
+"""
+        ),
     },
     "cluster": {
         "a topic": _fields(

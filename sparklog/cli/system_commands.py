@@ -77,9 +77,48 @@ def groups(
         _show(sorted(_rows_of(paths, name), key=_group), system_tables.GROUPS, as_json)
 
 
-def transactions(path: Path, history: History = False, as_json: Json = False, _fields: Fields = False) -> None:
-    """Show transactional ids, their producers, and the transactions that they have or had last."""
-    if history:
+def transactions(
+    path: Path,
+    history: History = False,
+    hanging: Annotated[
+        bool,
+        typer.Option("--hanging", help="Transactions that are open in the logs, and how long they may be; or --abort."),
+    ] = False,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Write abort markers into the logs of a stopped broker.")
+    ] = False,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="With --abort: the partition, such as orders-0.")
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", min=0, help="With --abort: the producer, as --hanging shows it.")
+    ] = None,
+    is_all: Annotated[
+        bool, typer.Option("--all", help="With --abort: all that are open, of the path or of --partition.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --abort: say what would be, and change nothing.")] = (
+        False
+    ),
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Show transactional ids, their producers, and the transactions that they have or had last.
+
+    With --hanging, show the transactions that are open in logs: readers of committed records see nothing behind them.
+    """
+    if not abort and (partition is not None or producer_id is not None or is_all or dry_run):
+        raise InvalidOptionError("--partition, --producer-id, --all and --dry-run say what --abort does: add it")
+    if history and (hanging or abort):
+        raise InvalidOptionError("--hanging and --abort are of what is open now: leave out --history")
+    if hanging or abort:
+        # This loads compiled code, which other commands should not wait for.
+        from sparklog.cli.hanging import WantedAbort, show_aborted, show_open
+
+        if abort:
+            show_aborted(path, WantedAbort(partition, producer_id, is_all, dry_run), as_json=as_json)
+        else:
+            show_open(path, as_json=as_json)
+    elif history:
         _show_history(path, "transactions", system_tables.TRANSACTIONS_HISTORY, as_json)
     else:
         rows = sorted(_rows_of(path, "transactions"), key=lambda row: str(row["transactional_id"]))

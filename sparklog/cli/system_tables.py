@@ -50,6 +50,10 @@ def _producer(row: Row) -> str:
     return "-" if row["producer_id"] is None else f"{row['producer_id']}:{row['producer_epoch']}"
 
 
+def _seconds(time_ms: int | None) -> str:
+    return "-" if time_ms is None else f"{time_ms / 1000:.0f} s"
+
+
 def _transactional_id(row: Row) -> str:
     return _raw(row) if row["transactional_id"] is None else printable(row["transactional_id"])
 
@@ -128,6 +132,17 @@ TRANSACTIONS: Final = (
     _time("start_timestamp", "FROM (UTC)", rank=2),
     _time("last_update_timestamp", "LAST (UTC)"),
     Column("PARTITIONS", lambda row: _partitions(row["partitions"]) or "-", folded_width=24, rank=1),
+)
+OPEN_TRANSACTIONS: Final = (
+    _PARTITION,
+    _PRODUCER,
+    _plain("first_offset", "FROM OFFSET"),
+    _plain("last_stable_offset", "LSO", rank=2),
+    _plain("end_offset", "END", rank=1),
+    Column("AGE", lambda row: _seconds(row["age_ms"]), "right"),
+    Column("TIMEOUT", lambda row: _seconds(row["timeout_ms"]), "right"),
+    Column("HANGING", lambda row: "yes" if row["is_hanging"] else "no"),
+    _name("transactional_id", "TRANSACTIONAL ID", rank=1),
 )
 TOPICS: Final = (
     _name("topic", width=30),

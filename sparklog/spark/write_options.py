@@ -105,7 +105,8 @@ class WriteOptions:
         "txnAppId",
         None,
         parser=lambda _, given: given,
-        doc="With txnVersion: a name for the writer, so that a rerun of a batch writes nothing.",
+        doc="With txnVersion: a name for the writer, so that a rerun of a batch writes nothing. With transactional: "
+        "the transactional id.",
     )
     version: int | None = option(
         "txnVersion",
@@ -113,6 +114,12 @@ class WriteOptions:
         kind=int,
         takes="a whole number, 0 or more",
         doc="The number of the batch, which grows from batch to batch.",
+    )
+    is_transactional: bool = option(
+        "transactional",
+        False,
+        doc="Write the rows as one transaction of Kafka, with commit markers: whoever reads committed records sees all "
+        "of them at once, also in a broker. Needs txnAppId.",
     )
     lock_timeout_ms: int = option(
         "lockTimeoutMs",
@@ -156,12 +163,23 @@ class WriteOptions:
         options = cls(**read_declared(cls, given), config=LogConfig.from_properties(properties))
         if not options.path:
             raise InvalidOptionError(NO_PATH_TO_WRITE)
-        if (options.application is None) != (options.version is None):
-            raise InvalidOptionError("txnAppId and txnVersion go together: one of them is not given")
+        options._check_transaction()
         options.config.warn_idle(COMMIT)
         if "includeheaders" in given:
             _log.warning("includeHeaders does nothing in a write of Spark: a column headers is always written")
         return options
+
+    def _check_transaction(self) -> None:
+        if self.is_transactional:
+            if not self.application:
+                raise InvalidOptionError("transactional needs txnAppId, which is the transactional id: it is not given")
+        elif (self.application is None) != (self.version is None):
+            raise InvalidOptionError("txnAppId and txnVersion go together: one of them is not given")
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The transactional id of the rows; None where they are of no transaction."""
+        return self.application if self.is_transactional else None
 
     @property
     def transaction(self) -> TxnVersion | None:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
+from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.garbage_collection import first_use_freezes
 from sparklog.spark.schema import check_written
@@ -92,6 +93,7 @@ class Destination:
             task=context.partitionId(),
             attempt=context.taskAttemptId(),
             now_ms=self.now_ms,
+            is_transactional=self.options.is_transactional,
         )
         with first_use_freezes(), RecordAccumulator(task) as accumulator:
             for batch in rows:
@@ -115,9 +117,25 @@ class Destination:
             lock_timeout_seconds=options.lock_timeout_ms / 1000,
         )
 
-    def commit(self, job: Job, staged: Sequence[StagedRun]) -> None:
-        """Make all that was staged visible, at once, and report what went where."""
-        summary = commit(job, staged, wall_clock_ms())
+    def begin_transaction(self) -> TransactionProducer | None:
+        """Start the transactional id of a job, if it has one; whoever started it before is fenced by that."""
+        name, directory = self.options.transactional_id, self.target.directory
+        if name is None:
+            return None
+        from sparklog.topic.transactions import begin_transactional_id
+
+        timeout_seconds = self.options.lock_timeout_ms / 1000
+        return begin_transactional_id(directory, name, self.now_ms, lock_timeout_seconds=timeout_seconds)
+
+    def commit(self, job: Job, staged: Sequence[StagedRun], producer: TransactionProducer | None = None) -> None:
+        """Make all that was staged visible, at once, and report what went where.
+
+        Parameters
+        ----------
+        producer : TransactionProducer, optional
+            What `begin_transaction` returned. Without it the commit starts the transactional id, if there is one.
+        """
+        summary = self._committed(job, staged, producer)
         # The rows are there: were the job to fail now, who repeats it would have them twice.
         try:
             self._report(summary)
@@ -125,6 +143,16 @@ class Destination:
             _log.warning(
                 "the write is committed, and all of it is visible; the report of it could not be written: %s", error
             )
+
+    def _committed(
+        self, job: Job, staged: Sequence[StagedRun], producer: TransactionProducer | None
+    ) -> Mapping[str, Any]:
+        name = self.options.transactional_id
+        if name is None or not staged:
+            return commit(job, staged, wall_clock_ms())
+        from sparklog.topic.transactions import commit_transaction
+
+        return commit_transaction(job, staged, name, producer, wall_clock_ms())
 
     def abort(self, job: Job) -> None:
         """Remove what a job has staged; what it has committed stays."""
@@ -161,6 +189,7 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwrite: bool) -> None:
         self._destination, self._is_overwrite = Destination.checked(options, schema), is_overwrite
         self._job_id = new_job(self._destination.now_ms)
+        self._producer = self._destination.begin_transaction()
         begin(self._destination.target.directory, self._job_id)
 
     @plain_errors()
@@ -173,7 +202,7 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make all that was staged visible, at once."""
         staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
-        self._destination.commit(self._job(staged), staged)
+        self._destination.commit(self._job(staged), staged, self._producer)
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002

@@ -22,7 +22,14 @@ from sparklog.topic.partitioner import Partitioner, assign_partitions, make_part
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.pipeline import BUFFERED_BYTES_MAX, RowBuffer, check_records, encode_logs
+from sparklog.write.pipeline import (
+    BUFFERED_BYTES_MAX,
+    NO_PRODUCER,
+    UNKNOWN_PRODUCER,
+    RowBuffer,
+    check_records,
+    encode_logs,
+)
 from sparklog.write.staging import StagedRun, TaskStage
 
 _ENCODED_BYTES_MAX: Final = 1 << 23
@@ -49,6 +56,8 @@ class Task:
         The number of the attempt, which no other attempt of the job's tasks has.
     now_ms : int
         The time of the job, ms since the epoch. Records without a timestamp get it, and all under LogAppendTime.
+    is_transactional : bool
+        Whether the rows belong to a transaction, whose producer the commit writes into the batches.
     """
 
     target: WriteTarget
@@ -58,6 +67,7 @@ class Task:
     task: int
     attempt: int
     now_ms: int
+    is_transactional: bool = False
 
 
 class RecordAccumulator:
@@ -124,13 +134,16 @@ class RecordAccumulator:
 
     def _stage_rows(self, rows: pa.RecordBatch) -> None:
         config, written_ms = self._task.config, self._task.now_ms
+        producer = UNKNOWN_PRODUCER if self._task.is_transactional else NO_PRODUCER
         for topic, of_topic in _by_topic(rows, self._task.target.topic):
             records = check_records(of_topic, config, written_ms, self._clock())
             found = grouped(records, self._partitions(topic, of_topic, records))
             for part in found.portions(_ENCODED_BYTES_MAX):
                 folders = [str(TopicPartition(topic, partition)) for partition in part.partitions]
                 base_offsets = np.array([self._stage.end_offset(folder) for folder in folders])
-                encoded, batch_ends = encode_logs(part.rows, config, part.ends, base_offsets, written_ms, folders)
+                encoded, batch_ends = encode_logs(
+                    part.rows, config, part.ends, base_offsets, written_ms, folders, producer
+                )
                 self._stage.append(encoded, folders, batch_ends, written_ms)
 
     def _partitions(

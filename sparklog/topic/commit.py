@@ -20,6 +20,7 @@ from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import LogDirectory, split_path
+from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
@@ -64,6 +65,10 @@ class Job:
     append_positions : mapping of str to int
         Where the bytes go that do not go to the end of their file. What lies behind such a position counts as never
         written: it is cut off before the commit is decided.
+    replaced : mapping of str to bytes
+        Files of the log directory that the commit replaces, and their new contents, by the names of the files.
+    producer : TransactionProducer or None
+        The producer of the transaction that the staged rows are; its markers are staged as well.
     bounds : mapping of str to OffsetBounds
         Where the logs that get copied batches are to start and end, by the names of their folders, which are made where
         they are not there.
@@ -80,6 +85,8 @@ class Job:
     lock_timeout_seconds: float = 600.0
     appended: Mapping[str, bytes] = field(default_factory=dict)
     append_positions: Mapping[str, int] = field(default_factory=dict)
+    replaced: Mapping[str, bytes] = field(default_factory=dict)
+    producer: TransactionProducer | None = None
     bounds: Mapping[str, OffsetBounds] = field(default_factory=dict)
 
 
@@ -276,7 +283,7 @@ def _planned(
     own_name = files.staged_name(job.job_id, "commit")
     changes: dict[str, PartitionChange] = {}
     view = DirectoryView(directory)
-    with storage.open_for_append(directory.file(own_name)) as own, StagedRuns(directory) as runs:
+    with storage.open_for_append(directory.file(own_name)) as own, StagedRuns(directory, job.producer) as runs:
         small = SmallFiles(own, own_name)
         for name, of_folder in by_folder.items():
             folder = directory.folder(name)
@@ -371,7 +378,7 @@ def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications
     if job.transaction is not None:
         done = {**applications, job.transaction.application: job.transaction.version}
         moves.append(_replacing(job, files.TXN_VERSIONS, encode_ledger(done)))
-    return moves
+    return [*moves, *(_replacing(job, name, data) for name, data in job.replaced.items())]
 
 
 def _replacing(job: Job, name: str, data: bytes) -> Rename:

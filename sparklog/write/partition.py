@@ -229,6 +229,7 @@ class PartitionLog:
         producer_id: int = -1,
         producer_epoch: int = -1,
         base_sequence: int = -1,
+        is_transactional: bool = False,
     ) -> tuple[int, int]:
         """Append records.
 
@@ -248,6 +249,8 @@ class PartitionLog:
         producer_id, producer_epoch, base_sequence : int
             Of an idempotent producer, and the sequence number of the first record. What was appended before, of the
             producer's last five batches, is not appended again.
+        is_transactional : bool
+            Whether the records belong to the producer's transaction; `sparklog.TransactionalWriter` ends those.
 
         Returns
         -------
@@ -270,11 +273,12 @@ class PartitionLog:
         """
         with outcome(NOTHING_VISIBLE), self._alone():
             self._refuse_closed()
-            if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
+            if (producer_id >= 0 or is_transactional) and min(producer_id, producer_epoch, base_sequence) < 0:
                 raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
+            producer = ProducerIdentity(producer_id, producer_epoch, base_sequence, is_transactional)
             now_ms = self._clock()
             records = check_records(table, self._config, now_ms, now_ms)
-            return self._append_records(records, ProducerIdentity(producer_id, producer_epoch, base_sequence), now_ms)
+            return self._append_records(records, producer, now_ms)
 
     def _append_records(self, records: pa.RecordBatch, producer: ProducerIdentity, now_ms: int) -> tuple[int, int]:
         """Append checked records that the producer has not appended before; return the first and last offset."""

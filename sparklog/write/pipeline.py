@@ -33,11 +33,18 @@ BUFFERED_BYTES_MAX: Final = 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """An idempotent producer, and the sequence number of its next record; -1 each where there is none."""
+    """An idempotent producer, and the sequence number of its next record; -1 each where there is none.
+
+    Attributes
+    ----------
+    is_transactional : bool
+        Whether its records belong to a transaction.
+    """
 
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
+    is_transactional: bool = False
 
     def after(self, records: int) -> ProducerIdentity:
         """Return the same producer with the sequence number that follows as many records."""
@@ -45,6 +52,8 @@ class ProducerIdentity:
 
 
 NO_PRODUCER: Final = ProducerIdentity()
+UNKNOWN_PRODUCER: Final = ProducerIdentity(is_transactional=True)
+"""The producer of a transaction, before the commit that writes it into the batches."""
 
 
 class RowBuffer:
@@ -147,6 +156,7 @@ def encode_logs(
     base_offsets: Int64s,
     written_ms: int,
     names: Sequence[str],
+    producer: ProducerIdentity = NO_PRODUCER,
 ) -> tuple[EncodedBatches, list[int]]:
     """Encode records of some logs at once; see `sparklog.record.encode.encode_logs` and `encode_records`.
 
@@ -154,9 +164,11 @@ def encode_logs(
     ----------
     names : sequence of str
         The topic-partition of each log, for errors.
+    producer : ProducerIdentity
+        `NO_PRODUCER` or `UNKNOWN_PRODUCER`.
     """
     try:
-        return encode.encode_logs(records, _settings(config, written_ms), row_ends, base_offsets)
+        return encode.encode_logs(records, _settings(config, written_ms, producer), row_ends, base_offsets)
     except RecordTooLargeError:
         # One log after the other, the error says which it is.
         for name, (start, end) in zip(names, pairwise((0, *row_ends.tolist())), strict=True):
@@ -176,6 +188,7 @@ def _settings(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         base_sequence=producer.base_sequence,
+        is_transactional=producer.is_transactional,
         leader_epoch=leader_epoch,
     )
 

@@ -1,5 +1,10 @@
 """Reads what tasks have staged, and gives it the offsets of the log that it becomes a part of.
 
+What is written in a transaction gets its producer here as well. A task does not know the sequence numbers of its
+batches: other tasks write to the same partition, and the order of tasks is that of the commit. So all tasks leave the
+producer out, and the whole transaction has one, with sequence numbers from 0 on in each partition, as if one producer
+of Kafka had sent it.
+
 `sparklog.write.staging` has the format of the files.
 """
 
@@ -17,6 +22,15 @@ from sparklog.log.places import LogDirectory
 from sparklog.log.producer_state import AbortedTransaction, Producers
 from sparklog.record import v2
 from sparklog.record.framing import OVERHEAD_BYTES
+from sparklog.record.producer_stamps import (
+    CRC,
+    CRC_AT,
+    PRODUCER,
+    PRODUCER_AT,
+    TransactionProducer,
+    checksums_with,
+    stamp_in_memory,
+)
 from sparklog.record.stamps import OFFSET, STAMP, stamp_batches
 from sparklog.storage.base import ReadableFile
 from sparklog.write.active_segment import BatchRun
@@ -27,6 +41,7 @@ _SINGLE_STAMPS_MAX: Final = 16
 """So few batches are stamped one by one: arrays would take longer."""
 
 Entries = np.ndarray[Any, np.dtype[Any]]
+Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -85,10 +100,13 @@ class StagedRuns:
     ----------
     directory : LogDirectory
         The log directory that the files are in.
+    producer : TransactionProducer, optional
+        That of the transaction, which batches of rows get.
     """
 
-    def __init__(self, directory: LogDirectory) -> None:
-        self._directory = directory
+    def __init__(self, directory: LogDirectory, producer: TransactionProducer | None = None) -> None:
+        self._directory, self._producer = directory, producer
+        self._next_sequences: dict[str, int] = {}
         self._entries: dict[str, Entries] = {}
         self._open: OrderedDict[str, ReadableFile] = OrderedDict()
 
@@ -124,8 +142,26 @@ class StagedRuns:
         shifts = np.repeat(bases - entries["base_offset"][starts], counts)
         entries["base_offset"] += shifts
         entries["last_offset"] += shifts
+        self._put_producer(runs[0].folder, entries)
         run = BatchRun(sizes, entries["last_offset"].astype(np.int64), entries["max_timestamp"].astype(np.int64))
         return StagedBatches(run, entries)
+
+    def _put_producer(self, folder: str, entries: Entries) -> None:
+        """Write into the entries of a log's next batches which producer they get, and their sequence numbers."""
+        rows = self._without_producer(entries)
+        if self._producer is None or not len(rows):
+            return
+        ends = np.cumsum(entries["last_offset"][rows] - entries["base_offset"][rows] + 1)
+        sequences = np.concatenate(([0], ends)) + self._next_sequences.get(folder, 0)
+        entries["producer_id"][rows], entries["producer_epoch"][rows] = self._producer
+        entries["base_sequence"][rows] = sequences[:-1] & v2.SEQUENCE_MAX
+        self._next_sequences[folder] = int(sequences[-1]) & v2.SEQUENCE_MAX
+
+    def _without_producer(self, entries: Entries) -> Rows:
+        """Return the rows of the batches that a task has staged without the producer of their transaction."""
+        if self._producer is None:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(entries["attributes"] & (v2.TRANSACTIONAL | v2.CONTROL) == v2.TRANSACTIONAL)
 
     def _names(self, runs: Sequence[StagedRun], attribute: str) -> str:
         return " or ".join(dict.fromkeys(self._directory.file(getattr(run, attribute)) for run in runs))
@@ -158,6 +194,10 @@ class StagedRuns:
             data += self._opened(run).read(run.position, run.size_bytes)
         if len(data) != batches.run.size_bytes:
             raise CommitError(f"a staged file, {self._names(runs, 'log_name')}, is cut")
+        starts = np.cumsum(batches.run.batch_bytes) - batches.run.batch_bytes
+        for row in self._without_producer(batches.entries).tolist():
+            start, size = int(starts[row]), int(batches.run.batch_bytes[row])
+            stamp_in_memory(data, start, start + size, _producer_stamp(batches.entries[row]))
         if len(runs) == 1 and _is_stamped(runs[0], batches, leader_epoch):
             return data
         if len(batches) <= _SINGLE_STAMPS_MAX:
@@ -165,7 +205,6 @@ class StagedRuns:
                 data[position : position + len(stamp)] = stamp
             return data
         entries = batches.entries
-        starts = np.cumsum(batches.run.batch_bytes) - batches.run.batch_bytes
         stamp_batches(
             np.frombuffer(data, np.uint8), starts, entries["magic"], entries["base_offset"], entries["last_offset"],
             leader_epoch,
@@ -183,6 +222,19 @@ class StagedRuns:
             if not _is_stamped(run, batches, leader_epoch):
                 for position, stamp in _stamps(batches, leader_epoch):
                     log.write_at(position, stamp)
+            for position, stamp in self._producer_stamps(batches):
+                log.write_at(position, stamp)
+
+    def _producer_stamps(self, batches: StagedBatches) -> Iterator[tuple[int, bytes]]:
+        """Yield what a producer changes in the batches of a run, and where in the run it is."""
+        rows = self._without_producer(batches.entries)
+        entries, sizes = batches.entries[rows], batches.run.batch_bytes
+        starts = (np.cumsum(sizes) - sizes)[rows].tolist()
+        stamps = [_producer_stamp(entry) for entry in entries]
+        crcs = checksums_with(stamps, entries["crc"], sizes[rows])
+        for start, stamp, crc in zip(starts, stamps, crcs, strict=True):
+            yield start + CRC_AT, CRC.pack(crc)
+            yield start + PRODUCER_AT, stamp
 
     def _opened(self, run: StagedRun) -> ReadableFile:
         """Open a shared file; the one that was used the longest time ago is closed where too many are open."""
@@ -193,6 +245,10 @@ class StagedRuns:
             found = self._directory.storage.open(self._directory.file(run.log_name))
         self._open[run.log_name] = found
         return found
+
+
+def _producer_stamp(entry: Any) -> bytes:
+    return PRODUCER.pack(int(entry["producer_id"]), int(entry["producer_epoch"]), int(entry["base_sequence"]))
 
 
 def _is_stamped(run: StagedRun, batches: StagedBatches, leader_epoch: int) -> bool:

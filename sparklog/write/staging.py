@@ -18,6 +18,7 @@ A task puts what it writes into files of the log directory of which a broker kno
         50    1     attributes
         51    1     magic
         52    4     marker             0 abort, 1 commit; -1 for a batch that ends no transaction
+        56    4     crc                of magic 2
 
 and, while the job runs,
 
@@ -75,9 +76,10 @@ BATCH_ENTRY: Final = np.dtype(
         ("attributes", "u1"),
         ("magic", "u1"),
         ("marker", "<i4"),
+        ("crc", "<u4"),
     ]
 )
-assert BATCH_ENTRY.itemsize == 56
+assert BATCH_ENTRY.itemsize == 60
 _OF_MARKERS: Final = ("coordinator_epoch", "marker")
 _OF_HEADERS: Final = tuple(name for name in BATCH_ENTRY.names or () if name not in _OF_MARKERS)
 _NONE: Final = -1

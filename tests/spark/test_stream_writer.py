@@ -113,6 +113,20 @@ def test_name_or_version_alone_is_refused(spark: SparkSession, tmp_path: Path, n
         write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", numPartitions=1, **{name: 1})
 
 
+def test_each_batch_of_a_stream_is_a_transaction_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        feed(tmp_path / "in", number, [{"key": "k", "value": str(number)}])
+    options = {"numPartitions": 1, "txnAppId": "mine", "transactional": "true"}
+    write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", **options)
+    with sparklog.open_log(tmp_path / "out" / "t-0") as log:
+        columns = ["value", "offset", "producer_epoch", "is_transactional"]
+        found = log.read(columns=columns, isolation_level="read_committed")
+        assert found.drop_columns("value").to_pylist() == [
+            {"offset": 2 * number, "producer_epoch": 2 * number, "is_transactional": True} for number in range(2)
+        ]
+        assert log.last_stable_offset == log.end_offset == 4
+
+
 @pytest.mark.parametrize("mode", ["complete", "append"])
 def test_each_output_mode_writes_the_rows_of_each_batch(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     for number in range(2):

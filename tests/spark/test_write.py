@@ -164,6 +164,22 @@ def test_rerun_of_a_transaction_writes_nothing(spark: SparkSession, tmp_path: Pa
         assert load(spark, tmp_path).count() == total
 
 
+def test_transactional_write_is_one_transaction(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"topic": "t", "numPartitions": 2, "transactional": "true", "txnAppId": "loader"}
+    for version in (None, 1, 1):
+        save(rows(spark, 100, 3), tmp_path, **options, **({} if version is None else {"txnVersion": version}))
+    found = load(
+        spark, tmp_path, columns="value,producer_id,producer_epoch,is_transactional", isolationLevel="read_committed"
+    )
+    assert found.count() == 200
+    assert found.select("producer_id", "is_transactional").distinct().count() == 1
+    # Each start of the transactional id, and each marker, takes an epoch.
+    assert {row.producer_epoch for row in found.select("producer_epoch").distinct().collect()} == {0, 2}
+    with sparklog.open_log(tmp_path / "t-0") as log:
+        assert log.last_stable_offset == log.end_offset
+    assert findings(tmp_path) == []
+
+
 def test_overwrite_shows_the_new_rows_behind_the_old_offsets(spark: SparkSession, tmp_path: Path) -> None:
     save(rows(spark, 10), tmp_path, topic="t", numPartitions=1)
     save(rows(spark, 3), tmp_path, "overwrite", topic="t")

@@ -25,6 +25,13 @@ def test_defaults_are_kafkas_but_for_the_codec() -> None:
     assert (found.config.codec, found.config.batch_size, found.partitioner) == ("lz4", 16_384, "default")
     assert found.transaction is None
     assert parse(txnAppId="a", txnVersion="0").transaction == TxnVersion("a", 0)
+    assert parse(txnAppId="a", txnVersion="0").transactional_id is None
+
+
+def test_transaction_needs_no_version() -> None:
+    found = parse(transactional="true", txnAppId="a")
+    assert (found.transactional_id, found.transaction) == ("a", None)
+    assert parse(transactional="true", txnAppId="a", txnVersion="3").transaction == TxnVersion("a", 3)
 
 
 def test_what_only_a_broker_needs_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -45,6 +52,10 @@ def test_what_only_a_broker_needs_is_warned_of_once(caplog: pytest.LogCaptureFix
         ({"numPartitions": "10000000000"}, "numPartitions must be at most 1000000, got 10000000000"),
         ({"txnAppId": "a", "txnVersion": "9223372036854775808"}, "txnVersion must be a whole number, 0 or more"),
         ({"txnAppId": "a", "txnVersion": "-1"}, "txnVersion must be a whole number, 0 or more"),
+        ({"transactional": "true"}, "transactional needs txnAppId, which is the transactional id"),
+        ({"transactional": "true", "txnVersion": "1"}, "transactional needs txnAppId"),
+        ({"transactional": "yes", "txnAppId": "a"}, "transactional must be true or false"),
+        ({"transactional": "false", "txnAppId": "a"}, "txnAppId and txnVersion go together"),
         ({"topicId": "AAAAAAAAAAAAAAAAAAAAAA"}, "topicId must be"),
         ({"segment.bytes": "12"}, "segment.bytes must be"),
         ({"batch.size": "1", "kafka.batch.size": "2"}, "give one of them"),

@@ -36,6 +36,7 @@ def stage(
     config: LogConfig = CONFIG,
     storage: WritableStorage | None = None,
     attempt: int = 0,
+    is_transactional: bool = False,
     **fields: Any,
 ) -> tuple[Job, list[StagedRun]]:
     """Stage what each task writes, explicitly partitioned or not; the job, and what was staged."""
@@ -45,7 +46,7 @@ def stage(
     begin(directory_at(directory, storage), job_id)
     staged: list[StagedRun] = []
     for number, batch in enumerate(tasks):
-        task = Task(target, config, "default", job_id, number, attempt, NOW_MS)
+        task = Task(target, config, "default", job_id, number, attempt, NOW_MS, is_transactional)
         accumulator = RecordAccumulator(task, clock=lambda: NOW_MS)
         accumulator.append(batch)
         staged += accumulator.finish()

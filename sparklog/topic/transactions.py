@@ -1,0 +1,166 @@
+"""Transactions over the partitions of a log directory.
+
+There are two ways to write one, and both end alike: one commit, decided by its journal, that adds the markers to all
+partitions of the transaction and changes what is known of the transactional id.
+
+    commit_transaction     the rows are staged by the tasks of a job; the same commit adds them and their markers, so
+                           that no log ever holds an open transaction
+    end_transaction        the rows were appended before, as `sparklog.topic.transactional_writer` does it; the logs
+                           hold an open transaction until its markers are added
+
+A new start of a transactional id aborts the transaction that was left open, and fences whoever started it before, as a
+producer of Kafka does by ``initTransactions``.
+
+Source: apache/kafka, KafkaProducer.java, TransactionManager.java, TransactionCoordinator.scala; KIP-98, KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from sparklog.errors import (
+    NOTHING_VISIBLE,
+    outcome,
+)
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TRANSACTIONAL_IDS
+from sparklog.log.places import LogDirectory
+from sparklog.record.end_markers import EndMarker
+from sparklog.record.producer_stamps import TransactionProducer
+from sparklog.topic.commit import Job, commit
+from sparklog.topic.coordinators import first_transactional_ids
+from sparklog.topic.transaction_ends import Ending, stage_ends
+from sparklog.topic.transactional_ids import (
+    TIMEOUT_MS,
+    TransactionalIds,
+    read_transactional_ids,
+)
+from sparklog.write.atomic import write_atomically
+from sparklog.write.journal import apply_journal
+from sparklog.write.locking import hold, opening
+from sparklog.write.staging import StagedRun, job_of_stream
+
+_COORDINATOR_EPOCH: Final = 0
+"""Of the markers of our transactions, which no coordinator of Kafka knows."""
+
+
+@contextmanager
+def only_writer(directory: LogDirectory, lock_timeout_seconds: float) -> Iterator[None]:
+    """Keep brokers and other processes out, and threads of this one that open a log; finish what was decided."""
+    with hold(directory, lock_timeout_seconds, is_shared=True), opening():
+        apply_journal(directory)
+        yield
+
+
+def begin_transactional_id(
+    directory: LogDirectory, name: str, now_ms: int, *, timeout_ms: int = TIMEOUT_MS, lock_timeout_seconds: float = 60.0
+) -> TransactionProducer:
+    """Start a transactional id: fence whoever started it before, and abort the transaction that is open.
+
+    The directory is made where it is not there.
+
+    Returns
+    -------
+    TransactionProducer
+        The producer of the next transaction.
+
+    Raises
+    ------
+    LockedError
+        A broker runs on the directory, other writers took too long, or a log of the transaction that is to be aborted
+        is open in this process.
+    """
+    with outcome(NOTHING_VISIBLE), ExitStack() as held:
+        directory.writable.make_folder(directory.path)
+        held.enter_context(only_writer(directory, lock_timeout_seconds))
+        begun = _begun(directory, name, now_ms, timeout_ms)
+        write_ids(directory, begun)
+        return begun.ids[name].producer
+
+
+def commit_transaction(
+    job: Job, staged: Sequence[StagedRun], name: str, producer: TransactionProducer | None, now_ms: int
+) -> Mapping[str, Any]:
+    """Commit staged runs as one transaction; as `sparklog.topic.commit.commit`.
+
+    Parameters
+    ----------
+    job : Job
+        Its rows were staged as those of a transaction.
+    producer : TransactionProducer or None
+        What `begin_transactional_id` returned when the job began; None to start the transactional id now, for who
+        cannot be fenced: the batches of a stream have numbers.
+
+    Raises
+    ------
+    InvalidProducerEpochError
+        Somebody has started the transactional id since the job began.
+    """
+    with ExitStack() as held:
+        with outcome(NOTHING_VISIBLE):
+            held.enter_context(only_writer(job.directory, job.lock_timeout_seconds))
+            if producer is None:
+                states = _begun(job.directory, name, now_ms, TIMEOUT_MS)
+            else:
+                states = known_ids(job.directory)
+                states.checked(name, producer)
+            folders = sorted({run.folder for run in staged})
+            ends = stage_ends(job, _endings(folders, states.ids[name].producer, is_abort=False), now_ms)
+            after = states.ended(name, now_ms, is_abort=False)
+            replaced = {**job.replaced, TRANSACTIONAL_IDS: after.encode()}
+            whole = replace(job, producer=states.ids[name].producer, replaced=replaced)
+        return commit(whole, [*staged, *ends], now_ms, is_held=True)
+
+
+def known_ids(directory: LogDirectory) -> TransactionalIds:
+    """Return what a directory knows of transactional ids; the caller holds its lock."""
+    return read_transactional_ids(directory) or first_transactional_ids(directory)
+
+
+def _begun(directory: LogDirectory, name: str, now_ms: int, timeout_ms: int) -> TransactionalIds:
+    """Return what is known after a new start of a transactional id, whose open transaction is aborted."""
+    states = known_ids(directory)
+    found = states.ids.get(name)
+    if found is not None and found.is_open:
+        states = end_transaction(directory, LogConfig(), states, name, found.partitions, now_ms, is_abort=True)
+    return states.begun(name, timeout_ms, now_ms)
+
+
+def end_transaction(
+    directory: LogDirectory,
+    config: LogConfig,
+    states: TransactionalIds,
+    name: str,
+    folders: Collection[str],
+    now_ms: int,
+    *,
+    is_abort: bool,
+) -> TransactionalIds:
+    """End the open transaction of a transactional id in the partitions that have records of it, by one commit."""
+    found, after = states.ids[name], states.ended(name, now_ms, is_abort=is_abort)
+    job = Job(
+        job_id=job_of_stream(f"transactional id {name}", now_ms),
+        directory=directory,
+        config=config,
+        new_topics={},
+        replaced={TRANSACTIONAL_IDS: after.encode()},
+    )
+    with outcome(NOTHING_VISIBLE):
+        there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
+        ends = stage_ends(job, _endings(there, found.producer, is_abort=is_abort), now_ms)
+    commit(job, ends, now_ms, is_held=True)
+    return after
+
+
+def _endings(folders: Collection[str], producer: TransactionProducer, *, is_abort: bool) -> list[Ending]:
+    """Return the ends of a transaction, whose markers have the epoch behind that of its batches."""
+    marker = EndMarker(producer.producer_id, producer.producer_epoch + 1, is_abort, _COORDINATOR_EPOCH)
+    return [Ending(folder, marker) for folder in folders]
+
+
+def write_ids(directory: LogDirectory, states: TransactionalIds) -> None:
+    """Write down what a directory knows of transactional ids; the caller holds its lock."""
+    write_atomically(directory, TRANSACTIONAL_IDS, states.encode())
