@@ -165,9 +165,10 @@ def test_rerun_of_a_transaction_writes_nothing(spark: SparkSession, tmp_path: Pa
 
 
 def test_transactional_write_is_one_transaction(spark: SparkSession, tmp_path: Path) -> None:
-    options = {"topic": "t", "numPartitions": 2, "transactional": "true", "txnAppId": "loader"}
-    for version in (None, 1, 1):
-        save(rows(spark, 100, 3), tmp_path, **options, **({} if version is None else {"txnVersion": version}))
+    options: dict[str, Any] = {"topic": "t", "numPartitions": 2, "transactional": "true", "txnAppId": "loader"}
+    versions: list[dict[str, Any]] = [{}, {"txnVersion": 1}, {"txnVersion": 1}]
+    for version in versions:
+        save(rows(spark, 100, 3), tmp_path, "append", **options, **version)
     found = load(
         spark, tmp_path, columns="value,producer_id,producer_epoch,is_transactional", isolationLevel="read_committed"
     )

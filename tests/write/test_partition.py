@@ -204,13 +204,15 @@ def test_record_that_is_too_large_is_refused_and_the_rest_with_it(tmp_path: Path
 
 
 def test_repeated_batch_of_an_idempotent_producer_is_appended_once(tmp_path: Path) -> None:
-    producer = {"producer_id": 7, "producer_epoch": 0}
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     with opened(tmp_path / "events-0") as log:
         assert log.append(table([b"a", b"b"]), base_sequence=0, **producer) == (0, 1)
         assert log.append(table([b"c"]), base_sequence=2, **producer) == (2, 2)
         assert log.append(table([b"a", b"b"]), base_sequence=0, **producer) == (0, 1)
         with pytest.raises(InvalidOptionError, match="an epoch and a base sequence"):
             log.append(table([b"x"]), producer_id=7)
+        with pytest.raises(InvalidOptionError, match="an epoch and a base sequence"):
+            log.append(table([b"x"]), is_transactional=True)
         with pytest.raises(OutOfOrderSequenceError, match="must go on with sequence 3"):
             log.append(table([b"x"]), base_sequence=5, **producer)
     with opened(tmp_path / "events-0") as log:
