@@ -14,7 +14,7 @@ from sparklog import errors
 
 if TYPE_CHECKING:
     from sparklog import views
-    from sparklog.clean.truncation import delete_records, truncate_to
+    from sparklog.cleaner.truncation import delete_records, truncate_to
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.jobs import clean, copy, export, load
@@ -56,7 +56,7 @@ _HOMES = {
     "TopicReader": "sparklog.topic.reader",
     "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",
-    "delete_records": "sparklog.clean.truncation",
+    "delete_records": "sparklog.cleaner.truncation",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
     "offsets_of_checkpoint": "sparklog.topic.stream_checkpoint",
@@ -64,7 +64,7 @@ _HOMES = {
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",
     "stream_lag": "sparklog.spark.stream_lag",
-    "truncate_to": "sparklog.clean.truncation",
+    "truncate_to": "sparklog.cleaner.truncation",
     "with_partition": "sparklog.spark.partitions",
 }
 

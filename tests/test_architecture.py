@@ -25,8 +25,8 @@ BELOW["log"] = {"record", "storage", "errors"}
 BELOW["write"] = BELOW["log"] | {"log"}
 BELOW["inspect"] = BELOW["log"] | {"log"}
 BELOW["system"] = BELOW["log"] | {"log"}
-BELOW["clean"] = BELOW["write"] | {"write"}
-BELOW["topic"] = BELOW["write"] | {"write", "inspect", "values", "system", "clean"}
+BELOW["cleaner"] = BELOW["write"] | {"write"}
+BELOW["topic"] = BELOW["write"] | {"write", "inspect", "values", "system", "cleaner"}
 BELOW["views"] = {"topic"}
 BELOW["jobs"] = BELOW["topic"] | {"topic"}
 BELOW["spark"] = BELOW["jobs"] | {"jobs"}
@@ -253,7 +253,7 @@ def test_importing_the_package_imports_nothing_slow() -> None:
     ("call", "home"),
     [
         ("get_close_matches(", "errors.py"),
-        ("time.time_ns(", "write/clock.py"),
+        ("time.time_ns(", "log/clock.py"),
         ("time.time(", ""),
         ("encode_batches(", "write/pipeline.py"),
         ("take_records(", "write/pipeline.py"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from sparklog.clean.partition import Cleaned
+from sparklog.cleaner.partition import Cleaned
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.clean import TASK_BYTES, CleanJob
 from sparklog.jobs.job import Watch, run_job
@@ -90,7 +90,7 @@ def clean(
     config : mapping of str to str, optional
         Further properties of topics, such as ``file.delete.delay.ms``.
     retention_policy : str, optional
-        A policy of your own, ``package.module:Class``: see `sparklog.clean.retention.RetentionPolicy`.
+        A policy of your own, ``package.module:Class``: see `sparklog.cleaner.retention.RetentionPolicy`.
     bytes_per_second : float, optional
         How much is read and written in a second at most, by all workers together.
     spark : SparkSession, optional
