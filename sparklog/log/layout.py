@@ -243,7 +243,8 @@ def list_segments(
 ) -> tuple[Segment, ...]:
     """List the segments that a broker would load from a folder; ``entries`` are what it holds, where that is known."""
     if entries is None:
-        entries = _listed(folder)
+        # Whoever keeps files open holds the lock, so that nobody renames any.
+        entries = _listed(folder) if kept is None else _entries(folder)
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)
@@ -275,13 +276,17 @@ def _listed(folder: PartitionFolder) -> list[Entry]:
     storage, path = folder.storage, folder.location
     before, earlier = storage.stamp(path), list[Entry]()
     for _ in range(_LISTINGS_MAX):
-        entries = storage.entries(path, files.tells_of_segments)
+        entries = _entries(folder)
         after = storage.stamp(path)
         is_settled = after is None or abs(wall_clock_ns() - after.modified_ns) > _CLOCK_TICK_NS
         if before == after and (is_settled or entries == earlier):
             return entries
         before, earlier = after, entries
     return earlier
+
+
+def _entries(folder: PartitionFolder) -> list[Entry]:
+    return folder.storage.entries(folder.location, files.tells_of_segments)
 
 
 def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:
