@@ -15,9 +15,10 @@ from sparklog import errors
 
 if TYPE_CHECKING:
     from sparklog import views
+    from sparklog.cleaner.truncation import delete_records, truncate_to
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
-    from sparklog.spark.jobs import copy, export, load
+    from sparklog.spark.jobs import clean, copy, export, load
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.spark.stream_lag import stream_lag
@@ -34,7 +35,9 @@ __all__ = [
     "PartitionLog",
     "TopicReader",
     "TransactionalWriter",
+    "clean",
     "copy",
+    "delete_records",
     "errors",
     "export",
     "load",
@@ -44,6 +47,7 @@ __all__ = [
     "register",
     "stream_lag",
     "transaction",
+    "truncate_to",
     "views",
     "with_partition",
 ]
@@ -55,7 +59,9 @@ _HOMES = {
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
     "TransactionalWriter": "sparklog.topic.transactional_writer",
+    "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",
+    "delete_records": "sparklog.cleaner.truncation",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
     "offsets_of_checkpoint": "sparklog.topic.stream_checkpoint",
@@ -64,6 +70,7 @@ _HOMES = {
     "register": "sparklog.spark.source",
     "stream_lag": "sparklog.spark.stream_lag",
     "transaction": "sparklog.topic.transactional_writer",
+    "truncate_to": "sparklog.cleaner.truncation",
     "with_partition": "sparklog.spark.partitions",
 }
 

@@ -22,6 +22,7 @@ from sparklog.errors import (
 )
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
+from sparklog.log.clock import wall_clock_ns
 from sparklog.log.files import OffsetFile, TopicPartition
 from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -34,6 +35,8 @@ _log = logging.getLogger("sparklog")
 
 _SWAPPED_LOG: Final = files.LOG + files.SWAP
 _LISTINGS_MAX: Final = 5
+_CLOCK_TICK_NS: Final = 20_000_000
+"""The clock of no file system goes by larger steps, but for those of seconds."""
 _LOOKS_MAX: Final = 10
 
 _Found = TypeVar("_Found")
@@ -259,7 +262,8 @@ def list_segments(
 ) -> tuple[Segment, ...]:
     """List the segments that a broker would load from a folder; ``entries`` are what it holds, where that is known."""
     if entries is None:
-        entries = folder.storage.entries(folder.location, files.tells_of_segments)
+        # Whoever keeps files open holds the lock, so that nobody renames any.
+        entries = _listed(folder) if kept is None else _entries(folder)
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)
@@ -279,6 +283,29 @@ def list_segments(
         )
         for row, base in enumerate(bases)
     )
+
+
+def _listed(folder: PartitionFolder) -> list[Entry]:
+    """List what tells of segments, while no cleaner renames any.
+
+    A file that is renamed while a folder is listed may be missed under both of its names. That shows in the time at
+    which the folder was changed, unless the clock of its file system has not moved on since: then the folder is listed
+    until it is twice the same.
+    """
+    storage, path = folder.storage, folder.location
+    before, earlier = storage.stamp(path), list[Entry]()
+    for _ in range(_LISTINGS_MAX):
+        entries = _entries(folder)
+        after = storage.stamp(path)
+        is_settled = after is None or abs(wall_clock_ns() - after.modified_ns) > _CLOCK_TICK_NS
+        if before == after and (is_settled or entries == earlier):
+            return entries
+        before, earlier = after, entries
+    return earlier
+
+
+def _entries(folder: PartitionFolder) -> list[Entry]:
+    return folder.storage.entries(folder.location, files.tells_of_segments)
 
 
 def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:

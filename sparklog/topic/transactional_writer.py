@@ -19,7 +19,7 @@ from sparklog.errors import (
     outcome,
 )
 from sparklog.log.config import LogConfig
-from sparklog.log.files import TopicPartition
+from sparklog.log.files import TopicPartition, is_topic_name
 from sparklog.log.places import LogDirectory
 from sparklog.log.producer_state import plus
 from sparklog.record.intake import Records
@@ -30,7 +30,6 @@ from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.topic.open_logs import OpenLogs
 from sparklog.topic.transactional_ids import TIMEOUT_MS, check_transactional_id, read_transactional_ids
 from sparklog.topic.transactions import begin_transactional_id, end_transaction, known_ids, only_writer, write_ids
-from sparklog.topic.write_target import is_topic_name
 from sparklog.write.clock import wall_clock_ms
 
 _log = logging.getLogger("sparklog")
