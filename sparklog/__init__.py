@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.spark.stream_lag import stream_lag
+    from sparklog.topic.log_manager import LogManager
     from sparklog.topic.reader import TopicReader, open_topic
     from sparklog.topic.stream_checkpoint import offsets_of_checkpoint
     from sparklog.write.partition import PartitionLog
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LogConfig",
+    "LogManager",
     "LogReader",
     "PartitionLog",
     "TopicReader",
@@ -51,6 +53,7 @@ __all__ = [
 # Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
 _HOMES = {
     "LogConfig": "sparklog.log.config",
+    "LogManager": "sparklog.topic.log_manager",
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
