@@ -15,6 +15,7 @@ from sparklog import errors
 if TYPE_CHECKING:
     from sparklog import views
     from sparklog.cleaner.truncation import delete_records, truncate_to
+    from sparklog.clients.producer import Producer
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.jobs import clean, copy, export, load
@@ -33,6 +34,7 @@ __all__ = [
     "LogManager",
     "LogReader",
     "PartitionLog",
+    "Producer",
     "TopicReader",
     "clean",
     "copy",
@@ -56,6 +58,7 @@ _HOMES = {
     "LogManager": "sparklog.topic.log_manager",
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
+    "Producer": "sparklog.clients.producer",
     "TopicReader": "sparklog.topic.reader",
     "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",

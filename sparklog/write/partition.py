@@ -212,6 +212,7 @@ class PartitionLog:
         producer_epoch: int = -1,
         base_sequence: int = -1,
         config: LogConfig | None = None,
+        now_ms: int | None = None,
     ) -> tuple[int, int]:
         """Append records.
 
@@ -233,6 +234,8 @@ class PartitionLog:
             producer's last five batches, is not appended again.
         config : LogConfig, optional
             How the batches are made, if not as the log's own says: the choice of a producer among several of one log.
+        now_ms : int, optional
+            The time of the append, ms since the epoch, for records without a timestamp and for LogAppendTime.
 
         Returns
         -------
@@ -257,7 +260,7 @@ class PartitionLog:
             self._refuse_closed()
             if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
                 raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
-            now_ms = self._clock()
+            now_ms = self._clock() if now_ms is None else now_ms
             made_by = config or self._config
             records = check_records(table, made_by, now_ms, now_ms)
             producer = ProducerIdentity(producer_id, producer_epoch, base_sequence)
