@@ -47,12 +47,13 @@ from sparklog.errors import (
     TransactionsNotSupportedError,
     UnknownTopicOrPartitionError,
 )
-from sparklog.record.intake import Records, take_records
+from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
 from sparklog.storage.registry import PathText
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.partitioner import Partitioner, make_partitioner
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.pipeline import check_records
 
 _RECORD_BYTES: Final = 21
 _BATCH_BYTES: Final = 61
@@ -227,18 +228,17 @@ class Producer:
         Raises
         ------
         InvalidOptionError
-            A column is missing or of a wrong type.
+            A column is missing or of a wrong type, or a broker would refuse a record.
         KafkaTimeoutError, UnknownTopicOrPartitionError, IllegalStateError
             As of `send`.
         """
         if self._refusal is not None:
             raise self._refusal
-        rows = take_records(table)
+        route, now_ms = self._routes.get(topic) or self._route(topic), wall_clock_ms()
+        rows = check_records(table, route.config, now_ms, now_ms)
         partitions = _partition_column(table)
         if partitions is not None:
             rows = rows.append_column("partition", partitions)
-        if topic not in self._routes:
-            self._route(topic)
         return self._accumulator.append_table(topic, rows, rows.nbytes)
 
     def partitions_for(self, topic: str) -> set[int]:

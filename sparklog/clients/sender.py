@@ -37,7 +37,6 @@ from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import plus
 from sparklog.record.arrays import array_of
-from sparklog.record.intake import take_records
 from sparklog.topic.partitioner import Partitioner, assign_partitions, row_bytes
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.metrics import LogMetrics
@@ -162,9 +161,10 @@ class Sender:
     def _write(self, pending: Pending) -> None:
         route = self._routes[pending.topic]
         if pending.table is not None:
-            rows, explicit = take_records(pending.table), None
-            if "partition" in pending.table.schema.names:
-                explicit = pending.table.column("partition")
+            rows, explicit = pending.table, None
+            if "partition" in rows.schema.names:
+                explicit = rows.column("partition")
+                rows = rows.drop_columns(["partition"])
         else:
             rows, explicit = columns_of(pending.rows)
         pending.rows = []

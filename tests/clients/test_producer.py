@@ -26,6 +26,7 @@ from sparklog.errors import (
     KafkaTimeoutError,
     LockedError,
     MessageSizeTooLargeError,
+    RecordTooLargeError,
     SeglogError,
     SerializationError,
     StorageError,
@@ -165,9 +166,11 @@ def test_table_is_behind_what_was_sent_before(tmp_path: Path) -> None:
         assert seen[0].records == 1
         with pytest.raises(InvalidOptionError, match="'value' not found"):
             producer.send_table("events", {"key": ["k"]})
-        too_early = producer.send_table("events", {"value": [b"a"], "timestamp": pa.array([1 << 60])})
         with pytest.raises(InvalidOptionError, match=r"message\.timestamp\.after\.max\.ms"):
-            too_early.get(SECONDS)
+            producer.send_table("events", {"value": [b"a"], "timestamp": pa.array([1 << 60])})
+        too_large = producer.send_table("events", {"value": [os.urandom(1 << 21)]})
+        with pytest.raises(RecordTooLargeError):
+            too_large.get(SECONDS)
 
 
 def test_record_that_a_log_refuses_fails_alone(tmp_path: Path) -> None:
