@@ -15,6 +15,7 @@ from sparklog import errors
 if TYPE_CHECKING:
     from sparklog import views
     from sparklog.cleaner.truncation import delete_records, truncate_to
+    from sparklog.clients.consumer import Consumer
     from sparklog.clients.producer import Producer
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Consumer",
     "LogConfig",
     "LogManager",
     "LogReader",
@@ -54,6 +56,7 @@ __all__ = [
 
 # Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
 _HOMES = {
+    "Consumer": "sparklog.clients.consumer",
     "LogConfig": "sparklog.log.config",
     "LogManager": "sparklog.topic.log_manager",
     "LogReader": "sparklog.log.reader",
