@@ -363,14 +363,15 @@ def test_after_an_error_of_the_disk_nothing_new_is_taken_for_a_repetition(
     assert read(tmp_path, "value") == [b"a", b"b", b"c"]
 
 
-def test_threads_share_a_producer_and_producers_share_the_logs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("records", [2000, pytest.param(100_000, marks=pytest.mark.fuzz)])
+def test_threads_share_a_producer_and_producers_share_the_logs(tmp_path: Path, records: int) -> None:
     LogManager(tmp_path).create_topic("events", 3)
     acknowledged: list[tuple[int, int, bytes]] = []
     with Producer(tmp_path, acks=1) as first, Producer(tmp_path, acks=1) as second:
 
         def send(thread: int) -> None:
             producer = (first, second)[thread % 2]
-            for n in range(2000):
+            for n in range(records):
                 value = b"%d-%d" % (thread, n)
                 future = producer.send("events", value, key=b"%d" % thread)
                 future.add_callback(lambda sent, found: acknowledged.append((*found[1:4:2], sent)), value)
@@ -383,11 +384,11 @@ def test_threads_share_a_producer_and_producers_share_the_logs(tmp_path: Path) -
         first.flush()
         second.flush()
     there = [(row["partition"], row["offset"], row["value"]) for row in read(tmp_path, "partition", "offset", "value")]
-    assert len(acknowledged) == 16_000
+    assert len(acknowledged) == 8 * records
     assert sorted(acknowledged) == sorted(there)
     for number in range(8):
         mine = [value for _, _, value in sorted(there) if value.startswith(b"%d-" % number)]
-        assert mine == [b"%d-%d" % (number, n) for n in range(2000)]
+        assert mine == [b"%d-%d" % (number, n) for n in range(records)]
     assert findings(tmp_path) == []
 
 
