@@ -181,7 +181,7 @@ class KafkaConfigurationError(InvalidOptionError):
     code = "SEGLOG_CONFIGURATION"
 
 
-class UnknownTopicOrPartitionError(PathNotFoundError):
+class UnknownTopicOrPartitionError(PathNotFoundError, ValueError):
     """There is no such topic, or it has no such partition."""
 
     code = "SEGLOG_UNKNOWN_TOPIC_OR_PARTITION"

@@ -91,8 +91,9 @@ class Consumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
+        # What was got and not dealt with is not committed.
+        self.close(autocommit=kind is None)
 
     def __repr__(self) -> str:
         return f"Consumer({', '.join(each.path for each in self._manager.directories)})"

@@ -115,6 +115,16 @@ def test_positions_are_committed_at_the_end_and_now_and_then(tmp_path: Path) -> 
         assert consumer.position(EVENTS) == 1
 
 
+def test_nothing_is_committed_when_an_error_leaves_the_block(tmp_path: Path) -> None:
+    send(tmp_path, b"a")
+    consumer = from_start(tmp_path, "events", group_id="g")
+    polled(consumer, 1)
+    with pytest.raises(ZeroDivisionError), consumer:
+        raise ZeroDivisionError
+    with from_start(tmp_path, "events", group_id="g") as consumer:
+        assert consumer.committed(EVENTS) is None
+
+
 def test_group_goes_on_where_the_cluster_left_it(tmp_path: Path) -> None:
     send(tmp_path, b"a", b"b", b"c")
     key = {"group": "g", "topic": "events", "partition": 0}

@@ -233,6 +233,14 @@ def test_closed_producer_has_written_all_and_takes_no_more(tmp_path: Path) -> No
         assert log.end_offset == 1
 
 
+def test_producer_has_one_thread_while_it_is_open(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with Producer(tmp_path) as producer:
+        producer.send("events", b"a").get(SECONDS)
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+
+
 def test_close_in_a_callback_ends_the_producer(tmp_path: Path) -> None:
     producer = Producer(tmp_path)
     closed = threading.Event()
