@@ -89,7 +89,7 @@ class Accumulator:
             pending.size_bytes = before + size_bytes
             if before < full_bytes <= pending.size_bytes:
                 self._changed.notify_all()
-            return FutureRecordMetadata(pending, len(rows) - 1)
+            return FutureRecordMetadata((pending, len(rows) - 1))
 
     def append_table(self, topic: str, table: pa.RecordBatch, size_bytes: int) -> FutureTableMetadata:
         """Add a table behind the records that wait; errors as of `append`."""
@@ -100,7 +100,7 @@ class Accumulator:
             pending.size_bytes = size_bytes
             self._buffered_bytes += size_bytes
             self._is_hastened = True
-            return FutureTableMetadata(pending, 0)
+            return FutureTableMetadata((pending, 0))
 
     def _begun(self, topic: str, pending: Pending) -> Pending:
         self._waiting.setdefault(topic, deque()).append(pending)

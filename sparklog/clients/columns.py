@@ -24,11 +24,11 @@ def columns_of(rows: Sequence[Row]) -> tuple[pa.RecordBatch, pa.Array | None]:
         "value": pa.array(values, pa.binary()),
         "timestamp": pa.array(timestamps, pa.int64()),
     }
-    if any(key is not None for key in keys):
+    if keys.count(None) < len(keys):
         columns["key"] = pa.array(keys, pa.binary())
     if any(headers):
         columns["headers"] = _headers(headers)
-    explicit = pa.array(partitions, pa.int32()) if any(each is not None for each in partitions) else None
+    explicit = pa.array(partitions, pa.int32()) if partitions.count(None) < len(partitions) else None
     return pa.RecordBatch.from_pydict(columns), explicit
 
 

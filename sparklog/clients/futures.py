@@ -173,13 +173,26 @@ class Delivery:
             _log.exception("a callback of a record for %s has failed", self.topic)
 
 
-class _Future:
-    """The result of one send. Methods and attributes are those of kafka-python's futures."""
+class _Future(tuple[Delivery, int]):
+    """The result of one send. Methods and attributes are those of kafka-python's futures.
 
-    __slots__ = ("_delivery", "_number")
+    It is made of the delivery and the record's number in it: a tuple, since a class of fields would cost a send a tenth
+    of its time.
+    """
 
-    def __init__(self, delivery: Delivery, number: int) -> None:
-        self._delivery, self._number = delivery, number
+    __slots__ = ()
+
+    @property
+    def _delivery(self) -> Delivery:
+        return self[0]
+
+    @property
+    def _number(self) -> int:
+        return self[1]
+
+    def __repr__(self) -> str:
+        state = "waits" if not self.is_done else "failed" if self.failed() else "is written"
+        return f"{type(self).__name__}({self._delivery.topic}: {state})"
 
     @property
     def is_done(self) -> bool:
