@@ -67,7 +67,7 @@ class Consumer:
     KafkaConfigurationError
         There is no such configuration, or a value is wrong.
     PathNotFoundError
-        There is no log directory at the path.
+        What is at the path is no log directory.
     """
 
     def __init__(self, log_directory: PathText | Sequence[PathText], *topics: str, **config: Any) -> None:

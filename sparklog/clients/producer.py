@@ -169,6 +169,8 @@ class Producer:
             There is neither a key nor a value, or the time is before 1970; it is a ValueError.
         IllegalStateError
             The producer is closed, or is another process's.
+        LockedError
+            The topic is to be made, and another process writes to the directory, or a broker runs on it.
         """
         if self._refusal is not None:
             raise self._refusal

@@ -29,12 +29,13 @@ from sparklog.clients.settings import ALL
 from sparklog.errors import (
     BrokerRunningError,
     InvalidOptionError,
+    LockedError,
     MessageSizeTooLargeError,
     RecordTooLargeError,
     SeglogError,
 )
 from sparklog.log.config import LogConfig
-from sparklog.log.places import PartitionFolder
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import plus
 from sparklog.record.arrays import array_of
 from sparklog.topic.partitioner import Partitioner, assign_partitions, row_bytes
@@ -203,8 +204,12 @@ class Sender:
     ) -> None:
         """Append rows to the logs of their partitions, and wait for the disk where that is asked for."""
         touched: list[tuple[PartitionFolder, Int64s]] = []
+        refused: dict[LogDirectory, LockedError] = {}
         for partition, numbers in _by_partition(partitions):
             folder = route.folders[partition]
+            if folder.directory in refused:
+                outcomes.failed(numbers, refused[folder.directory])
+                continue
             of_partition = rows if len(numbers) == rows.num_rows else rows.take(array_of(numbers))
             try:
                 self._append(route, folder, of_partition, numbers, outcomes, is_whole=is_whole)
@@ -212,6 +217,9 @@ class Sender:
             except SeglogError as error:
                 self._failed(folder, error)
                 outcomes.failed(numbers, error)
+                if isinstance(error, LockedError) and folder.writable.claimed_as(folder.location) is None:
+                    # The directory is locked, not this one log: it is not waited for again for each partition.
+                    refused[folder.directory] = error
         for folder, numbers in touched if self._acks == ALL else ():
             try:
                 self._logs[folder][0].flush()

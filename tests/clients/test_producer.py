@@ -241,6 +241,53 @@ def test_producer_has_one_thread_while_it_is_open(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+def test_close_that_may_not_wait_fails_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, is_writing = threading.Event(), threading.Event()
+    append = PartitionLog.append
+
+    def slow(*args: Any, **options: Any) -> Any:
+        is_writing.set()
+        assert go_on.wait(SECONDS)
+        return append(*args, **options)
+
+    monkeypatch.setattr(PartitionLog, "append", slow)
+    producer = Producer(tmp_path)
+    written = producer.send("events", b"a")
+    assert is_writing.wait(SECONDS)
+    left = producer.send("events", b"b")
+    producer.close(timeout=0.01)
+    with pytest.raises(IllegalStateError, match="before the record was written"):
+        left.get(SECONDS)
+    go_on.set()
+    assert written.get(SECONDS).offset == 0
+
+
+def test_partitions_of_a_directory_that_is_locked_wait_once(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("events", 4)
+    run = [sys.executable, "-c", _HOLD, str(tmp_path)]
+    with subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        with Producer(tmp_path, max_block_ms=50, linger_ms=600_000) as producer:
+            futures = [producer.send("events", b"a", partition=n) for n in range(4)]
+            for future in futures:
+                with pytest.raises(LockedError, match="another writer holds"):
+                    future.get(SECONDS)
+            assert len({id(future.exception) for future in futures}) == 1
+            process.stdin.close()
+            assert process.wait(SECONDS) == 0
+            assert producer.send("events", b"b", partition=0).get(SECONDS).offset == 0
+
+
+_HOLD = """
+import sys, sparklog
+with sparklog.PartitionLog.open(sys.argv[1] + "/held-0"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_close_in_a_callback_ends_the_producer(tmp_path: Path) -> None:
     producer = Producer(tmp_path)
     closed = threading.Event()
