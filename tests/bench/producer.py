@@ -3,8 +3,8 @@
 kafka-python's part is its accumulator alone: records are put into batches that nobody sends. Ours are written to a log,
 compressed with lz4, with ``acks=1`` and ``acks=all``. CPU time is that of the whole process, all threads; each number
 is the least of some runs, in turn. With ``--broker``, confluent-kafka's ``produce`` into a topic of a broker that runs
-on this machine; the broker's own work is not in the CPU time. The last line is how long it takes from the send of a
-record to the end of the ``poll`` that returns it in another process.
+on this machine; the broker's own work is not in the CPU time. The last line is how long it takes from the beginning of
+an append to the end of the ``poll`` that returns its record in another process.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def seen_ms(folder: Path) -> list[float]:
     with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        with sparklog.Producer(folder, acks=1, linger_ms=0) as producer:
+        with sparklog.PartitionLog.open(folder / "events-0") as log:
             for _ in range(POLLS):
-                producer.send("events", b"%d" % time.time_ns()).get()
+                log.append({"value": [b"%d" % time.time_ns()]})
                 time.sleep(0.02)
         return [float(line) for line in process.stdout.read().split()]
 
