@@ -16,12 +16,15 @@ from sparklog import errors
 if TYPE_CHECKING:
     from sparklog import views
     from sparklog.cleaner.truncation import delete_records, truncate_to
+    from sparklog.clients.consumer import Consumer
+    from sparklog.clients.producer import Producer
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.jobs import clean, copy, export, load
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.spark.stream_lag import stream_lag
+    from sparklog.topic.log_manager import LogManager
     from sparklog.topic.reader import TopicReader, open_topic
     from sparklog.topic.stream_checkpoint import offsets_of_checkpoint
     from sparklog.topic.transactional_writer import TransactionalWriter, transaction
@@ -30,9 +33,12 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Consumer",
     "LogConfig",
+    "LogManager",
     "LogReader",
     "PartitionLog",
+    "Producer",
     "TopicReader",
     "TransactionalWriter",
     "clean",
@@ -54,9 +60,12 @@ __all__ = [
 
 # Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
 _HOMES = {
+    "Consumer": "sparklog.clients.consumer",
     "LogConfig": "sparklog.log.config",
+    "LogManager": "sparklog.topic.log_manager",
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
+    "Producer": "sparklog.clients.producer",
     "TopicReader": "sparklog.topic.reader",
     "TransactionalWriter": "sparklog.topic.transactional_writer",
     "clean": "sparklog.spark.jobs",

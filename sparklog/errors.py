@@ -147,6 +147,70 @@ class InvalidTransactionStateError(SeglogError):
     code = "SEGLOG_INVALID_TRANSACTION_STATE"
 
 
+class KafkaTimeoutError(SeglogError, TimeoutError):
+    """A producer or a consumer has waited for as long as it may. All errors from here to the next are of those two.
+
+    Their names, and when they are raised, are those of kafka-python, so that its ``except`` clauses need another import
+    only.
+    """
+
+    code = "SEGLOG_TIMEOUT"
+
+
+class MessageSizeTooLargeError(RecordTooLargeError):
+    """A record that is larger than ``max_request_size``, or than its topic's ``max.message.bytes`` allows."""
+
+    code = "SEGLOG_MESSAGE_SIZE_TOO_LARGE"
+
+
+class SerializationError(SeglogError, TypeError):
+    """A key, a value or a header that is not bytes, and was not made bytes by a serializer."""
+
+    code = "SEGLOG_SERIALIZATION"
+
+
+class IllegalStateError(SeglogError):
+    """A call that does not fit the state: the producer or consumer is closed, or a partition is not assigned."""
+
+    code = "SEGLOG_ILLEGAL_STATE"
+
+
+class KafkaConfigurationError(InvalidOptionError):
+    """A configuration of a producer or a consumer that does not exist, or contradicts another."""
+
+    code = "SEGLOG_CONFIGURATION"
+
+
+class UnknownTopicOrPartitionError(PathNotFoundError, ValueError):
+    """There is no such topic, or it has no such partition."""
+
+    code = "SEGLOG_UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class TopicAlreadyExistsError(SeglogError):
+    """A topic that is to be created is there already."""
+
+    code = "SEGLOG_TOPIC_ALREADY_EXISTS"
+
+
+class InvalidTopicError(InvalidOptionError):
+    """A name that no topic may have."""
+
+    code = "SEGLOG_INVALID_TOPIC"
+
+
+class NoOffsetForPartitionError(SeglogError):
+    """A consumer has no position in a partition, and ``auto_offset_reset`` gives it none."""
+
+    code = "SEGLOG_NO_OFFSET_FOR_PARTITION"
+
+
+class TransactionsNotSupportedError(SeglogError):
+    """Transactions over several partitions are not written by a producer yet."""
+
+    code = "SEGLOG_TRANSACTIONS_NOT_SUPPORTED"
+
+
 class WorkerPythonError(SeglogError):
     """Spark's workers run a Python that has no sparklog, or none that Spark can run."""
 

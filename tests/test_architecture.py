@@ -28,6 +28,7 @@ BELOW["system"] = BELOW["log"] | {"log"}
 BELOW["cleaner"] = BELOW["write"] | {"write"}
 BELOW["topic"] = BELOW["write"] | {"write", "inspect", "values", "system", "cleaner"}
 BELOW["views"] = {"topic"}
+BELOW["clients"] = BELOW["topic"] | {"topic"}
 BELOW["jobs"] = BELOW["topic"] | {"topic"}
 BELOW["spark"] = BELOW["jobs"] | {"jobs"}
 BELOW["cli"] = BELOW["jobs"] | {"jobs"}

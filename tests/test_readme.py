@@ -127,6 +127,14 @@ def test_the_lag_of_every_group_is_printed() -> None:
     assert totals == [("dashboard", "773"), ("fraud-check", "128"), ("order-mailer", "0")]
 
 
+def test_a_killed_producer_loses_nothing_that_a_consumer_would_get(tmp_path: Path) -> None:
+    done = run(sys.executable, "examples/producer.py", str(tmp_path / "logs"))
+    assert done.returncode == 0, done.stderr
+    assert "the producer ended with -9" in done.stdout
+    assert "are there: True" in done.stdout
+    assert "the consumer got 3000 records, 3000 of them different" in done.stdout
+
+
 def test_every_guarantee_and_limit_names_a_test_that_is_there() -> None:
     """The table of tests/README.md: by the first words of each sentence, and with tests that exist."""
     section = README[README.index("### What a write guarantees") : README.index("## Speed")]

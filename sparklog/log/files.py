@@ -62,6 +62,9 @@ TXN_VERSIONS: Final = f"{OWN_PREFIX}ledger"
 TRANSACTIONAL_IDS: Final = f"{OWN_PREFIX}transactions"
 JOBS_LEDGER: Final = f"{OWN_PREFIX}ledger.jsonl"
 JOBS_LOCK: Final = f"{OWN_PREFIX}jobs.lock"
+GROUP_OFFSETS: Final = f"{OWN_PREFIX}offsets"
+"""What consumers of ours have committed."""
+GROUP_OFFSETS_LOCK: Final = f"{OWN_PREFIX}offsets.lock"
 WRITERS_LOCK: Final = f"{OWN_PREFIX}lock"
 """Names the job that holds the log directory while its tasks run. Who has the lock and finds it finds a dead job."""
 MARKER_OF_WRITER: Final = f"{CLEAN_SHUTDOWN}.held"
@@ -79,6 +82,8 @@ _PASSING_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
 _SEGMENT_FILE = re.compile(
     r"(?P<offset>[0-9]{20})(?P<suffix>\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?)"
 )
+_DELETED_FOLDER = re.compile(r"\S+-\S+\.(?P<due>[0-9a-f]{12})7[0-9a-f]{19}-delete")
+_FOLDER_NAME_MAX: Final = 255
 _CUT_FILE = re.compile(r"[0-9]{20}\.[0-9]+(\.[0-9]+)?\.cut")
 _METADATA_SNAPSHOT_FILE = re.compile(r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10})\.checkpoint")
 _STAGED_FILE = re.compile(r"seglog-(?P<job>[0-9a-f]{13,})-[A-Za-z0-9.-]+\.staged")
@@ -133,6 +138,28 @@ def topic_of_passed_over(name: str) -> str | None:
 def is_set_aside(name: str) -> bool:
     """Tell whether a folder is named as Kafka names those that it deletes, moves between disks, or does not know."""
     return _PASSING_FOLDER.fullmatch(name) is not None
+
+
+def deleted_folder_name(name: str, due_ms: int, token: str) -> str:
+    """Return what Kafka would call the folder of a partition that is deleted, ``<topic>-<n>.<uuid>-delete``.
+
+    Parameters
+    ----------
+    due_ms : int
+        When its files may be removed, ms since the epoch: what a UUID of version 7 begins with.
+    token : str
+        19 hexadecimal digits that no other has.
+    """
+    ending = f".{due_ms:012x}7{token}-delete"
+    topic, dash, number = name.rpartition("-")
+    # Kafka cuts the topic, too, where the name would be longer than a file system takes.
+    return topic[: _FOLDER_NAME_MAX - len(dash + number + ending)] + dash + number + ending
+
+
+def deletion_due_ms(name: str) -> int | None:
+    """Return when the files of a folder may be removed that `deleted_folder_name` has named; None of others."""
+    found = _DELETED_FOLDER.fullmatch(name)
+    return None if found is None else int(found["due"], 16)
 
 
 def parse_offset_file(name: str) -> OffsetFile | None:

@@ -2,7 +2,8 @@
 
 A view is a table by one of the names of `NAMES`, such as ``consumer_offsets``: its current state, as a broker that
 loads the logs would have it, or with ``history`` every record of them. `sparklog.system` makes the rows of one log;
-here are paths and the logs of a topic put together.
+here are paths and the logs of a topic put together. What consumers of ours have committed in a log directory
+(``seglog.offsets``) is in the current state of offsets and groups, over what the logs say.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import parse_partition_folder
-from sparklog.log.folders import what_it_is
+from sparklog.log.folders import FolderKind, look_at, what_it_is
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import Location, PathText, expand_one, is_pattern, locate
 from sparklog.system.records import InternalLog, Unreadable
 from sparklog.system.views import VIEWS, View, view_of
 from sparklog.topic.discovery import discover
+from sparklog.topic.group_tables import OF_GROUPS, GroupOffsetsOf
 
 NAMES: Final = tuple(VIEWS)
 """The names of the views."""
@@ -80,8 +82,27 @@ def batches(path: Paths, name: str, *, history: bool = False) -> Iterator[pa.Rec
     pyarrow.RecordBatch
         Of one log each. The rows of a history are in the order of their log.
     """
-    view, folders = view_of(name), find_logs(path, name)
-    return _rows_of(view, folders, history)
+    view, own = view_of(name), GroupOffsetsOf()
+    if not history and name in OF_GROUPS:
+        own = GroupOffsetsOf.directories(LogDirectory(*each) for each in _log_directories(path))
+    try:
+        folders = find_logs(path, name)
+    except PathNotFoundError:
+        if not own.groups:
+            raise
+        folders = []
+    rows = _rows_of(view, folders, history)
+    return own.over(pa.Table.from_batches(rows, schema=view.schema), name) if own.groups else rows
+
+
+def _log_directories(path: Paths) -> Iterator[Location]:
+    """Yield the paths that are log directories; a pattern is none."""
+    for each in [path] if isinstance(path, str) or not isinstance(path, Sequence) else path:
+        location = locate(each)
+        if is_pattern(location):
+            continue
+        if look_at(*location).kind is FolderKind.LOG_DIRECTORY:
+            yield location
 
 
 def find_logs(path: Paths, name: str) -> list[PartitionFolder]:

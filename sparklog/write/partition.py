@@ -13,7 +13,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self
 
 import pyarrow as pa
@@ -37,10 +37,11 @@ from sparklog.log.producer_state import ProducerBatch, producer_batches
 from sparklog.log.properties import APPEND
 from sparklog.record.encode import EncodedBatches
 from sparklog.record.intake import Records
-from sparklog.storage.base import Storage, WritableFile
+from sparklog.storage.base import Storage
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.write.active_files import ActiveFiles
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll, seal
 from sparklog.write.atomic import write_atomically
 from sparklog.write.clock import wall_clock_ms
@@ -57,6 +58,7 @@ from sparklog.write.locking import (
     refuse_open,
     show_marker,
 )
+from sparklog.write.metrics import LogCounters, LogMetrics
 from sparklog.write.pipeline import ProducerIdentity, check_records, encode_records
 from sparklog.write.policy import roll_jitter_ms, should_flush
 from sparklog.write.recovery import recover
@@ -67,33 +69,6 @@ _BROKEN: Final = "{} could not be put right after an error: close it and open it
 
 def _random_number() -> int:
     return random.randrange(_RANDOM_END)
-
-
-@dataclass
-class _Active:
-    """The open files of the active segment."""
-
-    log: WritableFile
-    offset_index: WritableFile
-    time_index: WritableFile
-
-    def all(self) -> tuple[WritableFile, ...]:
-        return self.log, self.offset_index, self.time_index
-
-    def cut(self, tail: ActiveSegmentState) -> None:
-        """Cut the files to the sizes that the state of the segment says."""
-        for file, size_bytes in zip(
-            self.all(), (tail.segment.size_bytes, tail.offset_index_bytes, tail.time_index_bytes), strict=True
-        ):
-            file.truncate(size_bytes)
-
-    def sync(self) -> None:
-        for file in self.all():
-            file.sync()
-
-    def close(self) -> None:
-        for file in self.all():
-            file.close()
 
 
 class PartitionLog:
@@ -117,6 +92,7 @@ class PartitionLog:
         self._lock, self._process = threading.RLock(), process_id()
         self._unflushed = 0
         self._timer = FlushTimer(self._path, config.flush_ms, self._lock, self._sync)
+        self._counters = LogCounters()
 
     @classmethod
     def open(
@@ -222,6 +198,12 @@ class PartitionLog:
         with self._lock:
             return self._tail.end_offset
 
+    def metrics(self) -> LogMetrics:
+        """Return what was appended and flushed since the log was opened."""
+        self._refuse_other_process()
+        with self._lock:
+            return self._counters.metrics()
+
     def append(
         self,
         table: Records,
@@ -230,6 +212,8 @@ class PartitionLog:
         producer_epoch: int = -1,
         base_sequence: int = -1,
         is_transactional: bool = False,
+        config: LogConfig | None = None,
+        now_ms: int | None = None,
     ) -> tuple[int, int]:
         """Append records.
 
@@ -251,6 +235,10 @@ class PartitionLog:
             producer's last five batches, is not appended again.
         is_transactional : bool
             Whether the records belong to the producer's transaction; `sparklog.TransactionalWriter` ends those.
+        config : LogConfig, optional
+            How the batches are made, if not as the log's own says: the choice of a producer among several of one log.
+        now_ms : int, optional
+            The time of the append, ms since the epoch, for records without a timestamp and for LogAppendTime.
 
         Returns
         -------
@@ -275,19 +263,22 @@ class PartitionLog:
             self._refuse_closed()
             if (producer_id >= 0 or is_transactional) and min(producer_id, producer_epoch, base_sequence) < 0:
                 raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
+            now_ms = self._clock() if now_ms is None else now_ms
+            made_by = config or self._config
+            records = check_records(table, made_by, now_ms, now_ms)
             producer = ProducerIdentity(producer_id, producer_epoch, base_sequence, is_transactional)
-            now_ms = self._clock()
-            records = check_records(table, self._config, now_ms, now_ms)
-            return self._append_records(records, producer, now_ms)
+            return self._append_records(records, producer, made_by, now_ms)
 
-    def _append_records(self, records: pa.RecordBatch, producer: ProducerIdentity, now_ms: int) -> tuple[int, int]:
+    def _append_records(
+        self, records: pa.RecordBatch, producer: ProducerIdentity, made_by: LogConfig, now_ms: int
+    ) -> tuple[int, int]:
         """Append checked records that the producer has not appended before; return the first and last offset."""
         first_offset = self._tail.end_offset
         if not records.num_rows:
             return first_offset, first_offset - 1
         encoded = encode_records(
             records,
-            self._config,
+            made_by,
             first_offset,
             now_ms,
             name=self._folder.name,
@@ -298,9 +289,10 @@ class PartitionLog:
             repeated = self._repeated(producer_batches(encoded.headers.table))
             if repeated:
                 count = sum(batch.last_offset - batch.base_offset + 1 for batch in repeated)
-                _, last_offset = self._append_records(records.slice(count), producer.after(count), now_ms)
+                _, last_offset = self._append_records(records.slice(count), producer.after(count), made_by, now_ms)
                 return repeated[0].base_offset, last_offset if count < records.num_rows else repeated[-1].last_offset
         self._append(encoded, producer.producer_id, now_ms)
+        self._counters.count_append(records.num_rows, len(encoded.headers), len(encoded.data))
         return first_offset, self._tail.end_offset - 1
 
     def _repeated(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
@@ -391,10 +383,10 @@ class PartitionLog:
         # Not made longer beforehand again: where the disk is full this would fail, and what was done is undone already.
         self._tail, self._active = before, self._opened(before)
 
-    def _opened(self, tail: ActiveSegmentState) -> _Active:
+    def _opened(self, tail: ActiveSegmentState) -> ActiveFiles:
         """Open the files of a segment, and cut them to the sizes that its state says."""
         base, suffixes = tail.segment.base_offset, (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
-        active = _Active(*(self._storage.open_for_append(self._folder.path(base, suffix)) for suffix in suffixes))
+        active = ActiveFiles(*(self._storage.open_for_append(self._folder.path(base, suffix)) for suffix in suffixes))
         active.cut(tail)
         return active
 
@@ -413,7 +405,8 @@ class PartitionLog:
             self._sync()
 
     def _sync(self) -> None:
-        self._active.sync()
+        with self._counters.flushing():
+            self._active.sync()
         self._unflushed, self._flushed_ms = 0, self._clock()
         self._timer.reset()
 

@@ -353,3 +353,11 @@ def test_partition_column_is_what_the_write_would_choose(spark: SparkSession, tm
     assert {row["count"] for row in keyless.groupBy("partition").count().collect()} == {40}
     with pytest.raises(sparklog.errors.InvalidOptionError, match="a column partition already"):
         sparklog.with_partition(together, 5)
+
+
+def test_stored_properties_of_a_topic_are_obeyed(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "topics.properties").write_text("a/compression.type=zstd\n")
+    frame = spark.createDataFrame([("a", "x" * 500), ("b", "x" * 500)], "topic string, value string")
+    frame.write.format("seglog").mode("append").option("numPartitions", 1).save(str(tmp_path))
+    found = sparklog.open_topic(tmp_path).read(columns=["topic", "compression"]).to_pylist()
+    assert {row["topic"]: row["compression"] for row in found} == {"a": "zstd", "b": "lz4"}

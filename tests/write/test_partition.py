@@ -203,6 +203,27 @@ def test_record_that_is_too_large_is_refused_and_the_rest_with_it(tmp_path: Path
     assert read(tmp_path / "events-0") == [b"z"]
 
 
+def test_metrics_count_appends_and_flushes(tmp_path: Path) -> None:
+    with opened(tmp_path / "events-0") as log:
+        assert log.metrics().appends == log.metrics().flushes == 0
+        log.append(table([b"a", b"b"]))
+        log.append(table([b"c"]))
+        log.flush()
+        found = log.metrics()
+        assert (found.appends, found.records, found.batches, found.flushes) == (2, 3, 2, 1)
+        assert found.bytes == (tmp_path / "events-0" / f"{0:020d}.log").stat().st_size
+        assert found.flush_ms_mean == pytest.approx(found.flush_seconds_max * 1000)
+        assert found.flush_rate > 0
+
+
+def test_batches_are_made_as_one_append_wishes(tmp_path: Path) -> None:
+    with opened(tmp_path / "events-0") as log:
+        log.append(table([b"a" * 1000]), config=LogConfig(compression_type="zstd"))
+        log.append(table([b"b" * 1000]))
+    found = sparklog.open_log(tmp_path / "events-0").read(columns=["compression"])
+    assert found["compression"].to_pylist() == ["zstd", SMALL.codec]
+
+
 def test_repeated_batch_of_an_idempotent_producer_is_appended_once(tmp_path: Path) -> None:
     producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     with opened(tmp_path / "events-0") as log:

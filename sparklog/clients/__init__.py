@@ -1,0 +1,1 @@
+"""A producer and a consumer of log directories, with the interfaces of Kafka's own clients and without a broker."""

@@ -1,0 +1,200 @@
+"""Gathers the records of a producer by topic, bounded in bytes, until its thread takes them.
+
+The records of a topic are taken together when they are enough for a batch a partition, when the first of them has
+waited for ``linger_ms``, or when somebody waits for one. While the thread is busy they go on gathering, so that it
+takes the more at once the more there is to do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sparklog.clients.futures import Delivery, FutureRecordMetadata, FutureTableMetadata
+from sparklog.errors import KafkaTimeoutError, SeglogError
+
+Row = tuple[bytes | None, bytes | None, Any, int | None, int]
+"""Value, key, headers, partition and timestamp of a record."""
+
+
+class Pending(Delivery):
+    """Records of a topic that wait to be written: rows that were sent one by one, or a table."""
+
+    __slots__ = ("begun_seconds", "rows", "size_bytes", "table")
+
+    def __init__(self, topic: str, hasten: Callable[[], None], table: pa.RecordBatch | None = None) -> None:
+        super().__init__(topic, hasten)
+        self.rows: list[Row] = []
+        self.table, self.size_bytes, self.begun_seconds = table, 0, time.monotonic()
+
+    @property
+    def records(self) -> int:
+        return 1 if self.table is not None else len(self.rows)
+
+
+class Accumulator:
+    """Records that wait to be written. Threads add to it, and one takes from it.
+
+    Parameters
+    ----------
+    linger_seconds : float
+        How long records wait for others.
+    bytes_max : int
+        How many bytes wait at most; of a single record or table that is larger, all.
+    block_seconds : float
+        How long a thread waits for room.
+    """
+
+    def __init__(self, linger_seconds: float, bytes_max: int, block_seconds: float) -> None:
+        self._linger_seconds, self._bytes_max, self._block_seconds = linger_seconds, bytes_max, block_seconds
+        # A handler of a signal may send in the middle of a send of the same thread.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting: dict[str, deque[Pending]] = {}
+        self._taken: list[Pending] = []
+        self._buffered_bytes = 0
+        self._is_hastened = self._is_closed = False
+        self._refusal: SeglogError | None = None
+
+    def append(self, topic: str, row: Row, size_bytes: int, full_bytes: int) -> FutureRecordMetadata:
+        """Add a record.
+
+        Parameters
+        ----------
+        full_bytes : int
+            When so many bytes of the topic wait, they are not to wait longer.
+
+        Raises
+        ------
+        KafkaTimeoutError
+            There was no room in time.
+        IllegalStateError
+            The producer is closed.
+        """
+        with self._lock:
+            if self._is_closed or (self._buffered_bytes and self._buffered_bytes + size_bytes > self._bytes_max):
+                self._wait_for_room(size_bytes)
+            queue = self._waiting.get(topic)
+            if not queue or (pending := queue[-1]).table is not None:
+                pending = self._begun(topic, Pending(topic, self.hasten))
+            rows = pending.rows
+            rows.append(row)
+            self._buffered_bytes += size_bytes
+            before = pending.size_bytes
+            pending.size_bytes = before + size_bytes
+            if before < full_bytes <= pending.size_bytes:
+                self._changed.notify_all()
+            return FutureRecordMetadata((pending, len(rows) - 1))
+
+    def append_table(self, topic: str, table: pa.RecordBatch, size_bytes: int) -> FutureTableMetadata:
+        """Add a table behind the records that wait; errors as of `append`."""
+        with self._changed:
+            if self._is_closed or (self._buffered_bytes and self._buffered_bytes + size_bytes > self._bytes_max):
+                self._wait_for_room(size_bytes)
+            pending = self._begun(topic, Pending(topic, self.hasten, table))
+            pending.size_bytes = size_bytes
+            self._buffered_bytes += size_bytes
+            self._is_hastened = True
+            return FutureTableMetadata((pending, 0))
+
+    def _begun(self, topic: str, pending: Pending) -> Pending:
+        self._waiting.setdefault(topic, deque()).append(pending)
+        self._changed.notify_all()
+        return pending
+
+    def _wait_for_room(self, size_bytes: int) -> None:
+        deadline = time.monotonic() + self._block_seconds
+        while not self._is_closed and self._buffered_bytes and self._buffered_bytes + size_bytes > self._bytes_max:
+            self.hasten()
+            left_seconds = deadline - time.monotonic()
+            if left_seconds <= 0 or not self._changed.wait(left_seconds):
+                raise KafkaTimeoutError(
+                    f"no room for a record of {size_bytes} bytes within max_block_ms, {self._block_seconds * 1000:g}: "
+                    f"{self._buffered_bytes} of buffer_memory={self._bytes_max} bytes wait to be written"
+                )
+        if self._refusal is not None:
+            raise self._refusal
+
+    def hasten(self) -> None:
+        """Have all records that wait now written at once."""
+        with self._changed:
+            if not self._is_hastened:
+                self._is_hastened = True
+                self._changed.notify_all()
+
+    def take(self, full_bytes: Callable[[str], int], idle_seconds: float) -> Sequence[Pending] | None:
+        """Take what is to be written, and wait for it.
+
+        Parameters
+        ----------
+        full_bytes : callable
+            Returns when the records of a topic are enough.
+        idle_seconds : float
+            How long to wait.
+
+        Returns
+        -------
+        sequence of Pending
+            In the order in which they were sent, a topic's; none where nothing came in time. None where the
+            accumulator is closed and empty.
+        """
+        deadline = time.monotonic() + idle_seconds
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                ready, next_seconds = self._ready(full_bytes, now)
+                if ready:
+                    self._taken = [pending for topic in ready for pending in self._waiting.pop(topic)]
+                    self._is_hastened = self._is_hastened and bool(self._waiting)
+                    return self._taken
+                if not self._waiting:
+                    self._is_hastened = False
+                    if self._is_closed:
+                        return None
+                    if now >= deadline:
+                        return ()
+                    next_seconds = deadline
+                self._changed.wait(max(0.0, next_seconds - now))
+
+    def _ready(self, full_bytes: Callable[[str], int], now: float) -> tuple[list[str], float]:
+        """Return the topics whose records wait no longer, and when the next one does."""
+        if self._is_hastened or self._is_closed:
+            return list(self._waiting), now
+        ready, next_seconds = [], now + self._linger_seconds
+        for topic, queue in self._waiting.items():
+            due = queue[0].begun_seconds + self._linger_seconds
+            if due <= now or queue[0].size_bytes >= full_bytes(topic):
+                ready.append(topic)
+            next_seconds = min(next_seconds, due)
+        return ready, next_seconds
+
+    def written(self, pending: Pending) -> None:
+        """Give back the room of what was taken."""
+        with self._changed:
+            self._taken = [each for each in self._taken if each is not pending]
+            self._buffered_bytes -= pending.size_bytes
+            self._changed.notify_all()
+
+    def unwritten(self) -> list[Pending]:
+        """Return what is not written yet."""
+        with self._changed:
+            return [*self._taken, *(pending for queue in self._waiting.values() for pending in queue)]
+
+    def close(self, refusal: SeglogError) -> None:
+        """Refuse what comes from now on; what is there is still taken."""
+        with self._changed:
+            self._is_closed, self._refusal = True, refusal
+            self._changed.notify_all()
+
+    def abandon(self) -> list[Pending]:
+        """Return what waits, and forget it."""
+        with self._changed:
+            left = [pending for queue in self._waiting.values() for pending in queue]
+            self._waiting.clear()
+            self._changed.notify_all()
+            return left

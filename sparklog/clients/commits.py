@@ -1,0 +1,112 @@
+"""The offsets that the group of a consumer has committed, and commits."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from sparklog.clients.settings import ConsumerSettings
+from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError
+from sparklog.log.files import TopicPartition
+from sparklog.log.places import LogDirectory
+from sparklog.topic.group_offsets import OffsetCommit, commit_group_offsets, read_group_offsets
+from sparklog.topic.groups import group_logs
+from sparklog.write.clock import wall_clock_ms
+
+_log = logging.getLogger("sparklog")
+
+_NO_EPOCH: Final = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset to commit; that of the next record to be read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = _NO_EPOCH
+
+
+class Commits:
+    """What a group has committed in log directories; new commits go to the first.
+
+    Parameters
+    ----------
+    directories : sequence of LogDirectory
+    settings : ConsumerSettings
+        Name the group, and say whether and how often positions are committed without being asked.
+    """
+
+    def __init__(self, directories: Sequence[LogDirectory], settings: ConsumerSettings) -> None:
+        self._directories, self._settings = directories, settings
+        self._of_cluster: dict[TopicPartition, int] | None = None
+        self._commits_itself = settings.enable_auto_commit and settings.group_id is not None
+        self._interval_seconds = settings.auto_commit_interval_ms / 1000
+        self.due = time.monotonic() + self._interval_seconds if self._commits_itself else float("inf")
+        self._clean: dict[TopicPartition, int] = {}
+
+    @property
+    def _group(self) -> str:
+        if self._settings.group_id is None:
+            raise IllegalStateError("offsets are committed by a group: give a group_id")
+        return self._settings.group_id
+
+    def first_position(self, at: TopicPartition) -> int | None:
+        """Return where the group begins with a partition; None where it has committed nothing, or is no group."""
+        found = None if self._settings.group_id is None else self.committed(at)
+        return None if found is None else found.offset
+
+    def committed(self, at: TopicPartition) -> OffsetAndMetadata | None:
+        """Return what the group has committed for a partition: here, else in ``__consumer_offsets``."""
+        found = read_group_offsets(self._directories[0]).get(self._group, {}).get(at)
+        if found is not None:
+            return OffsetAndMetadata(found.offset, found.metadata)
+        offset = self._committed_in_cluster().get(at)
+        return None if offset is None else OffsetAndMetadata(offset)
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit offsets, in one step."""
+        now_ms = wall_clock_ms()
+        commits = {at: OffsetCommit(each.offset, each.metadata, now_ms) for at, each in offsets.items()}
+        commit_group_offsets(self._directories[0], self._group, commits)
+
+    def commit_if_due(self, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> None:
+        """Commit positions without being asked, if it is time, or for the last time, and something has changed."""
+        if not self._commits_itself or (not is_last and time.monotonic() < self.due):
+            return
+        self.due = time.monotonic() + self._interval_seconds
+        if positions == self._clean:
+            return
+        try:
+            self.commit({at: OffsetAndMetadata(position) for at, position in positions.items()})
+            self._clean = dict(positions)
+        except SeglogError as error:
+            # As Kafka's consumers do: the next commit may succeed, and has all that this one would have had.
+            _log.warning("the offsets of group %s could not be committed: %s", self._group, error)
+
+    def _committed_in_cluster(self) -> dict[TopicPartition, int]:
+        """Return what the group has committed in ``__consumer_offsets``, which is read once."""
+        if self._of_cluster is None:
+            self._of_cluster = {}
+            # There is no such topic, or the group has committed nothing there.
+            with suppress(InvalidOptionError):
+                self._of_cluster = group_logs(self._directories).committed(self._group)
+        return self._of_cluster
+
+
+def named_partition(partition: tuple[str, int]) -> TopicPartition:
+    """Return a partition that is given as a pair, such as a TopicPartition of kafka-python."""
+    if not isinstance(partition, tuple) or len(partition) != 2 or not isinstance(partition[0], str):
+        raise InvalidOptionError(f"a partition is a TopicPartition, or (topic, number), and not {partition!r}")
+    return TopicPartition(*partition)
+
+
+def committable(given: Any) -> OffsetAndMetadata:
+    """Return an offset to commit: a number, or a tuple such as an OffsetAndMetadata of kafka-python."""
+    values = given if isinstance(given, tuple) else (given,)
+    found = OffsetAndMetadata(*values[:2])
+    if isinstance(found.offset, bool) or not isinstance(found.offset, int) or found.offset < 0:
+        raise InvalidOptionError(f"an offset is a whole number, at least 0, and not {found.offset!r}")
+    return found

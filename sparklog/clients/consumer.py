@@ -1,0 +1,480 @@
+"""Consumes the topics of a log directory that others write to: Kafka's consumer, with the interface of kafka-python.
+
+    with sparklog.Consumer("/logs", "events", group_id="app", auto_offset_reset="earliest") as consumer:
+        for record in consumer:
+            print(record.offset, record.value)
+
+It reads what a producer of ours, a write of Spark or a running broker has put into the files, as soon as it is there,
+and changes nothing but ``seglog.offsets``, in which it commits; see `sparklog.topic.group_offsets`. A group whose
+offsets are not in that file goes on from what it has committed in ``__consumer_offsets``, if that is there.
+
+A group is a name for committed offsets and no more: nobody coordinates its members, and each consumer that subscribes
+to a topic gets all of its partitions. To share the work, `Consumer.assign` partitions.
+
+A consumer is one thread's, and one process's.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
+
+from sparklog.clients.commits import Commits, committable, named_partition
+from sparklog.clients.fetcher import ConsumerRecord, Fetcher
+from sparklog.clients.settings import ConsumerSettings, converter
+from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError, UnknownTopicOrPartitionError
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import read_layout
+from sparklog.log.places import PartitionFolder
+from sparklog.log.reader import LogReader
+from sparklog.storage.process import process_id
+from sparklog.storage.registry import PathText
+from sparklog.topic.discovery import INTERNAL_PREFIX
+from sparklog.topic.log_manager import LogManager
+
+_NO_SIZE = -1
+_TOPICS_SECONDS = 1.0
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time: its offset, and its own time in ms."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class Consumer:
+    """Reads topics while others write them.
+
+    Parameters
+    ----------
+    log_directory : str, os.PathLike or a sequence of them
+        A log directory, or all over which the partitions of its topics are spread; commits are in the first.
+    *topics : str
+        What to subscribe to.
+    **config
+        Names and defaults are those of kafka-python's KafkaConsumer: ``group_id``, ``key_deserializer``,
+        ``value_deserializer``, ``auto_offset_reset`` (earliest, latest or none), ``enable_auto_commit``,
+        ``auto_commit_interval_ms``, ``isolation_level``, ``max_poll_records``, ``consumer_timeout_ms``. What only a
+        broker has a use for is passed over.
+
+    Raises
+    ------
+    KafkaConfigurationError
+        There is no such configuration, or a value is wrong.
+    PathNotFoundError
+        What is at the path is no log directory.
+    """
+
+    def __init__(self, log_directory: PathText | Sequence[PathText], *topics: str, **config: Any) -> None:
+        self._settings = ConsumerSettings.of(config)
+        self._key = converter(self._settings.key_deserializer, "deserialize", "key_deserializer")
+        self._value = converter(self._settings.value_deserializer, "deserialize", "value_deserializer")
+        self._manager = LogManager(log_directory)
+        self._commits = Commits(self._manager.directories, self._settings)
+        self._fetcher = Fetcher(
+            self._settings.isolation_level, self._commits.first_position, self._settings.auto_offset_reset
+        )
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._listener: Any = None
+        self._is_assigned = self._is_closed = False
+        self._process = process_id()
+        self._topics_seconds = float("-inf")
+        if topics:
+            self.subscribe(topics)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
+        # What was got and not dealt with is not committed.
+        self.close(autocommit=kind is None)
+
+    def __repr__(self) -> str:
+        return f"Consumer({', '.join(each.path for each in self._manager.directories)})"
+
+    def subscribe(self, topics: str | Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
+        """Read all partitions of topics, those included that are made later.
+
+        Parameters
+        ----------
+        topics : str or iterable of str
+            By their names; one may not be there yet.
+        pattern : str
+            Instead: a regular expression that the beginning of a topic's name matches; Kafka's own topics never do.
+        listener : object, optional
+            With methods ``on_partitions_revoked`` and ``on_partitions_assigned``, which are called with sets of
+            partitions when those change.
+
+        Raises
+        ------
+        IllegalStateError
+            Partitions are assigned by `assign`.
+        InvalidOptionError
+            Neither topics nor a pattern is given, or both.
+        """
+        self._refuse_closed()
+        if self._is_assigned:
+            raise IllegalStateError("partitions are assigned: call unsubscribe before subscribe")
+        names = frozenset([topics] if isinstance(topics, str) else topics)
+        if bool(names) == (pattern is not None):
+            raise InvalidOptionError("subscribe to topics or to a pattern: one of them")
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidOptionError(f"a topic is a text, and not {name!r}")
+        self._topics, self._pattern = names, None if pattern is None else re.compile(pattern)
+        self._listener, self._topics_seconds = listener, float("-inf")
+        self._find_partitions()
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read some partitions, in place of those that were assigned before.
+
+        Raises
+        ------
+        IllegalStateError
+            Topics are subscribed to.
+        UnknownTopicOrPartitionError
+            One is not there.
+        """
+        self._refuse_closed()
+        if self._topics or self._pattern is not None:
+            raise IllegalStateError("topics are subscribed to: call unsubscribe before assign")
+        self._fetcher.assign({at: self._folder_of(at) for at in map(named_partition, partitions)})
+        self._is_assigned = True
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more."""
+        self._refuse_closed()
+        self._commits.commit_if_due(self._positions(), is_last=True)
+        self._topics, self._pattern, self._listener, self._is_assigned = frozenset(), None, None, False
+        self._fetcher.assign({})
+
+    def subscription(self) -> set[str] | None:
+        """Return the topics that are subscribed to; None where partitions are assigned, or nothing is."""
+        if self._pattern is not None:
+            return {at.topic for at in self._fetcher.partitions}
+        return set(self._topics) or None
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions that are read."""
+        return set(self._fetcher.partitions)
+
+    def topics(self) -> set[str]:
+        """Return the topics that there are, Kafka's own left out."""
+        self._refuse_closed()
+        return {topic for topic in self._manager.topics() if not topic.startswith(INTERNAL_PREFIX)}
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partitions of a topic; None where it is not there."""
+        self._refuse_closed()
+        with suppress(UnknownTopicOrPartitionError):
+            return set(self._manager.partitions(topic))
+        return None
+
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return the next records, and wait for some where there are none.
+
+        Parameters
+        ----------
+        timeout_ms : float
+            How long to wait.
+        max_records : int, optional
+            By default ``max_poll_records``.
+
+        Returns
+        -------
+        dict of TopicPartition to list of ConsumerRecord
+            In offset order, a partition's; none where nothing came in time.
+
+        Raises
+        ------
+        NoOffsetForPartitionError, OffsetOutOfRangeError
+            A partition has no position, or one that the log has not, and ``auto_offset_reset`` is none.
+        CorruptLogError
+            A log is damaged.
+        IllegalStateError
+            The consumer is closed, or is another process's.
+
+        Notes
+        -----
+        What a deserializer raises comes as it is, and the position is at the record that it was for.
+        """
+        self._refuse_closed()
+        most = self._settings.max_poll_records if max_records is None else max_records
+        if timeout_ms < 0:
+            raise InvalidOptionError(f"timeout_ms must be at least 0, and is {timeout_ms!r}")
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise InvalidOptionError(f"max_records must be a whole number, at least 1, and is {most!r}")
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            self._find_partitions()
+            self._commits.commit_if_due(self._positions())
+            found = self._fetched(most)
+            if found or time.monotonic() >= deadline:
+                return found
+            self._fetcher.wait(min(deadline, self._next_due()))
+
+    def _fetched(self, most: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        try:
+            for at, row in self._fetcher.fetch(most):
+                record = self._record(at, row)
+                found.setdefault(at, []).append(record)
+        except Exception:
+            # What was fetched before is not lost; the next poll raises again.
+            if not found:
+                raise
+        return found
+
+    def _record(self, at: TopicPartition, row: tuple[Any, ...]) -> ConsumerRecord:
+        offset, timestamp, timestamp_type, key, value, pairs, leader_epoch = row
+        headers = [(pair["key"], pair["value"]) for pair in pairs or ()]
+        key_bytes = _NO_SIZE if key is None else len(key)
+        value_bytes = _NO_SIZE if value is None else len(value)
+        header_bytes = sum(len(name.encode()) + len(data or b"") for name, data in headers) if headers else _NO_SIZE
+        if self._key is not None and key is not None:
+            key = self._key(at.topic, headers, key)
+        if self._value is not None and value is not None:
+            value = self._value(at.topic, headers, value)
+        return ConsumerRecord(
+            at.topic, at.partition, leader_epoch, offset, timestamp, timestamp_type, key, value, headers, None,
+            key_bytes, value_bytes, header_bytes,
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """Return the next record; ends when none comes within ``consumer_timeout_ms``, or the consumer is closed."""
+        if self._is_closed:
+            raise StopIteration
+        timeout_ms = self._settings.consumer_timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            left_ms = min(1000.0, max(0.0, (deadline - time.monotonic()) * 1000))
+            for records in self.poll(left_ms, max_records=1).values():
+                return records[0]
+            if time.monotonic() >= deadline:
+                raise StopIteration
+
+    def position(self, partition: tuple[str, int]) -> int | None:
+        """Return the offset of the next record of a partition; None while its log is not there.
+
+        Raises
+        ------
+        IllegalStateError
+            The partition is not assigned.
+        """
+        self._refuse_closed()
+        return self._fetcher.locate(self._assigned(partition))
+
+    def highwater(self, partition: tuple[str, int]) -> int | None:
+        """Return where a partition could be read up to when it was last looked at; None before that."""
+        log = self._fetcher.partitions[self._assigned(partition)].log
+        return None if log is None else log.latest
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Go on at an offset.
+
+        Raises
+        ------
+        IllegalStateError
+            The partition is not assigned.
+        InvalidOptionError
+            The offset is none.
+        """
+        self._refuse_closed()
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            raise InvalidOptionError(f"an offset is a whole number, at least 0, and not {offset!r}")
+        self._fetcher.partitions[self._assigned(partition)].seek(offset)
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Go on at the beginning of partitions, all that are assigned where none is named."""
+        for at in self._all_or(partitions):
+            log = self._fetcher.log_of(at)
+            self._fetcher.partitions[at].seek(0 if log is None else log.layout.start_offset)
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Go on at the end of partitions, all that are assigned where none is named."""
+        for at in self._all_or(partitions):
+            log = self._fetcher.log_of(at)
+            self._fetcher.partitions[at].seek(0 if log is None else log.latest)
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Return no record of partitions until `resume`; their positions stay."""
+        for each in partitions:
+            self._fetcher.partitions[self._assigned(each)].is_paused = True
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        """Return records of partitions again."""
+        for each in partitions:
+            self._fetcher.partitions[self._assigned(each)].is_paused = False
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the partitions that are paused."""
+        return {at for at, each in self._fetcher.partitions.items() if each.is_paused}
+
+    def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return the log start offsets of partitions, which need not be assigned."""
+        return {at: self._reader(at).start_offset for at in map(named_partition, partitions)}
+
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return where partitions end: the offset of the next record, or the last stable offset."""
+        is_committed = self._settings.isolation_level == "read_committed"
+        readers = {at: self._reader(at) for at in map(named_partition, partitions)}
+        return {at: log.last_stable_offset if is_committed else log.end_offset for at, log in readers.items()}
+
+    def offsets_for_times(
+        self, timestamps: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record of each partition at or after a time, ms since the epoch; None where there is none.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            A partition is not there.
+        InvalidOptionError
+            A time is before 1970.
+        """
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for given, time_ms in timestamps.items():
+            if time_ms < 0:
+                raise InvalidOptionError(f"a time is in ms since 1970, and not {time_ms!r}")
+            at = named_partition(given)
+            log = self._reader(at)
+            offset = log.offset_for_time(time_ms)
+            found[at] = None if offset is None else _at_offset(log, offset)
+        return found
+
+    def commit(self, offsets: Mapping[tuple[str, int], Any] | None = None) -> None:
+        """Commit offsets of the group, in one step, and return when they are on the disk.
+
+        Parameters
+        ----------
+        offsets : mapping of TopicPartition to OffsetAndMetadata or int, optional
+            By default the positions of all assigned partitions.
+
+        Raises
+        ------
+        IllegalStateError
+            There is no ``group_id``.
+        LockedError
+            Others committed for a minute.
+        """
+        self._refuse_closed()
+        chosen = _given(offsets, self._positions())
+        self._commits.commit({named_partition(at): committable(each) for at, each in chosen.items()})
+
+    def commit_async(
+        self,
+        offsets: Mapping[tuple[str, int], Any] | None = None,
+        callback: Callable[[Any, Any], object] | None = None,
+    ) -> None:
+        """Commit as `commit` does, and then call back with the offsets and what was raised, or None."""
+        given = dict(_given(offsets, self._positions()))
+        try:
+            self.commit(given)
+        except SeglogError as error:
+            if callback is None:
+                raise
+            callback(given, error)
+        else:
+            if callback is not None:
+                callback(given, None)
+
+    def committed(self, partition: tuple[str, int], metadata: bool = False) -> Any:
+        """Return the offset that the group has committed for a partition, whether it is assigned or not.
+
+        Returns
+        -------
+        int, OffsetAndMetadata or None
+            None where it has committed none.
+        """
+        self._refuse_closed()
+        found = self._commits.committed(named_partition(partition))
+        return found if metadata or found is None else found.offset
+
+    def close(self, autocommit: bool = True) -> None:
+        """Commit where ``enable_auto_commit`` is on, and read no more. A second call does nothing."""
+        if self._is_closed or self._process != process_id():
+            return
+        try:
+            if autocommit:
+                self._commits.commit_if_due(self._positions(), is_last=True)
+        finally:
+            self._is_closed = True
+            self._fetcher.assign({})
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        return {at: each.position for at, each in self._fetcher.partitions.items() if each.position is not None}
+
+    def _next_due(self) -> float:
+        is_subscribed = bool(self._topics) or self._pattern is not None
+        due = self._topics_seconds + _TOPICS_SECONDS if is_subscribed else float("inf")
+        return min(due, self._commits.due)
+
+    def _find_partitions(self) -> None:
+        """Find the partitions of what is subscribed to, now and then."""
+        is_subscribed = bool(self._topics) or self._pattern is not None
+        if not is_subscribed or time.monotonic() < self._topics_seconds + _TOPICS_SECONDS:
+            return
+        self._topics_seconds = time.monotonic()
+        found: dict[TopicPartition, PartitionFolder] = {}
+        for topic in self._manager.topics():
+            if topic in self._topics or self._matches(topic):
+                folders = self._manager.partitions(topic)
+                found.update({TopicPartition(topic, number): folder for number, folder in folders.items()})
+        before = set(self._fetcher.partitions)
+        if found.keys() == before:
+            return
+        if self._listener is not None and before:
+            self._listener.on_partitions_revoked(before)
+        self._fetcher.assign(found)
+        if self._listener is not None:
+            self._listener.on_partitions_assigned(set(found))
+
+    def _matches(self, topic: str) -> bool:
+        return self._pattern is not None and not topic.startswith(INTERNAL_PREFIX) and bool(self._pattern.match(topic))
+
+    def _folder_of(self, at: TopicPartition) -> PartitionFolder:
+        folders = self._manager.partitions(at.topic)
+        if at.partition not in folders:
+            raise UnknownTopicOrPartitionError(f"no partition {at.partition} of {at.topic} in {self._manager!r}")
+        return folders[at.partition]
+
+    def _reader(self, at: TopicPartition) -> LogReader:
+        self._refuse_closed()
+        return LogReader(read_layout(self._folder_of(at)))
+
+    def _assigned(self, partition: tuple[str, int]) -> TopicPartition:
+        at = named_partition(partition)
+        if at not in self._fetcher.partitions:
+            raise IllegalStateError(f"{at} is not assigned to this consumer")
+        return at
+
+    def _all_or(self, partitions: Sequence[tuple[str, int]]) -> list[TopicPartition]:
+        self._refuse_closed()
+        if not partitions and not self._fetcher.partitions:
+            raise IllegalStateError("no partition is assigned to this consumer")
+        return [self._assigned(each) for each in partitions] or list(self._fetcher.partitions)
+
+    def _refuse_closed(self) -> None:
+        if self._process != process_id():
+            raise IllegalStateError("this consumer is of the process that this one was forked from: make one here")
+        if self._is_closed:
+            raise IllegalStateError("the consumer is closed")
+
+
+def _given(offsets: Mapping[tuple[str, int], Any] | None, positions: Mapping[TopicPartition, int]) -> Mapping[Any, Any]:
+    return positions if offsets is None else offsets
+
+
+def _at_offset(log: LogReader, offset: int) -> OffsetAndTimestamp:
+    columns = log.read(offset, offset + 1, ["timestamp", "leader_epoch"])
+    (timestamp,), (leader_epoch,) = (columns[name].to_pylist() for name in columns.column_names)
+    return OffsetAndTimestamp(offset, round(timestamp.timestamp() * 1000), leader_epoch)

@@ -1,0 +1,260 @@
+"""Fetches records from logs that others write to, for a consumer: a position for each partition, and rows read ahead.
+
+While nothing comes, a fetch looks again and again at the stamp of each partition's folder and of its last segment's
+file, which is cheap, and at the logs themselves only when one has changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from sparklog.errors import DataLossError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from sparklog.log.files import TopicPartition
+from sparklog.log.places import PartitionFolder
+from sparklog.log.reader import LogReader
+from sparklog.storage.base import Stamp
+from sparklog.topic.live import LiveLog, LiveLogs
+
+_COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers", "leader_epoch")
+_SLEEP_SECONDS_MIN: Final = 0.001
+_SLEEP_SECONDS_MAX: Final = 0.1
+_READS_MAX: Final = 10
+_SLEEP_SHARE: Final = 20
+"""Looking at stamps takes at most one part in so many of the time that is waited."""
+_LOOK_SECONDS: Final = 1.0
+"""The logs are looked at so often also where no stamp changes."""
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as a consumer gets it; the fields are those of kafka-python.
+
+    Attributes
+    ----------
+    timestamp : int
+        ms since the epoch; ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime.
+    key, value
+        Bytes, or what the deserializer makes of them; None where there is none.
+    headers : list of (str, bytes)
+    checksum : None
+    serialized_key_size, serialized_value_size, serialized_header_size : int
+        In bytes; -1 where there is none.
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: Any
+    value: Any
+    headers: list[tuple[str, bytes | None]]
+    checksum: None
+    serialized_key_size: int
+    serialized_value_size: int
+    serialized_header_size: int
+
+
+@dataclass
+class Fetched:
+    """A partition that is fetched from.
+
+    Attributes
+    ----------
+    position : int or None
+        The offset of the next record that the consumer gets; None where it is not told yet.
+    is_paused : bool
+    rows : deque
+        Records that are read ahead, as tuples of `_COLUMNS`.
+    batches : iterator or None
+        Those behind them.
+    end : int
+        Where the read that they come from ends.
+    log : LiveLog or None
+        The log as it was when it was last looked at.
+    stamps : tuple of Stamp
+        Of the folder and of the last segment's file then.
+    """
+
+    folder: PartitionFolder
+    position: int | None = None
+    is_paused: bool = False
+    rows: deque[tuple[Any, ...]] = field(default_factory=deque)
+    batches: Iterator[pa.RecordBatch] | None = None
+    end: int = 0
+    log: LiveLog | None = None
+    stamps: tuple[Stamp | None, ...] = ()
+
+    def seek(self, offset: int | None) -> None:
+        """Go on at an offset, and forget what is read ahead."""
+        self.position, self.batches = offset, None
+        self.rows.clear()
+
+
+class Fetcher:
+    """The partitions of a consumer, and what comes in them.
+
+    Parameters
+    ----------
+    isolation_level : str
+        ``read_uncommitted`` or ``read_committed``.
+    begin : callable
+        Returns the first position in a partition, from what is committed; None where nothing is.
+    reset : str
+        ``earliest``, ``latest`` or ``none``: where a partition without a position is begun.
+    """
+
+    def __init__(self, isolation_level: Any, begin: Callable[[TopicPartition], int | None], reset: str) -> None:
+        self._isolation_level, self._begin, self._reset = isolation_level, begin, reset
+        self._live = LiveLogs(is_committed=isolation_level == "read_committed")
+        self.partitions: dict[TopicPartition, Fetched] = {}
+        self._turn = 0
+        self._looked_seconds = float("-inf")
+
+    def assign(self, folders: Mapping[TopicPartition, PartitionFolder]) -> None:
+        """Fetch from these partitions; those that are known keep their positions."""
+        self.partitions = {
+            at: known if (known := self.partitions.get(at)) and known.folder == folder else Fetched(folder)
+            for at, folder in folders.items()
+        }
+        self._looked_seconds = float("-inf")
+
+    def fetch(self, records_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...]]]:
+        """Yield rows that are there now; the position is behind a row when the next one is asked for.
+
+        Partitions take turns, each first once.
+        """
+        names = [at for at, each in self.partitions.items() if not each.is_paused]
+        self._turn = (self._turn + 1) % max(1, len(names))
+        if self._is_stale(names):
+            self.look()
+        for at in names[self._turn :] + names[: self._turn]:
+            each = self.partitions[at]
+            while records_max and self._has_rows(at, each):
+                row = each.rows[0]
+                yield at, row
+                each.rows.popleft()
+                each.position = row[0] + 1
+                records_max -= 1
+
+    def look(self) -> None:
+        """Look at the logs, all of them at one time."""
+        stamps = {at: _stamps(each.folder, each.log) for at, each in self.partitions.items()}
+        found = self._live.look(each.folder for each in self.partitions.values())
+        self._looked_seconds = time.monotonic()
+        for at, each in self.partitions.items():
+            before, each.log = each.log, found.get(at)
+            is_same = each.log is not None and before is not None and _file_of(before) == _file_of(each.log)
+            # Of another file the stamps were not looked at before its log was: it may have changed meanwhile.
+            each.stamps = stamps[at] if is_same else ()
+
+    def wait(self, deadline: float) -> None:
+        """Wait until a log has changed, or until a time of the monotonic clock."""
+        names = [at for at, each in self.partitions.items() if not each.is_paused]
+        while (now := time.monotonic()) < deadline:
+            if names and self._is_stale(names):
+                return
+            taken_seconds = time.monotonic() - now
+            sleep_seconds = min(max(taken_seconds * _SLEEP_SHARE, _SLEEP_SECONDS_MIN), _SLEEP_SECONDS_MAX)
+            time.sleep(min(sleep_seconds, max(0.0, deadline - time.monotonic())))
+
+    def locate(self, at: TopicPartition) -> int | None:
+        """Return the position in a partition, and find it where it is not told yet; None where there is no log."""
+        each = self.partitions[at]
+        if each.position is None and each.log is None:
+            self.look()
+        if each.position is None and each.log is not None:
+            begun = self._begin(at)
+            each.seek(self._reset_to(at, each.log) if begun is None else begun)
+        return each.position
+
+    def log_of(self, at: TopicPartition) -> LiveLog | None:
+        """Return a log as it is now; None where it is not there."""
+        self.look()
+        return self.partitions[at].log
+
+    def _is_stale(self, names: Iterable[TopicPartition]) -> bool:
+        if time.monotonic() - self._looked_seconds > _LOOK_SECONDS:
+            return True
+        for at in names:
+            each = self.partitions[at]
+            if each.log is None:
+                continue
+            stamps = _stamps(each.folder, each.log)
+            if stamps != each.stamps:
+                return True
+        return False
+
+    def _has_rows(self, at: TopicPartition, each: Fetched) -> bool:
+        """Read on where nothing is read ahead; tell whether there is a row."""
+        reads = 0
+        while not each.rows:
+            if each.batches is None and not self._begin_read(at, each):
+                return False
+            assert each.batches is not None
+            try:
+                batch = next(each.batches, None)
+            except DataLossError:
+                # Retention was faster: the log begins behind the position now.
+                each.batches, reads = None, reads + 1
+                if reads == _READS_MAX:
+                    raise
+                self.look()
+                continue
+            if batch is None:
+                # Also behind markers, and behind what was compacted away.
+                each.position, each.batches = max(each.position or 0, each.end), None
+                continue
+            columns = [batch.column(name).to_pylist() for name in _COLUMNS if name != "timestamp"]
+            columns.insert(1, batch.column("timestamp").cast(pa.int64()).to_pylist())
+            each.rows.extend(zip(*columns, strict=True))
+        return True
+
+    def _begin_read(self, at: TopicPartition, each: Fetched) -> bool:
+        """Begin to read a log from the position on; False where there is nothing to read."""
+        log, position = each.log, self.locate(at)
+        if log is None or position is None:
+            return False
+        if not log.layout.start_offset <= position <= log.layout.end_offset:
+            each.seek(self._out_of_range(at, log, position))
+            position = each.position or 0
+        if position >= log.latest:
+            return False
+        reader = LogReader(log.layout, log.latest if self._isolation_level == "read_committed" else None)
+        each.end = log.latest
+        each.batches = reader.batches(position, log.latest, _COLUMNS, self._isolation_level)
+        return True
+
+    def _reset_to(self, at: TopicPartition, log: LiveLog) -> int:
+        if self._reset == "none":
+            raise NoOffsetForPartitionError(
+                f"no offset is committed for {at}, and auto_offset_reset is none: seek, or set it to earliest or latest"
+            )
+        return log.layout.start_offset if self._reset == "earliest" else log.latest
+
+    def _out_of_range(self, at: TopicPartition, log: LiveLog, position: int) -> int:
+        if self._reset == "none":
+            raise OffsetOutOfRangeError(
+                f"the position {position} in {at} is not in the log, which has [{log.layout.start_offset}, "
+                f"{log.layout.end_offset}), and auto_offset_reset is none: seek, or set it to earliest or latest"
+            )
+        return self._reset_to(at, log)
+
+
+def _file_of(log: LiveLog) -> str | None:
+    return log.layout.segments[-1].path() if log.layout.segments else None
+
+
+def _stamps(folder: PartitionFolder, log: LiveLog | None) -> tuple[Stamp | None, ...]:
+    """Return the stamps of a folder and of its last segment's file; none where nothing is known of it."""
+    if log is None:
+        return ()
+    path = _file_of(log)
+    storage = folder.storage
+    return storage.stamp(folder.location), None if path is None else storage.stamp(path)

@@ -1,0 +1,429 @@
+"""Sends records to the topics of a log directory: Kafka's producer, with the interface of kafka-python, and no broker.
+
+    with sparklog.Producer("/logs", value_serializer=str.encode) as producer:
+        future = producer.send("events", "hello", key=b"user-1")
+        print(future.get(timeout=10).offset)
+
+`Producer.send` puts a record into a buffer and returns; one thread of the producer's own writes what is there, many
+records at a time. What a future says depends on ``acks``: 0, nothing is known of the record; 1, it is in the log and
+readers see it, and it survives the end of the process; ``all``, the default, it is on the disk and survives a power
+cut.
+
+**Who may write.** A log directory is written to by one process at a time. All producers of a process share its open
+logs, and its threads may share a producer. Other processes wait for as long as ``max_block_ms``: a producer lets go of
+the directory when it has had nothing to write for ``idle_release_ms``, and when it is closed. Then the future of a
+record fails with `LockedError`, which names the directory; beside a running broker with `BrokerRunningError` at once.
+
+**Forks.** A forked process cannot use its parent's producer: `Producer.send` raises `IllegalStateError` there, and what
+waits in the buffer is written by the parent, once. Make a producer after the fork.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn, Self
+
+import pyarrow as pa
+
+from sparklog.clients.accumulator import Accumulator
+from sparklog.clients.futures import FutureRecordMetadata, FutureTableMetadata
+from sparklog.clients.sender import Route, Sender
+from sparklog.clients.settings import ProducerSettings, converter, read_settings
+from sparklog.errors import (
+    IllegalStateError,
+    InvalidOptionError,
+    InvalidTopicError,
+    KafkaConfigurationError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    SeglogError,
+    SerializationError,
+    TopicAlreadyExistsError,
+    TransactionsNotSupportedError,
+    UnknownTopicOrPartitionError,
+)
+from sparklog.record.intake import Records
+from sparklog.storage.process import in_forked_child
+from sparklog.storage.registry import PathText
+from sparklog.topic.log_manager import LogManager
+from sparklog.topic.partitioner import Partitioner, make_partitioner
+from sparklog.write.clock import wall_clock_ms
+from sparklog.write.pipeline import check_records
+
+_RECORD_BYTES: Final = 21
+_BATCH_BYTES: Final = 61
+_IN_CHILD: Final = "this producer was made by the process that this one was forked from: make one after the fork"
+_CLOSED: Final = "the producer is closed"
+
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+class Producer:
+    """Sends records to topics. Threads may share it; a process that is forked may not.
+
+    Parameters
+    ----------
+    log_directory : str, os.PathLike or a sequence of them
+        A log directory, or all over which the partitions of its topics are spread.
+    **config
+        Names and defaults are those of kafka-python's KafkaProducer, but for ``linger_ms``, which is 5 as in Kafka 4:
+        ``key_serializer``, ``value_serializer``, ``partitioner``, ``acks``, ``enable_idempotence``,
+        ``compression_type`` (where it is not given, as stored for the topic, else lz4), ``batch_size``, ``linger_ms``,
+        ``buffer_memory``, ``max_block_ms``, ``max_request_size``, ``allow_auto_create_topics``. Beside them
+        ``num_partitions``, of topics that are made because something is sent to them; ``topic_config``, properties over
+        those that are stored for topics; and ``idle_release_ms``. What only a broker has a use for is passed over.
+
+    Raises
+    ------
+    KafkaConfigurationError
+        There is no such configuration, or a value is wrong.
+    """
+
+    def __init__(self, log_directory: PathText | Sequence[PathText], **config: Any) -> None:
+        settings = self._settings = read_settings(ProducerSettings, config)
+        if settings.transactional_id is not None:
+            raise TransactionsNotSupportedError(
+                f"transactional_id is {settings.transactional_id!r}, and transactions are not written by a producer yet"
+            )
+        settings.log_config({})
+        self._serialize_key = converter(settings.key_serializer, "serialize", "key_serializer")
+        self._serialize_value = converter(settings.value_serializer, "serialize", "value_serializer")
+        self._choose = _chooser(settings.partitioner)
+        self._manager = LogManager(
+            log_directory,
+            num_partitions=settings.num_partitions,
+            lock_timeout_seconds=settings.max_block_ms / 1000,
+        )
+        self._record_bytes_max = settings.max_request_size - _BATCH_BYTES
+        self._routes: dict[str, Route] = {}
+        self._routing = threading.Lock()
+        self._refusal: SeglogError | None = None
+        self._accumulator = Accumulator(settings.linger_ms / 1000, settings.buffer_memory, settings.max_block_ms / 1000)
+        self._sender = Sender(
+            self._accumulator,
+            self._routes,
+            acks=settings.waits_for,
+            is_idempotent=settings.enable_idempotence,
+            lock_timeout_seconds=settings.max_block_ms / 1000,
+            idle_seconds=settings.idle_release_ms / 1000,
+        )
+        self._thread = threading.Thread(target=self._sender.run, name="sparklog producer", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+        _producers.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Producer({', '.join(each.path for each in self._manager.directories)})"
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Sequence[tuple[str, bytes | None]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """Send a record, and return before it is written.
+
+        Parameters
+        ----------
+        topic : str
+            It is made where it is not there, unless ``allow_auto_create_topics`` is False.
+        value, key : bytes, or what the serializer makes bytes of
+            One of them at least; a record without a value is a tombstone.
+        headers : sequence of (str, bytes), optional
+        partition : int, optional
+            By default the partitioner chooses: by the hash of the key, as Kafka's, and for records without a key the
+            same for a while, then another.
+        timestamp_ms : int, optional
+            ms since the epoch; by default now.
+
+        Returns
+        -------
+        FutureRecordMetadata
+            `RecordMetadata` when it is written, else why it was not.
+
+        Raises
+        ------
+        KafkaTimeoutError
+            The buffer was full for ``max_block_ms``.
+        MessageSizeTooLargeError
+            The record is larger than ``max_request_size``.
+        SerializationError
+            Key, value or a header are not bytes; it is a TypeError. What a serializer raises comes as it is.
+        UnknownTopicOrPartitionError
+            The topic has no such partition, or is not there.
+        InvalidOptionError
+            There is neither a key nor a value, or the time is before 1970; it is a ValueError.
+        IllegalStateError
+            The producer is closed, or is another process's.
+        LockedError
+            The topic is to be made, and another process writes to the directory, or a broker runs on it.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        size_bytes = _RECORD_BYTES
+        if headers is not None:
+            headers = _checked_headers(headers)
+            size_bytes += sum(len(name) + len(data or b"") for name, data in headers)
+        if value is None and key is None:
+            raise InvalidOptionError("a record has a key or a value, and this has neither")
+        if self._serialize_value is not None:
+            value = self._serialize_value(topic, headers or [], value)
+        if value is not None:
+            if value.__class__ is not bytes:
+                value = _to_bytes(value, "value")
+            size_bytes += len(value)
+        if self._serialize_key is not None:
+            key = self._serialize_key(topic, headers or [], key)
+        if key is not None:
+            if key.__class__ is not bytes:
+                key = _to_bytes(key, "key")
+            size_bytes += len(key)
+        if size_bytes > self._record_bytes_max:
+            raise MessageSizeTooLargeError(
+                f"a record for {topic} has {size_bytes + _BATCH_BYTES} bytes, and max_request_size is "
+                f"{self._settings.max_request_size}"
+            )
+        if timestamp_ms is None:
+            timestamp_ms = wall_clock_ms()
+        elif timestamp_ms.__class__ is not int or timestamp_ms < 0:
+            raise InvalidOptionError(f"timestamp_ms must be ms since 1970, and is {timestamp_ms!r}")
+        route = self._routes.get(topic) or self._route(topic)
+        if partition is not None:
+            if partition not in route.folders:
+                _refuse_partition(route, partition)
+        elif self._choose is not None:
+            partition = self._chosen(route, key)
+        row = (value, key, headers, partition, timestamp_ms)
+        return self._accumulator.append(topic, row, size_bytes, route.full_bytes)
+
+    def send_table(self, topic: str, table: Records) -> FutureTableMetadata:
+        """Send the rows of a table, behind what was sent before, and return before they are written.
+
+        No serializer is used, and no ``max_request_size`` holds. The rows of each partition are appended at once: where
+        one of them is refused, none of that partition is written.
+
+        Parameters
+        ----------
+        table : Records
+            Columns as of `PartitionLog.append`: ``value``, and where wanted ``key``, ``headers`` and ``timestamp``;
+            also ``partition``.
+
+        Returns
+        -------
+        FutureTableMetadata
+            `TableMetadata` when all rows are written.
+
+        Raises
+        ------
+        InvalidOptionError
+            A column is missing or of a wrong type, or a broker would refuse a record.
+        KafkaTimeoutError, UnknownTopicOrPartitionError, IllegalStateError
+            As of `send`.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        route, now_ms = self._routes.get(topic) or self._route(topic), wall_clock_ms()
+        rows = check_records(table, route.config, now_ms, now_ms)
+        partitions = _partition_column(table)
+        if partitions is not None:
+            rows = rows.append_column("partition", partitions)
+        return self._accumulator.append_table(topic, rows, rows.nbytes)
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """Return the partitions of a topic; errors as of `send`."""
+        return set((self._routes.get(topic) or self._route(topic)).folders)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything that was sent is written, or has failed; ``linger_ms`` is not waited for.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            In seconds.
+
+        Raises
+        ------
+        KafkaTimeoutError
+            It took longer.
+        IllegalStateError
+            The producer is another process's.
+        """
+        if self._refusal is not None and self._refusal.message == _IN_CHILD:
+            raise self._refusal
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for pending in self._accumulator.unwritten():
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not pending.wait(left):
+                raise KafkaTimeoutError(f"not all that was sent is written after {timeout} s; it may be yet")
+
+    def close(self, timeout: float | None = None) -> None:
+        """Write what was sent, close the logs and end the thread. A second call does nothing.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            In seconds. What is not written by then fails with `IllegalStateError`; what is being written is written.
+        """
+        if self._refusal is not None:
+            if self._refusal.message == _IN_CHILD:
+                self._sender.forget()
+            return
+        self._refusal = IllegalStateError(_CLOSED)
+        atexit.unregister(self.close)
+        self._accumulator.close(self._refusal)
+        if threading.current_thread() is self._thread:
+            # In a callback: the thread ends when it has written what is left.
+            return
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            left = IllegalStateError("the producer was closed before the record was written")
+            for pending in self._accumulator.abandon():
+                pending.fail(left, pending.records)
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what was sent, and what the logs that are open have counted."""
+        return {
+            "record-send-total": self._sender.sent_records,
+            "record-error-total": self._sender.failed_records,
+            "byte-total": self._sender.sent_bytes,
+            "logs": self._sender.logs(),
+        }
+
+    def init_transactions(self) -> None:
+        """Raise `TransactionsNotSupportedError`, as all methods of transactions."""
+        _refuse_transactions()
+
+    def begin_transaction(self) -> None:
+        """Raise `TransactionsNotSupportedError`."""
+        _refuse_transactions()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:  # noqa: ARG002
+        """Raise `TransactionsNotSupportedError`."""
+        _refuse_transactions()
+
+    def commit_transaction(self) -> None:
+        """Raise `TransactionsNotSupportedError`."""
+        _refuse_transactions()
+
+    def abort_transaction(self) -> None:
+        """Raise `TransactionsNotSupportedError`."""
+        _refuse_transactions()
+
+    def _route(self, topic: str) -> Route:
+        """Find where the records of a topic go, and make the topic where it is not there."""
+        if not isinstance(topic, str):
+            raise InvalidTopicError(f"a topic is a text, and not {topic!r}")
+        with self._routing:
+            if topic in self._routes:
+                return self._routes[topic]
+            settings, manager = self._settings, self._manager
+            if topic not in manager.topics():
+                if not settings.allow_auto_create_topics:
+                    raise UnknownTopicOrPartitionError(
+                        f"no topic {topic!r} in {manager!r}, and allow_auto_create_topics is off"
+                    )
+                # Another process may be faster.
+                with suppress(TopicAlreadyExistsError):
+                    manager.create_topic(topic)
+            folders = manager.partitions(topic)
+            if list(folders) != list(range(len(folders))):
+                raise UnknownTopicOrPartitionError(
+                    f"partitions {', '.join(map(str, folders))} of {topic} are here, and so not all of them: name all "
+                    f"log directories"
+                )
+            stored = manager.stored()
+            config = manager.config(topic, settings.log_config(stored.get(topic, {})), stored)
+            full_bytes = min(max(1, config.batch_size) * len(folders), max(1, settings.buffer_memory // 4))
+            route = self._routes[topic] = Route(topic, folders, config, self._partitioner(config), full_bytes)
+            return route
+
+    def _partitioner(self, config: Any) -> Partitioner:
+        given = self._settings.partitioner
+        if isinstance(given, str):
+            return make_partitioner(given, seed=id(self) & 0xFFFF, batch_bytes=config.batch_size)
+        if given is not None and self._choose is None:
+            return given  # type: ignore[no-any-return]
+        return make_partitioner("default", seed=wall_clock_ms(), batch_bytes=config.batch_size)
+
+    def _chosen(self, route: Route, key: bytes | None) -> int:
+        """Ask a partitioner that is a function of the key and the partitions."""
+        choose = self._choose
+        chosen = choose(key, route.numbers, route.numbers) if choose is not None else None
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen not in route.folders:
+            _refuse_partition(route, chosen)
+        return chosen
+
+    def _leave_child(self) -> None:
+        self._refusal = IllegalStateError(_IN_CHILD)
+
+
+def _leave_producers_in_child() -> None:
+    for producer in list(_producers):
+        producer._leave_child()
+
+
+in_forked_child(_leave_producers_in_child)
+
+
+def _chooser(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] | None:
+    """Return a partitioner that is a function, as kafka-python has them; None of others."""
+    if given is None or isinstance(given, str) or hasattr(given, "partition"):
+        return None
+    if callable(given):
+        return given  # type: ignore[no-any-return]
+    raise KafkaConfigurationError(
+        "partitioner must be a function of (key, all partitions, available partitions), an object with a method "
+        "partition(keys, row_bytes, partitions), or a name: default, roundRobin or package.module:Name"
+    )
+
+
+def _refuse_partition(route: Route, partition: Any) -> NoReturn:
+    raise UnknownTopicOrPartitionError(
+        f"no partition {partition!r} of {route.topic}, which has 0 to {len(route.folders) - 1}"
+    )
+
+
+def _refuse_transactions() -> NoReturn:
+    raise TransactionsNotSupportedError("transactions are not written by a producer yet: send without one")
+
+
+def _to_bytes(data: Any, name: str) -> bytes:
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise SerializationError(f"the {name} is a {type(data).__name__}, and not bytes: set {name}_serializer")
+
+
+def _checked_headers(headers: Any) -> list[tuple[str, bytes | None]]:
+    if not isinstance(headers, list | tuple):
+        raise SerializationError(f"headers are a list of (str, bytes), and not a {type(headers).__name__}")
+    for each in headers:
+        is_pair = isinstance(each, tuple) and len(each) == 2
+        if not is_pair or not isinstance(each[0], str) or not isinstance(each[1], bytes | None):
+            raise SerializationError(f"a header is a pair of str and bytes, and not {each!r}")
+    return list(headers)
+
+
+def _partition_column(table: Any) -> pa.Array | None:
+    """Return the column that names the partitions of rows, if there is one."""
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        if "partition" not in table.schema.names:
+            return None
+        column = table.column("partition")
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(table, dict) and "partition" in table:
+        return pa.array(table["partition"], pa.int32())
+    return None

@@ -1,0 +1,304 @@
+"""Writes what a producer has gathered: the work of its one background thread.
+
+The records of a topic become columns, get their partitions, and are appended to the log of each partition at once. A
+record that a log refuses is taken out and the others are written; whatever else goes wrong with a log fails the records
+that were for it.
+
+An idempotent producer has an id from a block that no cluster reaches: Kafka's controllers give out ids from 0 upward,
+a thousand at a time, and those here are random numbers from 2**62 to 2**63 - 1. When it is not known how much of an
+append is in the log, the producer goes on under another id, so that nothing new is taken for a repetition.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from sparklog.clients.accumulator import Accumulator, Pending
+from sparklog.clients.columns import Outcomes, columns_of
+from sparklog.clients.futures import NO_OFFSET, Int64s, TableMetadata, record_metadata
+from sparklog.clients.open_logs import borrow
+from sparklog.clients.settings import ALL
+from sparklog.errors import (
+    BrokerRunningError,
+    InvalidOptionError,
+    LockedError,
+    MessageSizeTooLargeError,
+    RecordTooLargeError,
+    SeglogError,
+)
+from sparklog.log.config import LogConfig
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.producer_state import plus
+from sparklog.record.arrays import array_of
+from sparklog.topic.partitioner import Partitioner, assign_partitions, row_bytes
+from sparklog.write.clock import wall_clock_ms
+from sparklog.write.metrics import LogMetrics
+from sparklog.write.partition import PartitionLog
+
+_log = logging.getLogger("sparklog")
+
+FIRST_OWN_PRODUCER_ID: Final = 1 << 62
+"""The first producer id of the block from which producers without a broker take theirs; it goes up to 2**63 - 1."""
+
+
+def new_producer_id() -> int:
+    """Return a producer id that nobody else has."""
+    return FIRST_OWN_PRODUCER_ID + secrets.randbelow(FIRST_OWN_PRODUCER_ID)
+
+
+@dataclass
+class Route:
+    """Where the records of a topic go, and how.
+
+    Attributes
+    ----------
+    folders : mapping of int to PartitionFolder
+        Of all partitions, by their numbers.
+    config : LogConfig
+        How this producer makes the batches.
+    full_bytes : int
+        When so many bytes wait, there is a batch for each partition.
+    """
+
+    topic: str
+    folders: Mapping[int, PartitionFolder]
+    config: LogConfig
+    partitioner: Partitioner
+    full_bytes: int
+    numbers: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.numbers = list(self.folders)
+
+
+class Sender:
+    """Takes from an accumulator and writes, in the thread that calls `run`.
+
+    Parameters
+    ----------
+    accumulator : Accumulator
+    routes : mapping of str to Route
+        Of every topic that records were sent to.
+    acks : int
+        What records wait for: 0, 1, or `ALL` for the disk.
+    is_idempotent : bool
+        Whether batches carry a producer id and sequence numbers.
+    lock_timeout_seconds : float
+        How long to wait for other processes that write to a log directory.
+    idle_seconds : float
+        After how long without records the logs are closed, so that other processes can write.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        routes: Mapping[str, Route],
+        *,
+        acks: int,
+        is_idempotent: bool,
+        lock_timeout_seconds: float,
+        idle_seconds: float,
+    ) -> None:
+        self._accumulator, self._routes, self._acks = accumulator, routes, acks
+        self._lock_timeout_seconds, self._idle_seconds = lock_timeout_seconds, idle_seconds
+        self._producer_id = new_producer_id() if is_idempotent else -1
+        self._sequences: dict[PartitionFolder, int] = {}
+        self._logs: dict[PartitionFolder, tuple[PartitionLog, Callable[[], None]]] = {}
+        self.sent_records = self.failed_records = self.sent_bytes = 0
+
+    def run(self) -> None:
+        """Write what comes, until the accumulator is closed and empty."""
+        try:
+            while (taken := self._accumulator.take(self._full_bytes, self._idle_seconds)) is not None:
+                for pending in taken:
+                    self._deliver(pending)
+                if not taken:
+                    self.release()
+        finally:
+            self.release()
+
+    def logs(self) -> dict[str, LogMetrics]:
+        """Return what the open logs have counted, by their partitions."""
+        return {folder.name: log.metrics() for folder, (log, _) in list(self._logs.items())}
+
+    def release(self) -> None:
+        """Close the logs, so that others can write to the directory."""
+        logs, self._logs = self._logs, {}
+        for _, give_back in logs.values():
+            try:
+                give_back()
+            except SeglogError as error:
+                _log.warning("%s", error)
+
+    def forget(self) -> None:
+        """Let go of the logs in a process that was forked from the one that opened them."""
+        for log, _ in self._logs.values():
+            log.close()
+        self._logs = {}
+
+    def _full_bytes(self, topic: str) -> int:
+        return self._routes[topic].full_bytes
+
+    def _deliver(self, pending: Pending) -> None:
+        """Write the records of one topic that wait together, and say what became of them."""
+        try:
+            self._write(pending)
+        except Exception as error:
+            if not isinstance(error, SeglogError):
+                _log.exception("the records for %s could not be written", pending.topic)
+            self.failed_records += pending.records
+            pending.fail(error, pending.records)
+        finally:
+            self._accumulator.written(pending)
+
+    def _write(self, pending: Pending) -> None:
+        route = self._routes[pending.topic]
+        if pending.table is not None:
+            rows, explicit = pending.table, None
+            if "partition" in rows.schema.names:
+                explicit = rows.column("partition")
+                rows = rows.drop_columns(["partition"])
+        else:
+            rows, explicit = columns_of(pending.rows)
+        pending.rows = []
+        names = rows.schema.names
+        keys = rows.column("key") if "key" in names else None
+        sizes = row_bytes([rows.column(name) for name in ("key", "value") if name in names], rows.num_rows)
+        chosen = assign_partitions(route.partitioner, explicit, keys, sizes, len(route.folders))
+        partitions = chosen.astype(np.int64)
+        outcomes = Outcomes(rows, partitions)
+        if self._acks == 0 and pending.table is None:
+            # Nobody waits for what becomes of them.
+            pending.resolve(record_metadata(pending.topic, outcomes.written()), {})
+        self._append_all(route, rows, partitions, outcomes, is_whole=pending.table is not None)
+        self.failed_records += len(outcomes.errors)
+        self.sent_records += rows.num_rows - len(outcomes.errors)
+        self.sent_bytes += pending.size_bytes
+        if pending.table is not None:
+            self._resolve_table(pending, rows.num_rows, outcomes)
+        elif self._acks:
+            pending.resolve(record_metadata(pending.topic, outcomes.written()), outcomes.errors)
+        elif outcomes.errors:
+            _log.warning(
+                "%d records for %s were not written, and acks is 0: %s",
+                len(outcomes.errors), pending.topic, next(iter(outcomes.errors.values())),
+            )  # fmt: skip
+
+    def _resolve_table(self, pending: Pending, records: int, outcomes: Outcomes) -> None:
+        if outcomes.errors:
+            pending.fail(next(iter(outcomes.errors.values())), 1)
+        else:
+            metadata = TableMetadata(pending.topic, records, outcomes.extents())
+            pending.resolve(lambda _: metadata, {})
+
+    def _append_all(
+        self, route: Route, rows: pa.RecordBatch, partitions: Int64s, outcomes: Outcomes, *, is_whole: bool
+    ) -> None:
+        """Append rows to the logs of their partitions, and wait for the disk where that is asked for."""
+        touched: list[tuple[PartitionFolder, Int64s]] = []
+        refused: dict[LogDirectory, LockedError] = {}
+        for partition, numbers in _by_partition(partitions):
+            folder = route.folders[partition]
+            if folder.directory in refused:
+                outcomes.failed(numbers, refused[folder.directory])
+                continue
+            of_partition = rows if len(numbers) == rows.num_rows else rows.take(array_of(numbers))
+            try:
+                self._append(route, folder, of_partition, numbers, outcomes, is_whole=is_whole)
+                touched.append((folder, numbers))
+            except SeglogError as error:
+                self._failed(folder, error)
+                outcomes.failed(numbers, error)
+                if isinstance(error, LockedError) and folder.writable.claimed_as(folder.location) is None:
+                    # The directory is locked, not this one log: it is not waited for again for each partition.
+                    refused[folder.directory] = error
+        for folder, numbers in touched if self._acks == ALL else ():
+            try:
+                self._logs[folder][0].flush()
+            except (SeglogError, KeyError) as error:
+                self._failed(folder, error)
+                outcomes.failed(numbers, error)
+
+    def _append(
+        self,
+        route: Route,
+        folder: PartitionFolder,
+        rows: pa.RecordBatch,
+        numbers: Int64s,
+        outcomes: Outcomes,
+        *,
+        is_whole: bool,
+    ) -> None:
+        """Append rows to one log; where it refuses one, all others, unless they are to be written all or none."""
+        try:
+            first = self._append_rows(route, folder, rows)
+        except (InvalidOptionError, RecordTooLargeError) as error:
+            if is_whole:
+                raise
+            if rows.num_rows == 1:
+                outcomes.failed(numbers, _as_of_kafka(error))
+                return
+            half = rows.num_rows // 2
+            for part, its_numbers in ((rows.slice(0, half), numbers[:half]), (rows.slice(half), numbers[half:])):
+                self._append(route, folder, part, its_numbers, outcomes, is_whole=False)
+        else:
+            outcomes.wrote(numbers, *first)
+
+    def _append_rows(self, route: Route, folder: PartitionFolder, rows: pa.RecordBatch) -> tuple[int, int | None]:
+        """Append rows, and return the first offset and, under LogAppendTime, a time."""
+        log, now_ms = self._log_of(route, folder), wall_clock_ms()
+        if self._producer_id < 0:
+            first, _ = log.append(rows, config=route.config, now_ms=now_ms)
+        else:
+            sequence = self._sequences.get(folder, 0)
+            first, _ = log.append(
+                rows,
+                producer_id=self._producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+                config=route.config,
+                now_ms=now_ms,
+            )
+            self._sequences[folder] = plus(sequence, rows.num_rows)
+        return first, now_ms if route.config.message_timestamp_type == "LogAppendTime" else None
+
+    def _log_of(self, route: Route, folder: PartitionFolder) -> PartitionLog:
+        found = self._logs.get(folder)
+        if found is None:
+            found = self._logs[folder] = borrow(folder, route.config, self._lock_timeout_seconds)
+        return found[0]
+
+    def _failed(self, folder: PartitionFolder, error: BaseException) -> None:
+        """Go on after an error of a log: open it again, and let nothing new be taken for a repetition."""
+        if isinstance(error, InvalidOptionError | RecordTooLargeError | BrokerRunningError):
+            return
+        found = self._logs.pop(folder, None)
+        if found is not None:
+            with suppress(SeglogError):
+                found[1]()
+        if self._producer_id >= 0:
+            self._producer_id, self._sequences = new_producer_id(), {}
+
+
+def _as_of_kafka(error: SeglogError) -> SeglogError:
+    """Return the error of a record that is too large under the name that producers know it by."""
+    return MessageSizeTooLargeError(error.message) if isinstance(error, RecordTooLargeError) else error
+
+
+def _by_partition(partitions: Int64s) -> list[tuple[int, Int64s]]:
+    """Return the partitions that rows go to, each with the numbers of its rows in their order."""
+    if not len(partitions):
+        return []
+    if (partitions == partitions[0]).all():
+        return [(int(partitions[0]), np.arange(len(partitions)))]
+    order = np.argsort(partitions, kind="stable")
+    ends = np.flatnonzero(np.diff(partitions[order], append=NO_OFFSET)) + 1
+    return [(int(partitions[each[0]]), each) for each in np.split(order, ends[:-1])]

@@ -1,0 +1,177 @@
+"""The configuration of a producer and of a consumer: names and defaults are those of kafka-python.
+
+What only a broker or a network has a use for is taken and passed over, with one warning, so that a program that is
+written for a broker runs here as it is. A name that neither has is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Self, TypeVar
+
+from sparklog.errors import InvalidOptionError, KafkaConfigurationError, did_you_mean
+from sparklog.log.config import LogConfig
+
+_log = logging.getLogger("sparklog")
+
+_NAMES_OF_BROKERS: Final = """
+    api_version api_version_auto_timeout_ms bootstrap_servers bootstrap_timeout_ms check_crcs client_dns_lookup
+    client_id client_rack connections_max_idle_ms default_offset_commit_callback delivery_timeout_ms
+    enable_incremental_fetch_sessions exclude_internal_topics fetch_max_bytes fetch_max_wait_ms fetch_min_bytes
+    group_instance_id heartbeat_interval_ms kafka_client max_in_flight_requests_per_connection
+    max_partition_fetch_bytes max_poll_interval_ms metadata_max_age_ms metric_group_prefix metric_reporters
+    metrics_enabled metrics_num_samples metrics_sample_window_ms partition_assignment_strategy proxy_url
+    receive_buffer_bytes receive_message_max_bytes reconnect_backoff_max_ms reconnect_backoff_ms request_timeout_ms
+    retries retry_backoff_ms sasl_kerberos_domain_name sasl_kerberos_service_name sasl_mechanism
+    sasl_oauth_token_provider sasl_plain_password sasl_plain_username security_protocol selector send_buffer_bytes
+    session_timeout_ms socket_options socks5_proxy ssl_cafile ssl_certfile ssl_check_hostname ssl_ciphers ssl_context
+    ssl_crlfile ssl_keyfile ssl_password transaction_timeout_ms
+"""
+_OF_BROKERS: Final = frozenset(_NAMES_OF_BROKERS.split())
+_CODECS: Final = {None: None, "none": "uncompressed", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}
+_ACKS: Final = {0: 0, 1: 1, -1: -1, "0": 0, "1": 1, "-1": -1, "all": -1}
+ALL: Final = -1
+
+Serialize = Callable[[Any], bytes | None]
+Deserialize = Callable[[bytes], Any]
+_Settings = TypeVar("_Settings")
+
+
+def read_settings(kind: type[_Settings], given: Mapping[str, Any]) -> _Settings:
+    """Make settings of what a caller gives by name; warn of what means nothing here.
+
+    Raises
+    ------
+    KafkaConfigurationError
+        There is no such name, or a value is wrong.
+    """
+    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    for name in given:
+        if name not in known | _OF_BROKERS:
+            hint = did_you_mean(name, sorted(known | _OF_BROKERS), f"there are {', '.join(sorted(known))}")
+            raise KafkaConfigurationError(f"no configuration {name!r}: {hint}")
+    ignored = sorted(set(given) - known)
+    if ignored:
+        _log.warning("no broker is asked, so these configurations mean nothing here: %s", ", ".join(ignored))
+    return kind(**{name: value for name, value in given.items() if name in known})
+
+
+@dataclass(frozen=True)
+class ProducerSettings:
+    """The configuration of a producer; see `sparklog.Producer`."""
+
+    key_serializer: Any = None
+    value_serializer: Any = None
+    partitioner: Any = None
+    acks: Any = "all"
+    enable_idempotence: bool = True
+    transactional_id: str | None = None
+    compression_type: str | None = None
+    batch_size: int = 16_384
+    linger_ms: float = 5
+    buffer_memory: int = 33_554_432
+    max_block_ms: float = 60_000
+    max_request_size: int = 1_048_576
+    allow_auto_create_topics: bool = True
+    num_partitions: int = 1
+    topic_config: Mapping[str, str] = field(default_factory=dict)
+    idle_release_ms: float = 1000
+
+    def __post_init__(self) -> None:
+        if self.acks not in _ACKS:
+            raise KafkaConfigurationError(f"acks must be 0, 1 or 'all', and is {self.acks!r}")
+        if self.compression_type not in _CODECS:
+            names = ", ".join(str(name) for name in _CODECS)
+            raise KafkaConfigurationError(f"compression_type must be one of {names}, and is {self.compression_type!r}")
+        _refuse_low(self, linger_ms=0, max_block_ms=0, idle_release_ms=0, batch_size=0, max_request_size=1)
+        _refuse_low(self, buffer_memory=1, num_partitions=1)
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise KafkaConfigurationError("transactional_id is given, which needs enable_idempotence")
+
+    @property
+    def waits_for(self) -> int:
+        """What a record waits for: 0 for nothing, 1 for its write, `ALL` for the disk."""
+        return _ACKS[self.acks]
+
+    def log_config(self, stored: Mapping[str, str]) -> LogConfig:
+        """Return what this producer says of a topic's batches.
+
+        Parameters
+        ----------
+        stored : mapping of str to str
+            What is stored for the topic: as at a broker, a ``compression.type`` other than ``producer`` is over the
+            producer's own.
+        """
+        given = {"batch.size": str(self.batch_size), **self.topic_config}
+        codec = _CODECS[self.compression_type]
+        if codec is not None and stored.get("compression.type", "producer") == "producer":
+            given["compression.type"] = codec
+        try:
+            return LogConfig.from_properties(given)
+        except InvalidOptionError as error:
+            raise KafkaConfigurationError(error.message) from error
+
+
+@dataclass(frozen=True)
+class ConsumerSettings:
+    """The configuration of a consumer; see `sparklog.Consumer`."""
+
+    group_id: str | None = None
+    key_deserializer: Any = None
+    value_deserializer: Any = None
+    auto_offset_reset: str = "latest"
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: float = 5000
+    isolation_level: str = "read_uncommitted"
+    max_poll_records: int = 500
+    consumer_timeout_ms: float = float("inf")
+    allow_auto_create_topics: bool = True
+
+    def __post_init__(self) -> None:
+        if self.auto_offset_reset not in ("earliest", "latest", "none"):
+            raise KafkaConfigurationError(
+                f"auto_offset_reset must be earliest, latest or none, and is {self.auto_offset_reset!r}"
+            )
+        if self.isolation_level not in ("read_uncommitted", "read_committed"):
+            raise KafkaConfigurationError(
+                f"isolation_level must be read_uncommitted or read_committed, and is {self.isolation_level!r}"
+            )
+        _refuse_low(self, max_poll_records=1, auto_commit_interval_ms=0, consumer_timeout_ms=0)
+        if self.group_id is not None and (not isinstance(self.group_id, str) or not self.group_id):
+            raise KafkaConfigurationError(f"group_id must be a text that is not empty, and is {self.group_id!r}")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Make settings of what a caller gives; errors as of `read_settings`."""
+        return read_settings(cls, given)
+
+
+def _refuse_low(settings: Any, **least: float) -> None:
+    for name, bound in least.items():
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < bound:
+            raise KafkaConfigurationError(f"{name} must be a number, at least {bound}, and is {value!r}")
+
+
+def converter(given: Any, method: str, name: str) -> Callable[[str, Any, Any], Any] | None:
+    """Return a serializer or deserializer as a function of topic, headers and data; None where there is none.
+
+    Parameters
+    ----------
+    given : callable or object
+        A function of the data, or an object with a method of (topic, headers, data), as kafka-python has both.
+    method : str
+        The name of the method.
+    name : str
+        Of the configuration.
+    """
+    if given is None:
+        return None
+    found = getattr(given, method, None)
+    if callable(found):
+        return found  # type: ignore[no-any-return]
+    if callable(given):
+        return lambda _topic, _headers, data: given(data)
+    raise KafkaConfigurationError(f"{name} must be a function of the data, or have a method {method}")

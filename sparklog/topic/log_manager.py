@@ -1,0 +1,364 @@
+"""Creates, deletes and lists the topics of one or more log directories, and keeps their properties.
+
+It is what Kafka's LogManager is to a broker, without one: a new partition goes to the log directory that has the fewest
+of them; a topic that is deleted is renamed to ``<topic>-<n>.<uuid>-delete`` at once, so that nobody reads it, and its
+files go when ``file.delete.delay.ms`` has passed, so that who reads them can finish. No thread runs for that: the
+time is in the folder's name, and the next change of a topic, or `LogManager.remove_deleted`, removes what is due.
+
+Properties are in ``topics.properties``; see `sparklog.topic.configs`.
+
+Source: apache/kafka, LogManager.scala (nextLogDirs, asyncDelete), LocalLog.scala (logDeleteDirName).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from sparklog.errors import (
+    InvalidOptionError,
+    InvalidTopicError,
+    PathNotFoundError,
+    SeglogError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    did_you_mean,
+)
+from sparklog.log import files
+from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.config import LogConfig
+from sparklog.log.files import PARTITION_MAX, TopicPartition, is_topic_name, parse_partition_folder
+from sparklog.log.folders import FolderKind, look_at, refuse_within_partition, what_it_is
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.storage.capabilities import to_writable
+from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.topic.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
+from sparklog.write.atomic import write_atomically
+from sparklog.write.clock import wall_clock_ms
+from sparklog.write.journal import apply_journal
+from sparklog.write.locking import hold, opening, refuse_claimed
+from sparklog.write.partition import PartitionLog
+
+_log = logging.getLogger("sparklog")
+
+_CHECKPOINTS: Final = (
+    files.LOG_START_CHECKPOINT,
+    files.RECOVERY_POINT_CHECKPOINT,
+    files.HIGH_WATERMARK_CHECKPOINT,
+    files.CLEANER_CHECKPOINT,
+)
+_TOKEN_BYTES: Final = 10
+_TOKEN_DIGITS: Final = 19
+
+
+class LogManager:
+    """The topics of some log directories. It holds no lock between calls, and threads may share it.
+
+    Parameters
+    ----------
+    log_directories : str, os.PathLike or a sequence of them
+        Log directories; each is made when something is first put into it.
+    num_partitions : int
+        How many partitions a new topic gets that names no number.
+    configs : mapping of str to str, optional
+        Properties that are stored for each new topic, below its own.
+    lock_timeout_seconds : float
+        How long to wait for other writers.
+    clock : callable
+        Returns wall-clock time, ms since the epoch.
+
+    Raises
+    ------
+    InvalidOptionError
+        A property is wrong, a directory is there twice, or in a storage that cannot be written to.
+    PathNotFoundError
+        What is at a path is no log directory.
+    """
+
+    def __init__(
+        self,
+        log_directories: PathText | Sequence[PathText],
+        *,
+        num_partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        lock_timeout_seconds: float = 60.0,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.directories = tuple(_directory_at(path) for path in paths_of(log_directories))
+        if not self.directories or len(set(self.directories)) < len(self.directories):
+            raise InvalidOptionError("log directories are given once each, and there is at least one")
+        _refuse_count(num_partitions)
+        self._configs = dict(configs or {})
+        LogConfig.from_properties(self._configs)
+        self._num_partitions, self._lock_timeout_seconds, self._clock = num_partitions, lock_timeout_seconds, clock
+
+    def __repr__(self) -> str:
+        return f"LogManager({', '.join(each.path for each in self.directories)})"
+
+    def topics(self) -> dict[str, int]:
+        """Return the topics, Kafka's own included, and how many partitions of each are here."""
+        return {topic: len(folders) for topic, folders in sorted(self._folders().items())}
+
+    def partitions(self, topic: str) -> dict[int, PartitionFolder]:
+        """Return the folders of a topic's partitions by their numbers, ascending.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            There is no such topic.
+        """
+        folders = self._folders()
+        if topic not in folders:
+            hint = did_you_mean(topic, list(folders), "create_topic makes it", cutoff=0.6)
+            raise UnknownTopicOrPartitionError(f"no topic {topic!r} in {self._where()}: {hint}")
+        return folders[topic]
+
+    def configs(self, topic: str) -> dict[str, str]:
+        """Return the properties that are stored for a topic: in ``topics.properties``, else in the cluster's metadata.
+
+        Raises
+        ------
+        InvalidOptionError
+            The file is malformed.
+        """
+        return self.stored().get(topic, {})
+
+    def stored(self) -> dict[str, dict[str, str]]:
+        """Return what is stored for all topics; see `sparklog.topic.configs.stored_configs`."""
+        found: dict[str, dict[str, str]] = {}
+        for directory in self.directories:
+            for topic, properties in stored_configs(directory).items():
+                found.setdefault(topic, {}).update(properties)
+        return found
+
+    def config(self, topic: str, given: LogConfig | None = None, stored: StoredConfigs | None = None) -> LogConfig:
+        """Return the configuration of a topic: defaults, over them what is stored, over that what is given."""
+        return topic_config(topic, given or LogConfig(), self.stored() if stored is None else stored)
+
+    def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """Change the properties that ``topics.properties`` has for a topic; None removes one.
+
+        Returns
+        -------
+        dict of str to str
+            What the file says for the topic now.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            There is no such topic.
+        InvalidOptionError
+            A property is unknown or its value wrong; nothing was changed.
+        """
+        now: dict[str, str] = {}
+        for directory in self._holding(self.partitions(topic)):
+            now = update_configs(directory, topic, changes, lock_timeout_seconds=self._lock_timeout_seconds)
+        return now
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        *,
+        topic_id: str | None = None,
+    ) -> dict[int, PartitionFolder]:
+        """Create a topic, with an empty log for each partition.
+
+        Its properties are stored first, and its partitions made from the last to the first: a topic that has its
+        partition 0 is whole, and one that was not finished is finished by the same call again.
+
+        Parameters
+        ----------
+        partitions : int, optional
+            How many; by default the manager's ``num_partitions``.
+        configs : mapping of str to str, optional
+            Its own properties.
+        topic_id : str, optional
+            For ``partition.metadata``, without which a broker sets the folders aside.
+
+        Returns
+        -------
+        dict of int to PartitionFolder
+
+        Raises
+        ------
+        InvalidTopicError
+            No topic may have the name.
+        TopicAlreadyExistsError
+            It is there.
+        InvalidOptionError
+            A property is wrong, or the number of partitions.
+        LockedError
+            A broker runs on a directory, or another process writes to it.
+        """
+        if not is_topic_name(name) or name == files.METADATA_TOPIC:
+            raise InvalidTopicError(
+                f"not a topic's name: {name!r}; it has 1 to 249 letters, digits, dots, underscores and dashes"
+            )
+        count = self._num_partitions if partitions is None else partitions
+        _refuse_count(count)
+        there = self._folders().get(name, {})
+        if 0 in there:
+            raise TopicAlreadyExistsError(f"topic {name!r} is in {self._where()} already, with {len(there)} partitions")
+        stored = {**self._configs, **(configs or {})}
+        config = LogConfig.from_properties(stored)
+        chosen = {number: there.get(number) or folder for number, folder in self._placed(name, count).items()}
+        for directory in self._holding(chosen):
+            directory.writable.make_folder(directory.path)
+            self._forget(directory, name)
+            if stored:
+                update_configs(directory, name, stored, lock_timeout_seconds=self._lock_timeout_seconds)
+        for number in sorted(chosen, reverse=True):
+            folder = chosen[number]
+            PartitionLog.open(
+                folder.location,
+                topic_config(name, LogConfig(), {name: stored}) if stored else config,
+                topic_id=topic_id,
+                lock_timeout_seconds=self._lock_timeout_seconds,
+                storage=folder.storage,
+            ).close()
+        self.remove_deleted()
+        return chosen
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic: nobody finds it from now on, and its files go after its ``file.delete.delay.ms``.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            There is no such topic.
+        LockedError
+            A log of it is open, a broker runs on a directory, or another process writes to it. Where it has several
+            partitions, some may be gone; repeat it.
+        """
+        folders = self.partitions(name)
+        due_ms = self._clock() + self.config(name).file_delete_delay_ms
+        for directory in self._holding(folders):
+            with hold(directory, self._lock_timeout_seconds, is_shared=True), opening():
+                apply_journal(directory)
+                ours = [folder for folder in folders.values() if folder.directory == directory]
+                for folder in ours:
+                    refuse_claimed(folder)
+                for folder in ours:
+                    token = secrets.token_hex(_TOKEN_BYTES)[:_TOKEN_DIGITS]
+                    gone = files.deleted_folder_name(folder.name, due_ms, token)
+                    directory.writable.rename(folder.location, directory.file(gone))
+                directory.writable.sync_folder(directory.path)
+            self._forget(directory, name)
+        self.remove_deleted()
+
+    def remove_deleted(self) -> list[str]:
+        """Remove the files of deleted partitions whose time has come.
+
+        Returns
+        -------
+        list of str
+            The paths of the folders that were removed. One that cannot be is warned of, and is tried again next time.
+        """
+        removed = []
+        for directory in self.directories:
+            for each in directory.storage.names(directory.path) if _is_there(directory) else ():
+                due_ms = files.deletion_due_ms(each.name) if each.is_folder else None
+                if due_ms is None or due_ms > self._clock():
+                    continue
+                try:
+                    _remove_all(directory, each.name)
+                    removed.append(directory.file(each.name))
+                except SeglogError as error:
+                    _log.warning("%s: what was deleted could not be removed yet", error)
+        return removed
+
+    def _folders(self) -> dict[str, dict[int, PartitionFolder]]:
+        found: dict[str, dict[int, PartitionFolder]] = {}
+        for directory in self.directories:
+            for each in directory.storage.names(directory.path) if _is_there(directory) else ():
+                at = parse_partition_folder(each.name) if each.is_folder else None
+                if at is None:
+                    continue
+                folder = PartitionFolder(directory, *at)
+                other = found.setdefault(at.topic, {}).setdefault(at.partition, folder)
+                if other != folder:
+                    raise InvalidOptionError(
+                        f"{at} is in two log directories, {other.location} and {folder.location}: move one away"
+                    )
+        return {topic: dict(sorted(folders.items())) for topic, folders in found.items()}
+
+    def _placed(self, topic: str, count: int) -> dict[int, PartitionFolder]:
+        """Choose a log directory for each partition: the one with the fewest, and of those the first."""
+        counts = dict.fromkeys(self.directories, 0)
+        for folders in self._folders().values():
+            for folder in folders.values():
+                counts[folder.directory] += 1
+        placed = {}
+        for number in range(count):
+            directory = min(self.directories, key=counts.__getitem__)
+            counts[directory] += 1
+            placed[number] = PartitionFolder(directory, topic, number)
+        return placed
+
+    def _holding(self, folders: Mapping[int, PartitionFolder]) -> list[LogDirectory]:
+        """Return the directories that some partitions are in."""
+        within = {folder.directory for folder in folders.values()}
+        return [directory for directory in self.directories if directory in within]
+
+    def _forget(self, directory: LogDirectory, topic: str) -> None:
+        """Remove what a directory says of a topic that is not there: it must not count for another of its name."""
+        known = read_properties(directory).get(topic)
+        if known:
+            gone: dict[str, str | None] = dict.fromkeys(known)
+            update_configs(directory, topic, gone, lock_timeout_seconds=self._lock_timeout_seconds)
+        with hold(directory, self._lock_timeout_seconds, is_shared=True), opening():
+            there = {each.name for each in directory.storage.names(directory.path) if each.is_folder}
+            for name in _CHECKPOINTS:
+                path = directory.file(name)
+                data = directory.storage.read_small(path)
+                offsets = {} if data is None else parse_offset_checkpoint(data, path)
+                kept = {at: offset for at, offset in offsets.items() if not _is_gone(at, topic, there)}
+                if len(kept) < len(offsets):
+                    write_atomically(directory, name, encode_offset_checkpoint(kept))
+
+    def _where(self) -> str:
+        return ", ".join(each.path for each in self.directories)
+
+
+def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
+    """Return one or several paths as a list."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return [given]
+    return list(given)
+
+
+def _is_gone(at: TopicPartition, topic: str, there: set[str]) -> bool:
+    return at.topic == topic and str(at) not in there
+
+
+def _directory_at(path: PathText) -> LogDirectory:
+    located = expand_one(locate(path))
+    storage = to_writable(located.storage, located.path)
+    directory = LogDirectory(storage, storage.real(located.path))
+    kind = look_at(storage, directory.path).kind
+    if kind in (FolderKind.PARTITION, FolderKind.MIXED, FolderKind.COPY, FolderKind.SET_ASIDE, FolderKind.FILE):
+        raise PathNotFoundError(f"{directory.path} is not a log directory: {what_it_is(storage, directory.path)}")
+    if kind is not FolderKind.NOTHING:
+        refuse_within_partition(directory)
+    return directory
+
+
+def _is_there(directory: LogDirectory) -> bool:
+    return directory.storage.is_folder(directory.path)
+
+
+def _refuse_count(count: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITION_MAX:
+        raise InvalidOptionError(f"a topic has a whole number of partitions, at least 1, and not {count!r}")
+
+
+def _remove_all(directory: LogDirectory, name: str) -> None:
+    storage, folder = directory.writable, directory.folder(name)
+    for each in storage.names(folder.location):
+        if not each.is_folder:
+            storage.remove(folder.file(each.name))
+    storage.remove_folder(folder.location)

@@ -1,0 +1,86 @@
+"""Counts what is appended to an open log and how it is flushed.
+
+Source: apache/kafka, LogFlushStats (LogFlushRateAndTimeMs), BrokerTopicMetrics (BytesInPerSec, MessagesInPerSec).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LogMetrics:
+    """What was appended to a log, and flushed, since it was opened.
+
+    Attributes
+    ----------
+    open_seconds : float
+        How long the log has been open.
+    appends, records, batches, bytes : int
+        How often was appended, and how much; ``bytes`` are those of the batches as they are on disk.
+    flushes : int
+        How often the files of the log were synced by `flush`, ``flush.ms`` or ``flush.messages``.
+    flush_seconds, flush_seconds_max : float
+        How long that took together, and the longest of them.
+    """
+
+    open_seconds: float
+    appends: int
+    records: int
+    batches: int
+    bytes: int
+    flushes: int
+    flush_seconds: float
+    flush_seconds_max: float
+
+    @property
+    def flush_rate(self) -> float:
+        """How often a second the log was flushed."""
+        return self.flushes / self.open_seconds if self.open_seconds else 0.0
+
+    @property
+    def flush_ms_mean(self) -> float:
+        """How long a flush took, ms; 0 where there was none."""
+        return self.flush_seconds * 1000 / self.flushes if self.flushes else 0.0
+
+
+class LogCounters:
+    """The counters of one open log, which keeps other threads out of them."""
+
+    def __init__(self) -> None:
+        self._opened_seconds = time.monotonic()
+        self._appends = self._records = self._batches = self._bytes = self._flushes = 0
+        self._flush_seconds = self._flush_seconds_max = 0.0
+
+    def count_append(self, records: int, batches: int, size_bytes: int) -> None:
+        """Count an append."""
+        self._appends += 1
+        self._records += records
+        self._batches += batches
+        self._bytes += size_bytes
+
+    @contextmanager
+    def flushing(self) -> Iterator[None]:
+        """Count a flush, and time it."""
+        begun_seconds = time.monotonic()
+        yield
+        taken_seconds = time.monotonic() - begun_seconds
+        self._flushes += 1
+        self._flush_seconds += taken_seconds
+        self._flush_seconds_max = max(self._flush_seconds_max, taken_seconds)
+
+    def metrics(self) -> LogMetrics:
+        """Return the counts as a value."""
+        return LogMetrics(
+            time.monotonic() - self._opened_seconds,
+            self._appends,
+            self._records,
+            self._batches,
+            self._bytes,
+            self._flushes,
+            self._flush_seconds,
+            self._flush_seconds_max,
+        )

@@ -1,0 +1,73 @@
+"""What consumers of ours have committed: the file, and the views that show it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import sparklog
+from sparklog import views
+from sparklog.errors import PathNotFoundError
+from sparklog.log.files import TopicPartition
+from sparklog.topic.group_offsets import OffsetCommit, commit_group_offsets, read_group_offsets
+from tests.places import directory_at
+from tests.system.logs import put, write_log
+
+EVENTS, OTHER = TopicPartition("events", 0), TopicPartition("events.1", 12)
+
+
+def test_commits_are_added_to_those_that_are_there(tmp_path: Path) -> None:
+    directory = directory_at(tmp_path)
+    assert read_group_offsets(directory) == {}
+    commit_group_offsets(directory, "g", {EVENTS: OffsetCommit(1, "", 5), OTHER: OffsetCommit(2, "note", 6)})
+    commit_group_offsets(directory, "ü/g", {EVENTS: OffsetCommit(3, "", 7)})
+    commit_group_offsets(directory, "g", {EVENTS: OffsetCommit(4, "", 8)})
+    assert read_group_offsets(directory) == {
+        "g": {EVENTS: (4, "", 8), OTHER: (2, "note", 6)},
+        "ü/g": {EVENTS: (3, "", 7)},
+    }
+
+
+def test_commits_of_threads_lose_nothing(tmp_path: Path) -> None:
+    directory = directory_at(tmp_path)
+
+    def commit(number: int) -> None:
+        for n in range(5):
+            commit_group_offsets(directory, f"g{number}", {EVENTS: OffsetCommit(n, "", 0)})
+
+    threads = [threading.Thread(target=commit, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read_group_offsets(directory) == {f"g{number}": {EVENTS: (4, "", 0)} for number in range(6)}
+
+
+def test_views_show_what_is_committed_here(tmp_path: Path) -> None:
+    with pytest.raises(PathNotFoundError):
+        views.read(tmp_path, "consumer_offsets")
+    sparklog.PartitionLog.open(tmp_path / "events-0").close()
+    with pytest.raises(PathNotFoundError, match="__consumer_offsets"):
+        views.read(tmp_path, "consumer_offsets")
+    commit_group_offsets(directory_at(tmp_path), "g", {EVENTS: OffsetCommit(4, "m", 8)})
+    (row,) = views.read(str(tmp_path), "consumer_offsets").to_pylist()
+    assert (row["group"], row["topic"], row["partition"], row["offset"], row["metadata"]) == ("g", "events", 0, 4, "m")
+    (group,) = views.read([tmp_path], "consumer_groups").to_pylist()
+    assert (group["group"], group["state"], group["members"]) == ("g", "Empty", [])
+    (lag,) = views.lag(tmp_path).to_pylist()
+    assert (lag["current_offset"], lag["log_end_offset"], lag["lag"]) == (4, 0, -4)
+
+
+def test_commits_here_are_over_those_of_the_cluster(tmp_path: Path) -> None:
+    steps = [
+        put("OffsetCommit", {"group": group, "topic": "events", "partition": 0}, {"offset": 1}, 4) for group in "gh"
+    ]
+    write_log(tmp_path / "__consumer_offsets-0", steps)
+    commit_group_offsets(directory_at(tmp_path), "g", {EVENTS: OffsetCommit(4, "", 8)})
+    found = views.read(tmp_path, "consumer_offsets")
+    assert dict(zip(*(found[name].to_pylist() for name in ("group", "offset")), strict=True)) == {"g": 4, "h": 1}
+    assert sorted(views.read(tmp_path, "consumer_groups")["group"].to_pylist()) == ["g", "h"]
+    assert views.read(tmp_path, "consumer_offsets", history=True).num_rows == 2
+    assert views.read(tmp_path / "__consumer_offsets", "consumer_offsets")["offset"].to_pylist() == [1, 1]

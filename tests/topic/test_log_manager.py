@@ -1,0 +1,109 @@
+"""Topics that are created, listed and deleted without a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sparklog
+from sparklog.errors import (
+    InvalidOptionError,
+    InvalidTopicError,
+    LockedError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.files import TopicPartition
+from sparklog.topic.log_manager import LogManager
+from tests.topic.staged import findings
+
+
+def test_new_topic_has_empty_logs_and_its_properties(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path / "logs", num_partitions=2, configs={"retention.ms": "5"})
+    manager.create_topic("a")
+    manager.create_topic("b.c", 3, {"cleanup.policy": "compact"})
+    assert manager.topics() == {"a": 2, "b.c": 3}
+    assert manager.configs("b.c") == {"retention.ms": "5", "cleanup.policy": "compact"}
+    assert manager.config("b.c").cleanup_policy == ("compact",)
+    assert sparklog.open_topic(tmp_path / "logs").end_offsets[TopicPartition("b.c", 2)] == 0
+    assert findings(tmp_path / "logs") == []
+
+
+def test_altered_properties_are_those_of_the_next_writer(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("a", configs={"retention.ms": "5"})
+    assert manager.alter_configs("a", {"retention.ms": None, "segment.bytes": "100"}) == {"segment.bytes": "100"}
+    assert manager.config("a").segment_bytes == 100
+    with pytest.raises(UnknownTopicOrPartitionError, match="create_topic makes it"):
+        manager.alter_configs("b", {})
+
+
+def test_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    LogManager(first).create_topic("old", 3)
+    both = LogManager([first, second])
+    placed = both.create_topic("new", 5, {"retention.ms": "7"})
+    assert [str(Path(folder.directory.path).name) for folder in placed.values()] == ["2", "2", "2", "1", "2"]
+    assert both.topics() == {"new": 5, "old": 3}
+    assert LogManager(first).configs("new") == LogManager(second).configs("new") == {"retention.ms": "7"}
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 250, "__cluster_metadata"])
+def test_name_that_no_topic_has_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        LogManager(tmp_path).create_topic(name)
+
+
+def test_topic_that_is_there_is_refused_and_one_half_made_is_finished(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    sparklog.PartitionLog.open(tmp_path / "a-1").close()
+    assert sorted(manager.create_topic("a", 2)) == [0, 1]
+    with pytest.raises(TopicAlreadyExistsError, match="with 2 partitions"):
+        manager.create_topic("a", 2)
+
+
+def test_wrong_properties_make_nothing(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path / "logs")
+    for partitions, configs in ((0, {}), (1, {"segment.bytes": "1"})):
+        with pytest.raises(InvalidOptionError):
+            manager.create_topic("a", partitions, configs)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_deleted_topic_is_gone_at_once_and_its_files_later(tmp_path: Path) -> None:
+    now_ms = [1_700_000_000_000]
+    manager = LogManager(tmp_path, clock=lambda: now_ms[0])
+    manager.create_topic("a", 2, {"file.delete.delay.ms": "1000"})
+    manager.create_topic("b")
+    checkpoint = tmp_path / "log-start-offset-checkpoint"
+    checkpoint.write_bytes(encode_offset_checkpoint({TopicPartition("a", 0): 7, TopicPartition("b", 0): 8}))
+    manager.delete_topic("a")
+    assert manager.topics() == {"b": 1}
+    assert manager.configs("a") == {}
+    assert len(list(tmp_path.glob("a-?.*-delete"))) == 2
+    assert parse_offset_checkpoint(checkpoint.read_bytes(), "") == {TopicPartition("b", 0): 8}
+    manager.create_topic("a")
+    assert len(list(tmp_path.glob("a-?.*-delete"))) == 2
+    now_ms[0] += 1000
+    assert len(manager.remove_deleted()) == 2
+    assert list(tmp_path.glob("*-delete")) == []
+    assert manager.topics() == {"a": 1, "b": 1}
+
+
+def test_topic_with_an_open_log_is_not_deleted(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("a")
+    with sparklog.PartitionLog.open(tmp_path / "a-0"), pytest.raises(LockedError, match="open in this process"):
+        manager.delete_topic("a")
+    assert manager.topics() == {"a": 1}
+
+
+def test_long_name_is_cut_as_kafka_cuts_it(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("x" * 249)
+    manager.delete_topic("x" * 249)
+    (deleted,) = tmp_path.glob("x*")
+    assert len(deleted.name) == 255
+    assert manager.topics() == {}
