@@ -1,4 +1,4 @@
-"""Kafka's own reader of log files reads rewritten batches, of every codec and magic, and finds the records that stay."""
+"""Kafka's own reader of log files reads rewritten batches of every codec and magic, and finds the records that stay."""
 
 from __future__ import annotations
 
