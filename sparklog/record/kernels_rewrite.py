@@ -41,7 +41,7 @@ from sparklog.record.kernels_spans import (
     VALUE_BYTES,
 )
 
-NEW_BYTES_MAX: Final = 32
+NEW_BYTES_MAX: Final = 48
 """A record that is written from its parts is at most so much longer than it was."""
 
 COPY_FIELDS: Final = 7
@@ -81,7 +81,7 @@ _CODEC_MASK = v2.CODEC_MASK
 
 
 @step
-def _is_inside(octets, records, row, copied):
+def is_inside(octets, records, row, copied):
     """Tell whether a record and its parts are in the bytes, and fit behind what has been copied."""
     start, end = records[row, START], records[row, END]
     key, key_bytes = records[row, KEY], max(records[row, KEY_BYTES], np.int64(0))
@@ -97,7 +97,7 @@ def _is_inside(octets, records, row, copied):
 
 
 @step
-def _put_record(out, position, octets, records, row, base_timestamp, base_offset, value_bytes):
+def put_record(out, position, octets, records, row, base_timestamp, base_offset, value_bytes):
     """Write a record from its parts; return the position after it."""
     delta = wrapped_sum(records[row, TIMESTAMP], -base_timestamp)
     offset_delta = records[row, OFFSET] - base_offset
@@ -168,7 +168,7 @@ def copy_records(octets, records, batch_ends, headers, keep, blank, blank_bytes,
         for row in range(first, batch_ends[r]):
             if keep[row] == 0:
                 continue
-            if not _is_inside(octets, records, row, out.shape[0] - position - (run_end - run_start)):
+            if not is_inside(octets, records, row, out.shape[0] - position - (run_end - run_start)):
                 return False
             count += 1
             latest, last_offset = max(latest, records[row, TIMESTAMP]), records[row, OFFSET]
@@ -179,7 +179,7 @@ def copy_records(octets, records, batch_ends, headers, keep, blank, blank_bytes,
                 run_start = run_end = records[row, START]
             if is_rebased or is_blanked:
                 value_bytes = blank_bytes if is_blanked else records[row, VALUE_BYTES]
-                position = _put_record(out, position, octets, records, row, base_timestamp, base_offset, value_bytes)
+                position = put_record(out, position, octets, records, row, base_timestamp, base_offset, value_bytes)
                 run_start = run_end = records[row, END]
             else:
                 run_end = records[row, END]
@@ -209,7 +209,7 @@ def copy_messages(octets, records, batch_ends, headers, keep, blank, blank_bytes
         for row in range(first, batch_ends[r]):
             if keep[row] == 0:
                 continue
-            if not _is_inside(octets, records, row, out.shape[0] - position):
+            if not is_inside(octets, records, row, out.shape[0] - position):
                 return False
             offset = records[row, OFFSET]
             if count == 0 and is_relative:

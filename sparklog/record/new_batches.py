@@ -47,7 +47,8 @@ def new_batches(spans: RecordSpans, changes: Changes, chosen: Int64s) -> list[me
         codec_ids = np.where(headers.is_control, codec_ids, CODEC_IDS[changes.codec])
     is_empty = batches[:, kernels.COUNT] == 0
     codec_ids = np.where(is_empty, 0, codec_ids)
-    out, starts, ends = _compressed(copied, batches, codec_ids, changes.level)
+    places = batches[:, [kernels.COPY_START, kernels.COPY_END]]
+    out, starts, ends = compressed(copied, places, codec_ids, changes.level)
     is_kept = is_empty | (headers.timestamp_types == 1)
     seals = np.empty((len(chosen), kernels.SEAL_FIELDS), dtype=np.int64)
     seals[:, kernels.SEAL_START], seals[:, kernels.SEAL_END] = starts, ends
@@ -60,8 +61,19 @@ def new_batches(spans: RecordSpans, changes: Changes, chosen: Int64s) -> list[me
     seals[:, kernels.SEAL_COUNT] = batches[:, kernels.COUNT]
     for column, name in _SEALED:
         seals[:, column] = headers.column(name)
+    return sealed(out, seals)
+
+
+def sealed(out: memoryview, seals: Int64s) -> list[memoryview]:
+    """Write the headers of batches of magic 2, and return the batches.
+
+    Parameters
+    ----------
+    seals : int64 array, shape (n_batches, kernels_rewrite.SEAL_FIELDS)
+    """
     if not kernels.seal_batches_anew(np.frombuffer(out, np.uint8), seals, checksums.IN_KERNELS):
         raise AssertionError("a batch was not where its records were written")
+    starts, ends = seals[:, kernels.SEAL_START], seals[:, kernels.SEAL_END]
     if not checksums.IN_KERNELS:
         checksums.write_missing(out, starts, ends)
     return [out[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -151,14 +163,24 @@ def _sums(numbers: Int64s, starts: Int64s, ends: Int64s) -> Int64s:
     return summed
 
 
-def _compressed(
-    copied: Octets, batches: Int64s, codec_ids: Int64s, level: int | None
+def compressed(
+    copied: Octets, places: Int64s, codec_ids: Int64s, level: int | None
 ) -> tuple[memoryview, Int64s, Int64s]:
-    """Compress the records of batches; return the bytes of all, and where each begins and ends.
+    """Compress the records of batches of magic 2.
 
-    The bytes of their headers are left free.
+    Parameters
+    ----------
+    copied : uint8 array
+        The records of all batches, each behind the room for a header.
+    places : int64 array, shape (n_batches, 2)
+        Where the records of each begin and end in it.
+
+    Returns
+    -------
+    (memoryview, int64 array, int64 array)
+        The bytes of all, and where each batch begins and ends. The bytes of their headers are left free.
     """
-    starts, ends = batches[:, kernels.COPY_START], batches[:, kernels.COPY_END]
+    starts, ends = places[:, 0], places[:, 1]
     octets = memoryview(copied.data)
     if not codec_ids.any():
         return octets, starts - v2.HEADER_BYTES, ends

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 # Kernels are known once their modules are imported.
 from sparklog.record import (  # noqa: F401
     kernels,
+    kernels_convert,
     kernels_encode,
     kernels_hash,
     kernels_legacy,
