@@ -8,20 +8,25 @@ producers their sequence numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from sparklog.clean.editor import Editor
+from sparklog.clean.opened import OpenedLog
+from sparklog.clean.partition import PassDone
+from sparklog.clean.rewriting import Rewriter
 from sparklog.errors import CorruptBatchError
 from sparklog.log.segment import Segment, Window
 from sparklog.record.changes import NULL, Changes, Mask
 from sparklog.record.decode import LIMITS, DecodeLimits, Progress
 from sparklog.record.kernels_spans import OFFSET, VALUE_BYTES
-from sparklog.record.matching import Matcher, is_data
+from sparklog.record.matching import AnyOf, KeySet, Matcher, Passing, is_data
 from sparklog.record.rewrite import rewritten
 from sparklog.record.spans import RecordSpans, record_spans
+from sparklog.record.where import Where
+from sparklog.record.where_program import program_of
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -119,3 +124,44 @@ class Erasure(Editor):
         if self._is_blanked:
             return Changes(blank=chosen, blank_bytes=self._blank_bytes)
         return Changes(keep=~chosen)
+
+
+@dataclass(frozen=True)
+class ErasurePass:
+    """Erases records from all of a log, of which the active segment is sealed first.
+
+    Attributes
+    ----------
+    keys : KeySet or None
+        Records with one of these keys are erased.
+    where : Where or None
+        Records that pass this filter are erased, too.
+    is_blanked : bool
+        Whether records stay, and only their values are replaced.
+    blank_bytes : int
+        As of `Erasure`.
+    """
+
+    keys: KeySet | None = None
+    where: Where | None = None
+    is_blanked: bool = False
+    blank_bytes: int = NULL
+
+    needs_active: bool = field(default=True, init=False)
+
+    def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
+        """Rewrite each segment by itself that holds such a record, and touch no other."""
+        at = log.topic_partition
+        parts: list[Matcher] = [] if self.keys is None else [self.keys]
+        if self.where is not None and self.where.can_pass(at.topic, at.partition):
+            parts.append(Passing(program_of(self.where.of_partition(at.topic, at.partition).tree)))
+        if not parts:
+            return PassDone()
+        limits = replace(LIMITS, decompressed_bytes_max=log.config.max_decompressed_message_bytes)
+        erasure = Erasure(AnyOf(tuple(parts)), is_blanked=self.is_blanked, blank_bytes=self.blank_bytes, limits=limits)
+        done = tuple(rewriter.rewrite((segment,), erasure) for segment in log.rewritable)
+        return PassDone(
+            rewritten=done,
+            removed_records=0 if self.is_blanked else len(erasure.erased),
+            erased=tuple(erasure.erased.ranges()),
+        )
