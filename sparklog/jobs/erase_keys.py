@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.csv
@@ -37,8 +36,8 @@ def read_keys(source: Keys) -> KeySet:
     InputFileError, PathNotFoundError
         The file cannot be read.
     """
-    if isinstance(source, str | os.PathLike):
-        keys = _from_file(source)
+    if isinstance(source, str) or hasattr(source, "__fspath__"):
+        keys = _from_file(cast(PathText, source))
     else:
         keys = _array(source)
     found = key_set(keys)
