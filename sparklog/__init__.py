@@ -7,7 +7,9 @@ Kafka's internal topics as tables. `register` gives a Spark session the format `
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sparklog import errors
@@ -79,6 +81,17 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sparklog' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+class _Package(ModuleType):
+    """Keeps a room from hiding the function of its name: Python sets a package's submodules as its attributes."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

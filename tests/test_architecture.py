@@ -249,6 +249,12 @@ def test_importing_the_package_imports_nothing_slow() -> None:
     assert loaded.stdout.strip() == ""
 
 
+def test_no_room_hides_the_function_of_its_name() -> None:
+    code = "import sparklog, sparklog.clean.editor; print(sparklog.clean.__name__, callable(sparklog.clean))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["clean", "True"]
+
+
 @pytest.mark.parametrize(
     ("call", "home"),
     [
