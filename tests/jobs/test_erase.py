@@ -132,6 +132,15 @@ def test_conversion_that_loses_something_is_refused_and_changes_nothing(director
     assert offsets(directory / "orders-0") == list(range(60))
 
 
+def test_last_messages_that_are_erased_leave_the_end_of_the_log(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    build.write_partition(folder, [build.legacy_message(n, b"k%d" % n, b"v") for n in range(5)])
+    clean(folder, erase=[b"k3", b"k4"], config=AT_ONCE, processes=1)
+    assert offsets(folder) == [0, 1, 2]
+    with PartitionLog.open(folder) as log:
+        assert log.append(pa.table({"value": [b"after"]})) == (5, 5)
+
+
 def test_aborted_records_do_not_come_back_in_a_format_without_transactions(tmp_path: Path) -> None:
     def data(first: int, producer: int) -> bytes:
         records = [Record(n, 0, b"k", b"v") for n in range(2)]
