@@ -50,6 +50,7 @@ class PartitionToClean:
 class CleanTask:
     """Some partitions of about a task's size in all."""
 
+    number: int
     name: str
     partitions: tuple[PartitionToClean, ...]
     follows: int | None = None
@@ -115,7 +116,7 @@ class CleanJob:
             for folder in self.folders
         ]
         rows = grouped([one.log_bytes for one in each], self.task_bytes, self.workers)
-        return [CleanTask(_name_of(each[rows_of]), tuple(each[rows_of])) for rows_of in rows]
+        return [CleanTask(n, _name_of(each[rows_of]), tuple(each[rows_of])) for n, rows_of in enumerate(rows)]
 
     def _config_of(self, topic: str, stored: StoredConfigs) -> LogConfig:
         """Return the configuration of a topic. A retention that nobody has said is none: no default may lose records.
@@ -127,7 +128,17 @@ class CleanJob:
         return found if is_said else replace(found, retention_ms=UNLIMITED)
 
     def run(self, task: CleanTask, report: Report) -> list[Cleaned]:
-        """Clean the partitions of a task."""
+        """Clean the partitions of a task; another attempt of it waits until this one has ended."""
+        with self._alone(task):
+            return self._run(task, report)
+
+    def _alone(self, task: CleanTask) -> AbstractContextManager[object]:
+        if self.dry_run:
+            return nullcontext()
+        path = self.directory.file(files.staged_name(self.run_id, f"clean-{task.number}"))
+        return self.directory.writable.lock(path, self.lock_timeout_seconds)
+
+    def _run(self, task: CleanTask, report: Report) -> list[Cleaned]:
         cleaning = Cleaning(
             policy=self._policy(),
             passes=self.passes,

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from sparklog.errors import CorruptBatchError, DataLossError, PathNotFoundError
+from sparklog.errors import CorruptBatchError, CorruptLogError, DataLossError, PathNotFoundError
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.record.framing import checksum_fault
@@ -81,9 +81,9 @@ def scan(
                         log.refuse_misplaced(window.headers, end_offset, layout.end)
                         return
                 log.refuse_cut_end(reached)
-        except (PathNotFoundError, CorruptBatchError):
+        except (PathNotFoundError, CorruptBatchError) as error:
             # A cleaner has removed it or put another in its place, which it does not do again and again.
-            listed = read_layout(layout.folder)
+            listed = _listed_after(error, layout)
             misses = 1 if offset > begun_at else misses + 1
             if misses > _MISSES_MAX or is_as_listed(segment, listed):
                 raise
@@ -98,6 +98,14 @@ def scan(
             layout = listed
         else:
             offset = _lose(path, offset, end_offset, fail_on_data_loss)
+
+
+def _listed_after(error: PathNotFoundError | CorruptBatchError, layout: PartitionLayout) -> PartitionLayout:
+    """List a log anew after an error of one of its segments; where its end is damaged as well, raise that error."""
+    try:
+        return read_layout(layout.folder)
+    except CorruptLogError:
+        raise error from None
 
 
 def refuse_replaced(log: OpenSegment, layout: PartitionLayout) -> None:

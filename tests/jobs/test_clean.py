@@ -29,6 +29,7 @@ from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import new_job
 from tests.clean.logs import ALL, NOW_MS, findings, logs, names, values, write
+from tests.jobs.attempts import TwiceRunner
 from tests.places import directory_at, folder_at
 from tests.storage.crash import CrashingStorage, crashes
 
@@ -235,3 +236,22 @@ class Rewriting:
 
     def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
         return PassDone((rewriter.rewrite(log.sealed, Editor()),))
+
+
+def test_two_attempts_of_a_task_clean_one_after_the_other(directory: Path) -> None:
+    """As where Spark speculates, or does not know that a worker still lives."""
+    job = CleanJob(
+        directory=directory_at(directory),
+        folders=tuple(directory_at(directory).folder(name) for name in ("events-0", "events-1")),
+        config=LogConfig.from_properties({"retention.bytes": "2000", **AT_ONCE}),
+        run_id=new_job(NOW_MS),
+        now_ms=NOW_MS,
+        passes=(Rewriting(),),
+        task_bytes=1,
+    )
+    run_job(job, TwiceRunner())
+    for name in ("events-0", "events-1"):
+        assert values(directory / name) == ALL[40:]
+        assert logs(directory / name) == [40, 100]
+        assert findings(directory / name) == []
+    assert not [name for name in names(directory) if name.endswith(".staged")]

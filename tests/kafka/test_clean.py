@@ -14,6 +14,7 @@ import sparklog
 from sparklog.jobs.clean_logs import clean as clean_directory
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel
+from sparklog.write.partition import PartitionLog
 from tests.build import Record as Row
 from tests.build import control_batch, v2_batch, write_partition
 from tests.clean.logs import CONFIG, KeepingSome, clean, findings
@@ -42,7 +43,9 @@ def write(folder: Path) -> None:
     """A log of six segments, of which two hold an aborted transaction, and its marker."""
     batches = [batch(n * 10) for n in range(12)]
     batches[1:5] = [transaction(10, 0), transaction(20, 10), batch(30), control_batch("abort", 40, 7, timestamp=1045)]
-    write_partition(folder, batches, segment_bytes=600, index_interval_bytes=300)
+    write_partition(folder, batches, segment_bytes=600, with_indexes=False)
+    # With all indexes and a snapshot, as a writer leaves it that was closed.
+    PartitionLog.open(folder, CONFIG).close()
 
 
 def is_kept(offset: int) -> bool:
@@ -86,6 +89,8 @@ def test_broker_goes_on_from_each_state_that_a_killed_cleaning_leaves(
     with Broker.start(tmp_path / "broker", version=version) as broker:
         for topic in left:
             broker.create_topic(topic)
+        # The old one writes partition.metadata with the first record.
+        broker.produce([Record(topic, b"k", b"before", partition=0) for topic in left])
         broker.stop()
         with adoption(broker, trust_indexes=trust_indexes) as adopt:
             for topic, folder in left.items():

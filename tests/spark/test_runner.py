@@ -112,6 +112,15 @@ def test_a_copy_and_a_load_on_spark_write_every_record_once(spark: SparkSession,
     assert [row["value"] for row in read(tmp_path / "loaded")] == wanted
 
 
+def test_a_cleaning_on_spark_drops_what_it_does_here(spark: SparkSession, tmp_path: Path) -> None:
+    sparklog.copy(EXAMPLES, tmp_path / "logs", topics=("shop-events", "shop-orders"), processes=1)
+    would = sparklog.clean(tmp_path / "logs", retention_ms=1, dry_run=True, processes=1)
+    done = sparklog.clean(tmp_path / "logs", retention_ms=1, config={"file.delete.delay.ms": "0"}, spark=spark)
+    assert done.partitions == would.partitions
+    assert len(done.changed) == len(done.partitions) > 2
+    assert read(tmp_path / "logs") == []
+
+
 def test_two_attempts_of_a_task_write_files_of_their_own(tmp_path: Path) -> None:
     """As where Spark speculates: one attempt counts, and the file of the other one is gone in the end."""
     out = tmp_path / "out"
