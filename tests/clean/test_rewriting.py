@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_batches_keep_what_is_theirs_where_segments_are_put_together(tmp_path: P
 def test_last_batch_of_a_group_stays_empty_where_none_of_its_records_does(tmp_path: Path) -> None:
     """Else a broker that finishes the swap would leave the last source beside it."""
     folder = tmp_path / "events-0"
-    producer = {"producer_id": 9, "producer_epoch": 3, "leader_epoch": 5}
+    producer: dict[str, Any] = {"producer_id": 9, "producer_epoch": 3, "leader_epoch": 5}
     written = [batch(10 * n, base_sequence=10 * n, **producer) for n in range(6)]
     write_partition(folder, written, segment_bytes=600)
     clean(folder, KeepingSome(lambda offset: offset == 0))
@@ -185,7 +186,7 @@ def test_new_segment_counts_as_last_written_to_when_its_last_source_was(tmp_path
 def test_snapshots_and_aborted_transactions_stay_right(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     records = [Record(n, timestamp=1000, value=b"aborted") for n in range(10)]
-    producer = {"producer_id": 7, "producer_epoch": 0}
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     aborted = v2_batch(records, base_offset=10, transactional=True, base_sequence=0, **producer)
     written = [batch(0), aborted, batch(20), control_batch("abort", 30, 7, timestamp=1000), batch(31), batch(41)]
     write_partition(folder, written, segment_bytes=600)

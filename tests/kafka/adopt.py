@@ -49,7 +49,7 @@ class Adoption:
             Goes into ``log-start-offset-checkpoint``; without it the first segment's base offset counts.
         """
         target = self._log_dir / f"{topic}-{partition}"
-        if not (target / KEPT).is_file():
+        if not target.is_dir():
             raise HarnessError(f"the broker has no {target.name}: create the topic first")
         for path in target.iterdir():
             if path.name != KEPT:

@@ -89,7 +89,7 @@ def test_broker_goes_on_from_each_state_that_a_killed_cleaning_leaves(
     with Broker.start(tmp_path / "broker", version=version) as broker:
         for topic in left:
             broker.create_topic(topic)
-        # The old one writes partition.metadata with the first record.
+        # Their folders are made with their first records at the latest.
         broker.produce([Record(topic, b"k", b"before", partition=0) for topic in left])
         broker.stop()
         with adoption(broker, trust_indexes=trust_indexes) as adopt:
@@ -148,8 +148,7 @@ def test_retention_leaves_the_segments_that_a_broker_leaves(tmp_path: Path, vers
             said = {name: str(value) for name, value in config.items()}
             clean_directory(copy, topics=topic, config={**said, "file.delete.delay.ms": "0"})
             found[topic] = segments(copy / f"{topic}-0")
-        for topic, of_topic in found.items():
-            wait_until(lambda of_topic=of_topic, topic=topic: segments(broker.log_dir / f"{topic}-0") == of_topic)
+        wait_until(lambda: {topic: segments(broker.log_dir / f"{topic}-0") for topic in topics} == found)
         starts = {row["topic"]: row["beginning"] for row in broker.offsets(*topics)}
         broker.stop()
     assert {topic: segments(broker.log_dir / f"{topic}-0") for topic in topics} == found
