@@ -7,16 +7,14 @@ Kafka's internal topics as tables. `register` gives a Spark session the format `
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sparklog import errors
 
 if TYPE_CHECKING:
     from sparklog import views
-    from sparklog.clean.truncation import delete_records, truncate_to
+    from sparklog.cleaner.truncation import delete_records, truncate_to
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.jobs import clean, copy, export, load
@@ -58,7 +56,7 @@ _HOMES = {
     "TopicReader": "sparklog.topic.reader",
     "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",
-    "delete_records": "sparklog.clean.truncation",
+    "delete_records": "sparklog.cleaner.truncation",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
     "offsets_of_checkpoint": "sparklog.topic.stream_checkpoint",
@@ -66,7 +64,7 @@ _HOMES = {
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",
     "stream_lag": "sparklog.spark.stream_lag",
-    "truncate_to": "sparklog.clean.truncation",
+    "truncate_to": "sparklog.cleaner.truncation",
     "with_partition": "sparklog.spark.partitions",
 }
 
@@ -81,17 +79,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sparklog' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
-
-
-class _Package(ModuleType):
-    """Keeps a room from hiding the function of its name: Python sets a package's submodules as its attributes."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in _HOMES or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparklog.clean.partition import Cleaned
+from sparklog.cleaner.partition import Cleaned
 from sparklog.cli import render, tables, views
 from sparklog.cli.progress import job_progress
 from sparklog.cli.text import bytes_text, counted

@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sparklog.clean.opened import OpenedLog, look_at, open_to_clean
-from sparklog.clean.partition import Cleaned, Cleaning, CleanPass
-from sparklog.clean.removal import remove_before, set_offsets
-from sparklog.clean.retention import KafkaRetention, RetentionPolicy
-from sparklog.clean.throttle import Throttle
+from sparklog.cleaner.opened import OpenedLog, look_at, open_to_clean
+from sparklog.cleaner.partition import Cleaned, Cleaning, CleanPass
+from sparklog.cleaner.removal import remove_before, set_offsets
+from sparklog.cleaner.retention import KafkaRetention, RetentionPolicy
+from sparklog.cleaner.throttle import Throttle
 from sparklog.errors import CorruptLogError, LockedError
 from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from sparklog.clean.partition import Cleaned
+from sparklog.cleaner.partition import Cleaned
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.clean import TASK_BYTES, CleanJob
 from sparklog.jobs.clean_passes import conversion_passes, erasure_passes
@@ -99,7 +99,7 @@ def clean(
     config : mapping of str to str, optional
         Further properties of topics, such as ``file.delete.delay.ms``.
     retention_policy : str, optional
-        A policy of your own, ``package.module:Class``: see `sparklog.clean.retention.RetentionPolicy`.
+        A policy of your own, ``package.module:Class``: see `sparklog.cleaner.retention.RetentionPolicy`.
     erase : str, os.PathLike, sequence of bytes or str, or pyarrow.Array, optional
         Erase the records with these keys, those of the active segment included. A file is Parquet, or CSV with a line
         of names, and its column is named ``key``.

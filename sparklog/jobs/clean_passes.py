@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sparklog.clean.conversion import ConversionPass
-from sparklog.clean.erasure import ErasurePass
-from sparklog.clean.partition import CleanPass
+from sparklog.cleaner.conversion import ConversionPass
+from sparklog.cleaner.erasure import ErasurePass
+from sparklog.cleaner.partition import CleanPass
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.erase_keys import Keys, read_keys
 from sparklog.log.where_parser import parse_where

@@ -7,7 +7,6 @@ broker would load. Only names, checkpoints, and the headers at the end of the la
 from __future__ import annotations
 
 import logging
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Final, TypeVar
 from sparklog.errors import CommitError, CorruptCheckpointError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
+from sparklog.log.clock import wall_clock_ns
 from sparklog.log.files import OffsetFile, TopicPartition
 from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -277,7 +277,7 @@ def _listed(folder: PartitionFolder) -> list[Entry]:
     for _ in range(_LISTINGS_MAX):
         entries = storage.entries(path, files.tells_of_segments)
         after = storage.stamp(path)
-        is_settled = after is None or abs(time.time_ns() - after.modified_ns) > _CLOCK_TICK_NS
+        is_settled = after is None or abs(wall_clock_ns() - after.modified_ns) > _CLOCK_TICK_NS
         if before == after and (is_settled or entries == earlier):
             return entries
         before, earlier = after, entries

@@ -20,8 +20,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 import sparklog
-from sparklog.clean.erasure import Erasure
-from sparklog.clean.rewriting import Rewriter, Rewritten
+from sparklog.cleaner.erasure import Erasure
+from sparklog.cleaner.rewriting import Rewriter, Rewritten
 from sparklog.jobs.erase_keys import read_keys
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.cli.fields import ROWS
-from tests.clean.logs import ALL, values, write
+from tests.cleaner.logs import ALL, values, write
 from tests.cli.test_fields import disagreements
 from tests.cli.test_main import lines, run
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import sparklog
-from sparklog.clean.editor import Editor
-from sparklog.clean.opened import OpenedLog
-from sparklog.clean.partition import PassDone
-from sparklog.clean.retention import LogDescription, SegmentDescription
-from sparklog.clean.rewriting import Rewriter
+from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.opened import OpenedLog
+from sparklog.cleaner.partition import PassDone
+from sparklog.cleaner.retention import LogDescription, SegmentDescription
+from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import BrokerRunningError, CorruptLogError, InvalidOptionError, LockedError, PathNotFoundError
 from sparklog.jobs.clean import CleanJob
 from sparklog.jobs.clean_logs import clean
@@ -28,7 +28,7 @@ from sparklog.log.layout import read_layout
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import new_job
-from tests.clean.logs import ALL, NOW_MS, findings, logs, names, values, write
+from tests.cleaner.logs import ALL, NOW_MS, findings, logs, names, values, write
 from tests.jobs.attempts import TwiceRunner
 from tests.places import directory_at, folder_at
 from tests.storage.crash import CrashingStorage, crashes

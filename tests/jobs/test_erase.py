@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import sparklog
-from sparklog.clean.erasure import ErasurePass
+from sparklog.cleaner.erasure import ErasurePass
 from sparklog.errors import InputFileError, InvalidOptionError
 from sparklog.inspect.absent import verify_absent
 from sparklog.inspect.verify_segment import Finding
@@ -25,7 +25,7 @@ from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import new_job
 from tests import build
 from tests.build import Record
-from tests.clean.logs import NOW_MS, findings, names
+from tests.cleaner.logs import NOW_MS, findings, names
 from tests.oracle import OracleBatch, decode_log
 from tests.places import directory_at, folder_at
 from tests.storage.crash import CrashingStorage, crashes

@@ -17,7 +17,7 @@ from sparklog.log.reader import IsolationLevel
 from sparklog.write.partition import PartitionLog
 from tests.build import Record as Row
 from tests.build import control_batch, v2_batch, write_partition
-from tests.clean.logs import CONFIG, KeepingSome, clean, findings
+from tests.cleaner.logs import CONFIG, KeepingSome, clean, findings
 from tests.kafka.adopt import adoption
 from tests.kafka.broker import Broker, Record
 from tests.kafka.jars import NEWEST, OLD

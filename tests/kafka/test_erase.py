@@ -12,7 +12,7 @@ import sparklog
 from sparklog.jobs.clean_logs import clean
 from tests.build import Record as Row
 from tests.build import control_batch, v2_batch, write_partition
-from tests.clean.logs import findings
+from tests.cleaner.logs import findings
 from tests.kafka.adopt import adoption
 from tests.kafka.broker import Broker, Record
 from tests.kafka.jars import NEWEST, OLD

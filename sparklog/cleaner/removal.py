@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sparklog.clean.swap import remove_set_aside, set_aside
+from sparklog.cleaner.swap import remove_set_aside, set_aside
 from sparklog.errors import CorruptCheckpointError
 from sparklog.log import files
 from sparklog.log.checkpoints import (

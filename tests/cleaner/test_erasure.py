@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparklog.clean.erasure import ErasedOffsets, Erasure
+from sparklog.cleaner.erasure import ErasedOffsets, Erasure
 from sparklog.errors import CorruptBatchError
 from sparklog.inspect.absent import verify_absent
 from sparklog.inspect.verify_segment import Finding
@@ -20,7 +20,7 @@ from sparklog.record.changes import EMPTY, NULL
 from sparklog.record.matching import key_set
 from tests import build
 from tests.build import Record, v2_batch, write_partition
-from tests.clean.logs import CONFIG, clean, findings
+from tests.cleaner.logs import CONFIG, clean, findings
 from tests.oracle import OracleBatch, OracleRecord, decode_log
 from tests.strategies import logs
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import sparklog
-from sparklog.clean.editor import Editor
-from sparklog.clean.groups import grouped
-from sparklog.clean.rewriting import Rewriter, Rewritten
+from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.groups import grouped
+from sparklog.cleaner.rewriting import Rewriter, Rewritten
 from sparklog.inspect.verify import Finding, Severity, verify_partition
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import sparklog
-from sparklog.clean import truncation
-from sparklog.clean.truncation import delete_records, truncate_to
+from sparklog.cleaner import truncation
+from sparklog.cleaner.truncation import delete_records, truncate_to
 from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.storage.registry import Location, locate
 from sparklog.write.partition import PartitionLog
-from tests.clean.logs import ALL, findings, logs, names, values, write
+from tests.cleaner.logs import ALL, findings, logs, names, values, write
 from tests.storage.crash import CrashingStorage, crashes
 
 AT = TopicPartition("events", 0)

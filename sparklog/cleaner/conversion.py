@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sparklog.clean.editor import Editor
-from sparklog.clean.opened import OpenedLog
-from sparklog.clean.partition import PassDone
-from sparklog.clean.rewriting import Rewriter
+from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.opened import OpenedLog
+from sparklog.cleaner.partition import PassDone
+from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.producer_state import AbortedTransaction
 from sparklog.log.scan import refuse_damaged

@@ -16,7 +16,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.reader import LogReader
 from sparklog.topic.live import LiveLogs
 from sparklog.write.partition import PartitionLog
-from tests.clean.logs import ALL, CONFIG, KeepingSome, clean, findings, logs, values, write
+from tests.cleaner.logs import ALL, CONFIG, KeepingSome, clean, findings, logs, values, write
 from tests.places import folder_at
 
 ROUNDS = 40

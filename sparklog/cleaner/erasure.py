@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from sparklog.clean.editor import Editor
-from sparklog.clean.opened import OpenedLog
-from sparklog.clean.partition import PassDone
-from sparklog.clean.rewriting import Rewriter
+from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.opened import OpenedLog
+from sparklog.cleaner.partition import PassDone
+from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import CorruptBatchError
 from sparklog.log.segment import Segment, Window
 from sparklog.record.changes import NULL, Changes, Mask

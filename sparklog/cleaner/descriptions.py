@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparklog.clean.retention import LogDescription, SegmentDescription
+from sparklog.cleaner.retention import LogDescription, SegmentDescription
 from sparklog.errors import PathNotFoundError
 from sparklog.log import files
 from sparklog.log.config import LogConfig

@@ -2,7 +2,7 @@
 
 The caller has locked the log directory. The files of the directory are not changed here: the log start offset that a
 retention raises, and what the cleaner has come to, are returned; the caller writes them down, and only then removes the
-segments that are before the start (`sparklog.clean.removal`). So the work of many partitions can be done elsewhere.
+segments that are before the start (`sparklog.cleaner.removal`). So the work of many partitions can be done elsewhere.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sparklog.clean.opened import OpenedLog
-from sparklog.clean.retention import RetentionPolicy, SegmentDescription, dropped_by
-from sparklog.clean.rewriting import Rewriter, Rewritten
-from sparklog.clean.throttle import Throttle
+from sparklog.cleaner.opened import OpenedLog
+from sparklog.cleaner.retention import RetentionPolicy, SegmentDescription, dropped_by
+from sparklog.cleaner.rewriting import Rewriter, Rewritten
+from sparklog.cleaner.throttle import Throttle
 
 _NONE = -1
 

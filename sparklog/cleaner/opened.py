@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sparklog.clean.descriptions import describe_log
-from sparklog.clean.retention import LogDescription
+from sparklog.cleaner.descriptions import describe_log
+from sparklog.cleaner.retention import LogDescription
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition

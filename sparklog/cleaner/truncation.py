@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from sparklog.clean.opened import OpenedLog, open_to_clean
-from sparklog.clean.removal import remove_before, set_offsets
-from sparklog.clean.swap import remove_set_aside, set_aside
+from sparklog.cleaner.opened import OpenedLog, open_to_clean
+from sparklog.cleaner.removal import remove_before, set_offsets
+from sparklog.cleaner.swap import remove_set_aside, set_aside
 from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint

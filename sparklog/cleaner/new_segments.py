@@ -2,7 +2,7 @@
 
 A group becomes one segment, and several only where what is written does not fit one: where another codec makes batches
 longer, for example. They follow each other without a gap, so that a broker which finishes the swap removes every
-source; see `sparklog.clean.swap`.
+source; see `sparklog.cleaner.swap`.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparklog.clean.editor import Editor
-from sparklog.clean.new_segments import NewSegment, NewSegments
-from sparklog.clean.swap import swap
-from sparklog.clean.throttle import Throttle
+from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.new_segments import NewSegment, NewSegments
+from sparklog.cleaner.swap import swap
+from sparklog.cleaner.throttle import Throttle
 from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import refuse_damaged

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import sparklog
-from sparklog.clean.editor import Editor
-from sparklog.clean.throttle import Throttle
+from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.throttle import Throttle
 from sparklog.errors import CorruptBatchError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
@@ -20,7 +20,19 @@ from sparklog.log.producer_state import Producers, producers_at_end
 from sparklog.log.segment import Window
 from sparklog.write.recovery import recover
 from tests.build import Record, control_batch, legacy_message, v2_batch, write_partition
-from tests.clean.logs import ALL, CONFIG, NOW_MS, KeepingSome, clean, every_third, findings, logs, names, values, write
+from tests.cleaner.logs import (
+    ALL,
+    CONFIG,
+    NOW_MS,
+    KeepingSome,
+    clean,
+    every_third,
+    findings,
+    logs,
+    names,
+    values,
+    write,
+)
 from tests.log.logs import batch
 from tests.places import folder_at
 from tests.storage.crash import CrashingStorage, crashes

@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
-from sparklog.clean.new_segments import NewSegment
+from sparklog.cleaner.new_segments import NewSegment
 from sparklog.errors import PathNotFoundError
 from sparklog.log import files
 from sparklog.log.places import PartitionFolder

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.clean.opened import look_at
-from sparklog.clean.retention import KafkaRetention, LogDescription, SegmentDescription, dropped_by
+from sparklog.cleaner.opened import look_at
+from sparklog.cleaner.retention import KafkaRetention, LogDescription, SegmentDescription, dropped_by
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
 from tests.build import Record, v2_batch, write_partition
-from tests.clean.logs import NOW_MS, write
+from tests.cleaner.logs import NOW_MS, write
 from tests.places import folder_at
 
 HOUR_MS = 3_600_000
