@@ -124,6 +124,13 @@ def test_the_lag_of_every_group_is_printed() -> None:
     assert totals == [("dashboard", "773"), ("fraud-check", "128"), ("order-mailer", "0")]
 
 
+def test_the_erased_customer_is_proven_absent() -> None:
+    done = run(sys.executable, "examples/erase.py")
+    assert done.returncode == 0, done.stderr
+    assert "shop-events-0: 44 records erased" in done.stdout
+    assert "0 errors" in done.stdout
+
+
 def test_every_guarantee_and_limit_names_a_test_that_is_there() -> None:
     """The table of tests/README.md: by the first words of each sentence, and with tests that exist."""
     section = README[README.index("### What a write guarantees") : README.index("## Speed")]
