@@ -135,6 +135,13 @@ def test_a_killed_producer_loses_nothing_that_a_consumer_would_get(tmp_path: Pat
     assert "the consumer got 3000 records, 3000 of them different" in done.stdout
 
 
+def test_the_erased_customer_is_proven_absent() -> None:
+    done = run(sys.executable, "examples/erase.py")
+    assert done.returncode == 0, done.stderr
+    assert "shop-events-0: 44 records erased" in done.stdout
+    assert "0 errors" in done.stdout
+
+
 def test_every_guarantee_and_limit_names_a_test_that_is_there() -> None:
     """The table of tests/README.md: by the first words of each sentence, and with tests that exist."""
     section = README[README.index("### What a write guarantees") : README.index("## Speed")]

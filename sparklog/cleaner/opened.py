@@ -41,6 +41,14 @@ class OpenedLog:
         return self.layout.segments[:-1]
 
     @property
+    def rewritable(self) -> tuple[Segment, ...]:
+        """The segments of a pass that needs all of the log: without the active one, which was rolled and is empty.
+
+        A dry run rolls nothing, and looks at the active segment as well.
+        """
+        return self.layout.segments if self.recovered is None else self.sealed
+
+    @property
     def topic_partition(self) -> TopicPartition:
         """The partition that the log is of: only partitions are cleaned."""
         at = self.folder.topic_partition

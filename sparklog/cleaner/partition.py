@@ -31,11 +31,17 @@ class PassDone:
         How many records are not there any more.
     clean_offset : int or None
         For ``cleaner-offset-checkpoint``: up to where the log is compacted; None where that is as it was.
+    erased : tuple of (int, int)
+        The offsets of the records that were erased, or whose values were, as ranges with both ends included.
+    lost : str
+        What a conversion to an older format has lost, in words; empty where nothing was.
     """
 
     rewritten: tuple[Rewritten, ...] = ()
     removed_records: int = 0
     clean_offset: int | None = None
+    erased: tuple[tuple[int, int], ...] = ()
+    lost: str = ""
 
 
 class CleanPass(Protocol):
@@ -68,6 +74,10 @@ class Cleaned:
         How many records the rewriting has left out.
     clean_offset : int or None
         Up to where the log is compacted now; None where that was not asked for.
+    erased : tuple of (int, int)
+        The offsets of the records that were erased, or whose values were, as ranges with both ends included.
+    lost : str
+        What a conversion to an older format has lost, in words; empty where nothing was.
     """
 
     topic: str
@@ -85,6 +95,13 @@ class Cleaned:
     new_bytes: int = 0
     removed_records: int = 0
     clean_offset: int | None = None
+    erased: tuple[tuple[int, int], ...] = ()
+    lost: str = ""
+
+    @property
+    def erased_records(self) -> int:
+        """How many records were erased, or lost their values."""
+        return sum(last - first + 1 for first, last in self.erased)
 
     @property
     def freed_bytes(self) -> int:
@@ -158,6 +175,8 @@ class Cleaning:
             new_bytes=sum(each.new_bytes for each in rewritten),
             removed_records=sum(each.removed_records for each in done),
             clean_offset=next((each.clean_offset for each in done if each.clean_offset is not None), None),
+            erased=tuple(span for each in done for span in each.erased),
+            lost=", ".join(each.lost for each in done if each.lost),
         )
 
     def _run(self, each: CleanPass, log: OpenedLog) -> PassDone:

@@ -59,6 +59,9 @@ def _row(each: Cleaned) -> dict[str, Any]:
         "rewritten_bytes": each.old_bytes,
         "new_bytes": each.new_bytes,
         "removed_records": each.removed_records,
+        "erased_records": each.erased_records,
+        "erased_offsets": [list(span) for span in each.erased],
+        "lost": each.lost,
     }
 
 
@@ -66,4 +69,7 @@ def _sentence(summary: CleanSummary, seconds: float) -> str:
     if not summary.changed:
         return f"nothing to clean in {counted(len(summary.partitions), 'partition')}"
     of = f"{bytes_text(summary.freed_bytes)} of {counted(len(summary.changed), 'partition')}"
+    erased = sum(each.erased_records for each in summary.partitions)
+    if erased:
+        of = f"{counted(erased, 'record')} to erase and {of}"
     return f"{of} would go" if summary.is_dry else f"{of} went in {seconds:.1f} s"

@@ -29,6 +29,25 @@ def clean(
     retention_policy: Annotated[
         str | None, typer.Option("--retention-policy", help="A policy of your own, package.module:Class.")
     ] = None,
+    erase: Annotated[
+        str | None,
+        typer.Option("--erase", help="Erase the records with the keys of a Parquet or CSV file, column key."),
+    ] = None,
+    erase_where: Annotated[
+        str | None, typer.Option("--erase-where", help="Erase the records that pass a filter.")
+    ] = None,
+    blank: Annotated[
+        str | None, typer.Option("--blank", help="null or empty: erased records stay, and their values become that.")
+    ] = None,
+    recompress: Annotated[
+        str | None, typer.Option("--recompress", help="The codec of all batches: none, gzip, snappy, lz4, zstd.")
+    ] = None,
+    record_format: Annotated[
+        int | None, typer.Option("--format", min=0, max=2, help="The record format of all batches: 0, 1 or 2.")
+    ] = None,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Let --format lose what formats 0 and 1 have no room for.")
+    ] = False,
     bytes_per_second: Annotated[
         float | None, typer.Option("--bytes-per-second", min=1, help="How much to read and write in a second at most.")
     ] = None,
@@ -59,6 +78,12 @@ def clean(
         "retention_bytes": retention_bytes,
         "config": properties_of(config or (), "--config"),
         "retention_policy": retention_policy,
+        "erase": erase,
+        "erase_where": erase_where,
+        "blank": blank,
+        "recompress": recompress,
+        "format": record_format,
+        "lossy": lossy or None,
         "bytes_per_second": bytes_per_second,
         "processes": processes,
         "task_bytes": task_bytes,

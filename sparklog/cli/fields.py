@@ -266,6 +266,9 @@ new_segments        integer   how many those became
 rewritten_bytes     integer   length of their logs before
 new_bytes           integer   and after
 removed_records     integer   how many records the rewriting left out
+erased_records      integer   how many records were erased, or lost their values
+erased_offsets      array     their offsets, as ranges: pairs of the first and the last
+lost                string    what a conversion to an older format has lost
 """
         ),
     },

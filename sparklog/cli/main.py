@@ -227,11 +227,20 @@ def _milliseconds(text: str) -> int:
 
 
 @app.command()
-def verify(paths: Paths, processes: Processes = None, as_json: Json = False, _fields: Fields = False) -> None:
+def verify(
+    paths: Paths,
+    absent: Annotated[
+        str | None, typer.Option("--absent", help="Prove that no file holds a key of this Parquet or CSV file.")
+    ] = None,
+    processes: Processes = None,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
     """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
 
     Exit status 1 where there is an error. Warnings and notes are no errors: a broker that dies may leave a torn end of
-    the last segment, and cuts it off itself when it starts.
+    the last segment, and cuts it off itself when it starts. With --absent, a record with such a key is an error in
+    whatever file it is, also in one that is no part of the log any more, and so are bytes that may hold one.
     """
     from sparklog.cli.verify import Outcome, as_json_row, findings, report
 
@@ -240,7 +249,7 @@ def verify(paths: Paths, processes: Processes = None, as_json: Json = False, _fi
     total_bytes = sum(log_bytes(target) for target in targets)
     count = processes_for(sum(len(target.folders) for target in targets), total_bytes, processes)
     with progress(total_bytes) as advance:
-        rows = findings(targets, outcome, advance, count)
+        rows = findings(targets, outcome, advance, count, absent)
         if as_json:
             render.json_lines(as_json_row(row) for row in rows)
         found = list(rows)

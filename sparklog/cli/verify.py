@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from sparklog.cli import render, tables, views
 from sparklog.cli.paths import CliPath
 from sparklog.cli.text import bytes_text
+from sparklog.inspect.absent import verify_absent
 from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partitions
+from sparklog.jobs.erase_keys import read_keys
 from sparklog.log.places import split_path
+from sparklog.record.matching import KeySet
 
 FINDINGS_SHOWN_MAX: Final = 500
 
@@ -37,12 +41,18 @@ class Outcome:
 
 
 def findings(
-    targets: list[CliPath], outcome: Outcome, advance: Callable[[str, int], None], processes: int
+    targets: list[CliPath],
+    outcome: Outcome,
+    advance: Callable[[str, int], None],
+    processes: int,
+    absent: str | None = None,
 ) -> Iterator[RowDict]:
     """Verify targets one after another, and the partitions of each side by side.
 
-    Gives a row for each finding, and counts them in ``outcome``.
+    Gives a row for each finding, and counts them in ``outcome``. Where a file of keys is given, every file is searched
+    for them, too.
     """
+    keys = None if absent is None else read_keys(absent)
     for target in targets:
         outcome.partitions += len(target.folders)
         events = (
@@ -50,13 +60,18 @@ def findings(
             if target.is_directory
             else verify_partitions([folder.location for folder in target.folders], processes=processes)
         )
-        for event in events:
+        for event in chain(events, () if keys is None else _search(target, keys)):
             if isinstance(event, Progress):
                 outcome.checked_bytes += event.checked_bytes
                 advance(_short(event.path, target), event.checked_bytes)
             else:
                 outcome.counts[event.severity] += 1
                 yield _row(event, target)
+
+
+def _search(target: CliPath, keys: KeySet) -> Iterator[Finding | Progress]:
+    for folder in target.folders:
+        yield from verify_absent(keys, folder.location)
 
 
 def report(rows: list[RowDict], outcome: Outcome) -> None:

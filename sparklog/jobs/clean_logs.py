@@ -10,11 +10,14 @@ from typing import Any
 from sparklog.cleaner.partition import Cleaned
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.clean import TASK_BYTES, CleanJob
+from sparklog.jobs.clean_passes import conversion_passes, erasure_passes
+from sparklog.jobs.erase_keys import Keys
 from sparklog.jobs.job import Watch, run_job
 from sparklog.jobs.local import runner_of
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import PartitionFolder
+from sparklog.record.where import Where
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover
 from sparklog.values.named import imported
@@ -60,6 +63,12 @@ def clean(
     retention_bytes: int | None = None,
     config: Mapping[str, str] | None = None,
     retention_policy: str | None = None,
+    erase: Keys | None = None,
+    erase_where: str | Where | None = None,
+    blank: str | None = None,
+    recompress: str | None = None,
+    format: int | None = None,  # noqa: A002 - as the terminal has it
+    lossy: bool = False,
     bytes_per_second: float | None = None,
     spark: Any = None,
     processes: int | None = None,
@@ -91,6 +100,20 @@ def clean(
         Further properties of topics, such as ``file.delete.delay.ms``.
     retention_policy : str, optional
         A policy of your own, ``package.module:Class``: see `sparklog.cleaner.retention.RetentionPolicy`.
+    erase : str, os.PathLike, sequence of bytes or str, or pyarrow.Array, optional
+        Erase the records with these keys, those of the active segment included. A file is Parquet, or CSV with a line
+        of names, and its column is named ``key``.
+    erase_where : str, optional
+        Erase the records that pass this filter: see `sparklog.log.where_parser`.
+    blank : str, optional
+        ``null`` or ``empty``: erased records stay, and their values become null, or have no bytes.
+    recompress : str, optional
+        The codec that all batches are to have: none, gzip, snappy, lz4, zstd.
+    format : int, optional
+        The record format (magic) that all batches are to have: 0, 1 or 2.
+    lossy : bool
+        Whether a conversion to format 0 or 1 may lose headers, producers and transactions, and in 0 timestamps. It is
+        refused otherwise, with what would be lost.
     bytes_per_second : float, optional
         How much is read and written in a second at most, by all workers together.
     spark : SparkSession, optional
@@ -128,6 +151,7 @@ def clean(
         imported(retention_policy, "the retention policy")
     given = {"cleanup.policy": cleanup_policy, "retention.ms": retention_ms, "retention.bytes": retention_bytes}
     properties = dict(config or {}) | {name: str(value) for name, value in given.items() if value is not None}
+    passes = (*erasure_passes(erase, erase_where, blank), *conversion_passes(recompress, format, lossy))
     now_ms = wall_clock_ms()
     cleaned: list[Cleaned] = []
     for directory, of_directory in groupby(_chosen(path, topics, partitions), key=lambda folder: folder.directory):
@@ -137,6 +161,7 @@ def clean(
             config=LogConfig.from_properties(properties),
             run_id=new_job(now_ms),
             now_ms=now_ms,
+            passes=passes,
             retention_policy=retention_policy,
             bytes_per_second=bytes_per_second,
             workers=runner.workers,

@@ -38,6 +38,7 @@ from sparklog.record.where import Constant, Where
 from sparklog.record.where_program import BatchFilter
 from sparklog.storage.registry import PathText, expand_one, locate
 
+_NS_PER_MS: Final = 1_000_000
 _LOOKS_MAX: Final = 5
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -275,6 +276,49 @@ class LogReader:
                     raise
                 layout = listed
         raise PathNotFoundError(f"segments of {layout.path} are replaced faster than they can be looked at; try again")
+
+    def offsets_before(self, timestamp: Time | None, max_offsets: int, *, now_ms: int | None = None) -> list[int]:
+        """Return where segments begin that were last written to no later than a time: the old consumer's offsets.
+
+        This is what a broker answers to an OffsetRequest of version 0. It goes by the times of files.
+
+        Parameters
+        ----------
+        timestamp : int, datetime or None
+            ms since the epoch, or a datetime that has a time zone. None is the latest: the log end offset comes first.
+        max_offsets : int
+            How many offsets to return at most.
+        now_ms : int, optional
+            Wall-clock time, ms since the epoch, as of which a broker counts the log end offset. By default that counts
+            as of when the last segment was written to.
+
+        Returns
+        -------
+        list of int
+            The newest first. None is below the log start offset.
+
+        Raises
+        ------
+        InvalidOptionError
+            The datetime has no time zone, or ``max_offsets`` is negative.
+
+        Notes
+        -----
+        Source: apache/kafka, Log.scala (legacyFetchOffsetsBefore).
+        """
+        if max_offsets < 0:
+            raise InvalidOptionError(f"max_offsets is {max_offsets}, and must not be negative")
+        layout, times = self._layout, list[tuple[int, int]]()
+        for segment in layout.segments:
+            with segment.file() as file:
+                times.append((max(segment.base_offset, layout.start_offset), file.modified_ns() // _NS_PER_MS))
+        if layout.segments and layout.end_offset > layout.segments[-1].base_offset:
+            times.append((layout.end_offset, times[-1][1] if now_ms is None else now_ms))
+        chosen = len(times)
+        if timestamp is not None:
+            time_ms = to_ms(timestamp)
+            chosen = next((row for row in range(len(times), 0, -1) if times[row - 1][1] <= time_ms), 0)
+        return sorted((offset for offset, _ in times[max(chosen - max_offsets, 0) : chosen]), reverse=True)
 
     def _offset_for_time(self, layout: PartitionLayout, time_ms: int) -> int | None:
         for segment in layout.segments:

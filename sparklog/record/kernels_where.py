@@ -49,8 +49,8 @@ class Program(NamedTuple):
     octets: Any
 
 
-_PROGRAM = types.NamedTuple((NUMBERS, NUMBERS, NUMBERS, BYTES), Program)
-_FILTER = DECODE.return_type(*DECODE.args, _PROGRAM)
+PROGRAM = types.NamedTuple((NUMBERS, NUMBERS, NUMBERS, BYTES), Program)
+_FILTER = DECODE.return_type(*DECODE.args, PROGRAM)
 
 
 @inlined
@@ -118,7 +118,7 @@ def _is_one_of(program, first, count, buffer, position, length):
 
 
 @inlined
-def _is_equal(buffer, position, other, other_position, length):
+def is_equal(buffer, position, other, other_position, length):
     """Tell whether as many bytes of two buffers are the same, by their ends first: names often begin alike."""
     if length >= 8:
         last = length - 8
@@ -132,7 +132,7 @@ def _is_value(program, first, count, buffer, position, length):
     """Do what `_is_one_of` does, of a single literal without a call for most of the bytes that differ from it."""
     if count == 1:
         start = item(program.borders, first)
-        return length == item(program.borders, first + 1) - start and _is_equal(
+        return length == item(program.borders, first + 1) - start and is_equal(
             buffer, position, program.octets, start, length
         )
     return _is_one_of(program, first, count, buffer, position, length)
@@ -196,7 +196,7 @@ def _is_true_of_headers(program, test, kind, buffer, position, count, end):
 
 
 @inlined
-def _passes(program, buffer, end, fields, offset, timestamp, timestamp_type):
+def passes(program, buffer, end, fields, offset, timestamp, timestamp_type):
     """Run a program on a record whose fields `kernels_v2` or `kernels_legacy` have found and checked."""
     _, _, key, key_length, value, value_length, headers, header_count = fields
     row = np.int64(program.tests.shape[0] // TEST_FIELDS - 1)
@@ -262,7 +262,7 @@ def filter_records(
             bytes_max,
             cursor,
             output,
-            _passes,
+            passes,
             program,
         )
         if status != OK:
@@ -307,7 +307,7 @@ def filter_messages(
             bytes_max,
             cursor,
             output,
-            _passes,
+            passes,
             program,
         )
         if status != OK:

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 # Kernels are known once their modules are imported.
 from sparklog.record import (  # noqa: F401
     kernels,
+    kernels_convert,
     kernels_encode,
     kernels_hash,
     kernels_legacy,
+    kernels_match,
+    kernels_rewrite,
     kernels_search,
+    kernels_spans,
     kernels_streams,
     kernels_v2,
     kernels_where,

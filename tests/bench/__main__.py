@@ -18,6 +18,7 @@ MEASUREMENTS = (
     "encode",
     "threads",
     "filters",
+    "erase",
     "stream",
     "spark_read",
     "spark_read --memory",

@@ -58,3 +58,31 @@ def test_partition_that_is_none_is_refused(directory: Path) -> None:
     result = run("clean", directory, "--partitions", "events")
     assert result.exit_code == 2
     assert "--partitions 'events' is not topic:partition" in result.stderr
+
+
+def test_keys_are_erased_and_proven_absent(directory: Path) -> None:
+    keys = directory.parent / "gone.csv"
+    keys.write_text("key\nk\n")
+    before = run("verify", directory / "events-0", "--absent", keys)
+    assert before.exit_code == 1
+    assert "holds 20 records that must be absent, the first at offset 0" in before.stdout
+    options = ("--erase", keys, "--config", "file.delete.delay.ms=0", "--processes", "1")
+    found = lines("clean", directory, *options, "--json")
+    assert [(row["topic"], row["erased_records"], row["erased_offsets"]) for row in found] == [
+        ("events", 120, [[0, 119]]),
+        ("orders", 120, [[0, 119]]),
+    ]
+    assert [wrong for row in found for wrong in disagreements(row, ROWS["clean"][OF])] == []
+    assert run("verify", directory, "--absent", keys).exit_code == 0
+    assert values(directory / "events-0") == []
+
+
+def test_format_that_loses_nothing_and_a_codec_are_options(directory: Path) -> None:
+    done = run("clean", directory, "--format", "1", "--recompress", "gzip", "--processes", "1")
+    assert done.exit_code == 0
+    assert values(directory / "events-0") == ALL
+    assert run("clean", directory, "--format", "0").exit_code != 0
+    assert run("clean", directory, "--format", "0", "--lossy", "--processes", "1").exit_code == 0
+    wrong = run("clean", directory, "--blank", "null")
+    assert wrong.exit_code == 2
+    assert "say what by erase or erase_where" in wrong.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,37 @@ def test_stream_is_all_of_the_log_each_time_that_it_is_asked_for(tmp_path: Path)
 def test_package_lists_its_public_names() -> None:
     assert set(dir(sparklog)) == {*sparklog.__all__, "__version__"}
     assert all(getattr(sparklog, name) is not None for name in dir(sparklog))
+
+
+def test_old_consumers_are_given_the_starts_of_segments_by_the_times_of_files(tmp_path: Path) -> None:
+    """What `Log.legacyFetchOffsetsBefore` of Kafka 2.8 returns for the same segments."""
+    folder = tmp_path / "events-0"
+    write(folder, 6, segment_bytes=600)
+    paths = sorted(folder.glob("*.log"))
+    starts = [int(path.stem) for path in paths]
+    assert len(starts) == 3
+    for path, seconds in zip(paths, (100, 200, 300), strict=True):
+        os.utime(path, (seconds, seconds))
+    with sparklog.open_log(folder) as log:
+        assert log.offsets_before(None, 9) == [60, *reversed(starts)]
+        assert log.offsets_before(None, 2) == [60, starts[2]]
+        assert log.offsets_before(None, 0) == []
+        assert log.offsets_before(99_999, 9) == []
+        assert log.offsets_before(100_000, 9) == [starts[0]]
+        assert log.offsets_before(299_999, 1) == [starts[1]]
+        assert log.offsets_before(datetime.fromtimestamp(300, UTC), 9) == [60, *reversed(starts)]
+        assert log.offsets_before(300_000, 9, now_ms=400_000) == [*reversed(starts)]
+        assert log.offsets_before(400_000, 1, now_ms=400_000) == [60]
+        with pytest.raises(InvalidOptionError, match="max_offsets is -1"):
+            log.offsets_before(None, -1)
+    (folder / f"{60:020d}.log").touch()
+    with sparklog.open_log(folder) as log:
+        assert log.offsets_before(None, 2) == [60, starts[2]]
+
+
+def test_no_offset_before_is_below_the_log_start_offset(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write(folder, 6, segment_bytes=600)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nevents 0 5\n")
+    with sparklog.open_log(folder) as log:
+        assert log.offsets_before(None, 9)[-1] == 5

@@ -1,0 +1,162 @@
+"""Converts a log to another codec or record format.
+
+On the way to magic 0 or 1, which know no transactions, records of aborted ones go: nobody could tell them from others.
+A log with an open transaction is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.opened import OpenedLog
+from sparklog.cleaner.partition import PassDone
+from sparklog.cleaner.rewriting import Rewriter
+from sparklog.errors import CorruptBatchError, InvalidOptionError
+from sparklog.log.producer_state import AbortedTransaction
+from sparklog.log.scan import refuse_damaged
+from sparklog.log.segment import Segment, Window
+from sparklog.log.transactions import EndMarkers, TransactionState
+from sparklog.record.changes import Mask
+from sparklog.record.convert import Losses, converted, losses
+from sparklog.record.decode import LIMITS, DecodeLimits, Progress
+from sparklog.record.spans import RecordSpans, record_spans
+
+
+class Conversion(Editor):
+    """Converts batches.
+
+    Parameters
+    ----------
+    magic : int or None
+        The format; None is the one that each batch has.
+    codec : str or None
+        Kafka's name of the codec; None is the one that each batch has.
+    level : int or None
+        Of the codec.
+    markers : EndMarkers or None
+        Of the log, for magic 0 and 1.
+    limits : DecodeLimits
+        How much is decompressed at a time, and at most.
+
+    Attributes
+    ----------
+    lost : Losses
+        What the batches so far have lost, or would lose.
+    aborted_records : int
+        How many records of aborted transactions went, or would go.
+    """
+
+    def __init__(
+        self,
+        magic: int | None,
+        codec: str | None,
+        level: int | None = None,
+        *,
+        markers: EndMarkers | None = None,
+        limits: DecodeLimits = LIMITS,
+    ) -> None:
+        self._magic, self._codec, self._level, self._markers, self._limits = magic, codec, level, markers, limits
+        self._progress = Progress()
+        self.lost, self.aborted_records = Losses(), 0
+
+    def begin(self, segment: Segment) -> None:
+        """Go on with the next source segment."""
+        super().begin(segment)
+        self._progress = Progress()
+
+    def edit(self, window: Window) -> Iterator[memoryview]:
+        """Yield the batches of a window in their new form."""
+        for spans, keep in self._spanned(window):
+            yield from converted(spans, self._magic, self._codec, self._level, keep)
+
+    def count(self, window: Window) -> None:
+        """Count what the batches of a window would lose."""
+        for _ in self._spanned(window):
+            pass
+
+    def _spanned(self, window: Window) -> Iterator[tuple[RecordSpans, Mask | None]]:
+        try:
+            for spans in record_spans(window.buffer, window.headers, limits=self._limits, progress=self._progress):
+                keep = self._decided(spans)
+                self.lost += losses(spans, self._magic)
+                self.aborted_records += 0 if keep is None else int((~keep).sum())
+                yield spans, keep
+        except CorruptBatchError as error:
+            raise error.located(path=self.segment.path()) from error
+
+    def _decided(self, spans: RecordSpans) -> Mask | None:
+        """Tell which records are of no aborted transaction; None where all are, or it does not matter."""
+        headers = spans.headers
+        if self._markers is None or not headers.is_transactional.any():
+            return None
+        is_transactional = headers.is_transactional & ~headers.is_control
+        states = self._markers.states(headers.column("producer_id"), headers.column("base_offset"), is_transactional)
+        is_open = states == TransactionState.OPEN
+        if is_open.any():
+            offset = int(headers.column("base_offset")[is_open][0])
+            raise InvalidOptionError(
+                f"a transaction is open at offset {offset} of {self.segment.path()}, and format {self._magic} has no "
+                f"transactions: nobody could tell its records from others"
+            )
+        counts = np.diff(spans.batch_ends, prepend=0)
+        keep: Mask = np.repeat(states != TransactionState.ABORTED, counts)
+        return None if keep.all() else keep
+
+    def aborted(self) -> Sequence[AbortedTransaction]:
+        """Return the entries for the transaction index, of which magic 0 and 1 have none."""
+        return super().aborted() if self._magic in (None, 2) else ()
+
+
+@dataclass(frozen=True)
+class ConversionPass:
+    """Converts all of a log, of which the active segment is sealed first.
+
+    Attributes
+    ----------
+    magic, codec, level
+        As of `Conversion`.
+    is_lossy : bool
+        Whether a conversion to magic 0 or 1 may lose what these have no room for; it is refused otherwise.
+    """
+
+    magic: int | None = None
+    codec: str | None = None
+    level: int | None = None
+    is_lossy: bool = False
+
+    needs_active: bool = field(default=True, init=False)
+
+    def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
+        """Rewrite each segment by itself.
+
+        Raises
+        ------
+        InvalidOptionError
+            Something would be lost that may not, or a transaction is open. Nothing was changed.
+        """
+        is_down = self.magic in (0, 1)
+        markers = EndMarkers(log.layout) if is_down else None
+        limits = replace(LIMITS, decompressed_bytes_max=log.config.max_decompressed_message_bytes)
+        conversion = Conversion(self.magic, self.codec, self.level, markers=markers, limits=limits)
+        if is_down:
+            self._refuse_losses(log, Conversion(self.magic, self.codec, self.level, markers=markers, limits=limits))
+        done = tuple(rewriter.rewrite((segment,), conversion) for segment in log.rewritable)
+        return PassDone(rewritten=done, removed_records=conversion.aborted_records, lost=str(conversion.lost))
+
+    def _refuse_losses(self, log: OpenedLog, conversion: Conversion) -> None:
+        """Go through the log once before anything is changed."""
+        for segment in log.rewritable:
+            conversion.begin(segment)
+            with segment.open() as opened:
+                for window in opened.windows(opened.start):
+                    refuse_damaged(segment, window)
+                    conversion.count(window)
+        if conversion.lost and not self.is_lossy:
+            raise InvalidOptionError(
+                f"{log.folder.location} in format {self.magic} would lose {conversion.lost}: allow a lossy conversion "
+                f"to do it all the same"
+            )

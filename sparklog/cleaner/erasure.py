@@ -1,0 +1,167 @@
+"""Erases records: those with one of some keys, or that pass a filter, go or lose their values.
+
+Only batches that hold such a record are written anew. Everything else is copied as it is, and a segment without any is
+not touched. A batch of magic 2 of which nothing stays is kept as an empty one: with it the log keeps its end, and
+producers their sequence numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.opened import OpenedLog
+from sparklog.cleaner.partition import PassDone
+from sparklog.cleaner.rewriting import Rewriter
+from sparklog.errors import CorruptBatchError
+from sparklog.log.segment import Segment, Window
+from sparklog.record.changes import NULL, Changes, Mask
+from sparklog.record.decode import LIMITS, DecodeLimits, Progress
+from sparklog.record.kernels_spans import OFFSET, VALUE_BYTES
+from sparklog.record.matching import AnyOf, KeySet, Matcher, Passing, is_data
+from sparklog.record.rewrite import rewritten
+from sparklog.record.spans import RecordSpans, record_spans
+from sparklog.record.where import Where
+from sparklog.record.where_program import program_of
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass
+class ErasedOffsets:
+    """The offsets of the records of one partition that went, or whose values did."""
+
+    _pieces: list[Int64s] = field(default_factory=list)
+
+    def add(self, offsets: Int64s) -> None:
+        """Add offsets behind those so far."""
+        self._pieces.append(offsets)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return the offsets as ranges, both ends included, that ascend and of which no two touch."""
+        if not self._pieces:
+            return []
+        offsets = np.concatenate(self._pieces)
+        first = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 2) != 1)
+        last = np.append(first[1:], len(offsets)) - 1
+        return list(zip(offsets[first].tolist(), offsets[last].tolist(), strict=True))
+
+
+class Erasure(Editor):
+    """Erases the records that a matcher means; markers of transactions stay.
+
+    Parameters
+    ----------
+    matcher : Matcher
+        Tells which records are meant.
+    is_blanked : bool
+        Whether records stay, and only their values are replaced.
+    blank_bytes : int
+        What values are replaced by: `sparklog.record.changes.NULL`, a tombstone where the topic is compacted, or
+        `EMPTY`.
+    limits : DecodeLimits
+        How much is decompressed at a time, and at most.
+
+    Attributes
+    ----------
+    erased : ErasedOffsets
+        What has been erased so far. A record whose value is blank already is not.
+    """
+
+    def __init__(
+        self, matcher: Matcher, *, is_blanked: bool = False, blank_bytes: int = NULL, limits: DecodeLimits = LIMITS
+    ) -> None:
+        self._matcher, self._is_blanked, self._blank_bytes, self._limits = matcher, is_blanked, blank_bytes, limits
+        self._progress = Progress()
+        self.erased = ErasedOffsets()
+
+    def begin(self, segment: Segment) -> None:
+        """Go on with the next source segment."""
+        super().begin(segment)
+        self._progress = Progress()
+
+    def edit(self, window: Window) -> Iterator[memoryview]:
+        """Yield the batches of a window without the records that are meant, or with blank values."""
+        kept_from, position = 0, 0
+        spanned = record_spans(window.buffer, window.headers, limits=self._limits, progress=self._progress)
+        try:
+            for spans in spanned:
+                last = spans.headers.table[-1]
+                end = int(last["position"] + last["batch_bytes"]) - spans.headers.origin
+                chosen = self._chosen(spans)
+                if chosen is not None:
+                    if kept_from < position:
+                        yield window.buffer[kept_from:position]
+                    yield from rewritten(spans, self._changes(chosen))
+                    kept_from = end
+                position = end
+        except CorruptBatchError as error:
+            raise error.located(path=self.segment.path()) from error
+        if kept_from < position:
+            yield window.buffer[kept_from:position]
+
+    def _chosen(self, spans: RecordSpans) -> Mask | None:
+        """Tell which records are erased; None where none is."""
+        mask = self._matcher.matches(spans)
+        if mask is None:
+            return None
+        mask = mask & is_data(spans)
+        if self._is_blanked:
+            mask &= spans.table[:, VALUE_BYTES] != self._blank_bytes
+        if not mask.any():
+            return None
+        self.erased.add(spans.table[mask, OFFSET])
+        return mask
+
+    def _changes(self, chosen: Mask) -> Changes:
+        if self._is_blanked:
+            return Changes(blank=chosen, blank_bytes=self._blank_bytes)
+        return Changes(keep=~chosen)
+
+
+@dataclass(frozen=True)
+class ErasurePass:
+    """Erases records from all of a log, of which the active segment is sealed first.
+
+    Attributes
+    ----------
+    keys : KeySet or None
+        Records with one of these keys are erased.
+    where : Where or None
+        Records that pass this filter are erased, too.
+    is_blanked : bool
+        Whether records stay, and only their values are replaced.
+    blank_bytes : int
+        As of `Erasure`.
+    """
+
+    keys: KeySet | None = None
+    where: Where | None = None
+    is_blanked: bool = False
+    blank_bytes: int = NULL
+
+    needs_active: bool = field(default=True, init=False)
+
+    def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
+        """Rewrite each segment by itself that holds such a record, and touch no other."""
+        at = log.topic_partition
+        parts: list[Matcher] = [] if self.keys is None else [self.keys]
+        if self.where is not None and self.where.can_pass(at.topic, at.partition):
+            parts.append(Passing(program_of(self.where.of_partition(at.topic, at.partition).tree)))
+        if not parts:
+            return PassDone()
+        limits = replace(LIMITS, decompressed_bytes_max=log.config.max_decompressed_message_bytes)
+        erasure = Erasure(AnyOf(tuple(parts)), is_blanked=self.is_blanked, blank_bytes=self.blank_bytes, limits=limits)
+        done = tuple(rewriter.rewrite((segment,), erasure) for segment in log.rewritable)
+        return PassDone(
+            rewritten=done,
+            removed_records=0 if self.is_blanked else len(erasure.erased),
+            erased=tuple(erasure.erased.ranges()),
+        )

@@ -1,0 +1,160 @@
+"""Proves that records are gone: searches for them in every file of a partition that holds batches, whoever reads it.
+
+Segments are read from their first byte to their last, without indexes, offsets and isolation levels; so are the files
+that a cleaning has set aside or not finished, what recovery has cut off a segment, and what a write has staged. Bytes
+that are no whole batch are no proof, and a finding. So is a folder of the partition that Kafka has set aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sparklog.errors import CorruptBatchError, PathNotFoundError, SeglogError
+from sparklog.inspect.verify_segment import Finding, Progress, Severity, unreadable
+from sparklog.log import files
+from sparklog.log.damage import DamageScanner, data_end, is_zero
+from sparklog.log.places import join_path, split_path
+from sparklog.log.segment import Window, WindowScan
+from sparklog.record.kernels_spans import OFFSET
+from sparklog.record.matching import Matcher, is_data
+from sparklog.record.spans import RecordSpans, record_spans
+from sparklog.storage.base import ReadableFile, Storage
+from sparklog.storage.registry import locate
+
+_SET_ASIDE: Final = {
+    files.LOG: "",
+    files.LOG + files.DELETED: ", a file that was set aside and is no part of the log any more",
+    files.LOG + files.CLEANED: ", a file of a cleaning that was not finished",
+    files.LOG + files.SWAP: ", a file of a cleaning that is being finished",
+}
+
+
+def verify_absent(matcher: Matcher, path: str) -> Iterator[Finding | Progress]:
+    """Search for records in all files of a partition's folder that hold batches.
+
+    Parameters
+    ----------
+    matcher : Matcher
+        Tells which records must not be there.
+    path : str
+        The folder.
+
+    Yields
+    ------
+    Finding or Progress
+        ``present`` for each file that holds such records, ``not-proven`` for bytes that could not be read as batches.
+
+    Raises
+    ------
+    SeglogError
+        The folder cannot be listed.
+    """
+    located = locate(path)
+    storage, folder = located.storage, located.path
+    for entry in storage.entries(folder):
+        what = _what(entry.name) if entry.is_file else None
+        if what is not None:
+            yield from _in_file(storage, join_path(folder, entry.name), what, matcher)
+    yield from _set_aside(storage, folder)
+
+
+def _what(name: str) -> str | None:
+    """Say what kind of file a name is of; None where it holds no batches."""
+    found = files.parse_offset_file(name)
+    if found is not None:
+        return _SET_ASIDE.get(found.suffix)
+    if files.is_cut_file(name):
+        return ", which recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
+    if name.endswith(files.LOG + files.STAGED):
+        return ", which a write has staged and not committed"
+    return None
+
+
+def _set_aside(storage: Storage, folder: str) -> Iterator[Finding]:
+    """Find the folders beside that were this partition's: nobody has looked into them."""
+    parent, name = split_path(folder)
+    try:
+        entries = storage.entries(parent)
+    except SeglogError:
+        return
+    for entry in entries:
+        if entry.is_folder and entry.name.startswith(f"{name}.") and files.is_set_aside(entry.name):
+            message = f"a folder of {name} that Kafka has set aside may hold such records: verify it by its own path"
+            yield Finding(Severity.ERROR, "not-proven", join_path(parent, entry.name), message)
+
+
+def _in_file(storage: Storage, path: str, what: str, matcher: Matcher) -> Iterator[Finding | Progress]:
+    try:
+        with storage.open(path) as file:
+            yield from _Search(file, path, what, matcher).run()
+    except PathNotFoundError:
+        yield Finding(Severity.NOTE, "gone", path, "it went away before it was searched")
+    except SeglogError as error:
+        yield unreadable(error, path)
+
+
+class _Search:
+    """A search through one file."""
+
+    def __init__(self, file: ReadableFile, path: str, what: str, matcher: Matcher) -> None:
+        self._file, self._path, self._what, self._matcher = file, path, what, matcher
+        self._records = 0
+        self._first: tuple[int, int] | None = None
+
+    def run(self) -> Iterator[Finding | Progress]:
+        position = 0
+        while position < self._file.size_bytes():
+            scan = WindowScan(self._file, position)
+            for window in scan:
+                yield from self._in_window(window)
+                yield Progress(self._path, scan.position - position)
+                position = scan.position
+            position = scan.position
+            following = self._next_batch(position, scan.size_bytes)
+            end_position = scan.size_bytes if following is None else following
+            data_ends = data_end(self._file, position, end_position)
+            if data_ends > position:
+                yield self._unread(position, data_ends - position, scan.fault or "they are the beginning of a batch")
+            yield Progress(self._path, end_position - position)
+            position = end_position
+        if self._first is not None:
+            place, offset = self._first
+            message = f"holds {self._records} records that must be absent, the first at offset {offset}{self._what}"
+            yield Finding(Severity.ERROR, "present", self._path, message, place, offset)
+
+    def _next_batch(self, position: int, end_position: int) -> int | None:
+        if is_zero(self._file, position, end_position):
+            return None
+        scanner = DamageScanner(self._file, is_last=False)
+        return next(scanner.whole_batches(position + 1, end_position), None)
+
+    def _in_window(self, window: Window) -> Iterator[Finding]:
+        """Search through batches; those behind a damaged one are searched through as well."""
+        first = 0
+        while first < len(window.headers):
+            headers = window.headers[first:]
+            try:
+                for spans in record_spans(window.buffer, headers):
+                    self._note(spans)
+                    first += len(spans)
+            except CorruptBatchError as error:
+                row = window.headers.table[first]
+                yield self._unread(int(row["position"]), int(row["batch_bytes"]), error.reason)
+                first += 1
+
+    def _note(self, spans: RecordSpans) -> None:
+        mask = self._matcher.matches(spans)
+        if mask is None:
+            return
+        mask = mask & is_data(spans)
+        found = int(mask.sum())
+        if found and self._first is None:
+            row = int(mask.argmax())
+            batch = int((spans.batch_ends <= row).sum())
+            self._first = int(spans.headers.column("position")[batch]), int(spans.table[row, OFFSET])
+        self._records += found
+
+    def _unread(self, position: int, length_bytes: int, reason: str) -> Finding:
+        message = f"{length_bytes} bytes cannot be read as records, and may hold any: {reason}"
+        return Finding(Severity.ERROR, "not-proven", self._path, message, position)

@@ -1,0 +1,109 @@
+"""Compiled code: writes records that `sparklog.record.kernels_spans` has found as records of another format."""
+# Kernels are typed by the signatures that numba compiles them for.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from sparklog.record.kernels import BYTES, BYTES_OUT, TABLE, TABLE_OUT, crc32
+from sparklog.record.kernels_compile import inlined, kernel
+from sparklog.record.kernels_encode import put_integer
+from sparklog.record.kernels_memory import memcpy
+from sparklog.record.kernels_rewrite import is_inside, put_record
+from sparklog.record.kernels_spans import KEY, KEY_BYTES, OFFSET, TIMESTAMP, VALUE, VALUE_BYTES
+
+UNIT_FIELDS: Final = 7
+(
+    FIRST_ROW,
+    END_ROW,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    ATTRIBUTES,
+    UNIT_START,
+    UNIT_END,
+) = range(UNIT_FIELDS)
+"""Columns of the table of batches to write: the rows of its records, what their offsets and, in magic 2, timestamps are
+counted from, the attributes of messages; and, as the kernels find it, where its records are in the output."""
+
+_CONVERT = types.boolean(BYTES, TABLE, TABLE_OUT, types.int64, BYTES_OUT)
+
+
+@kernel(_CONVERT)
+def convert_records(octets, records, units, gap_bytes, out):
+    """Write the records of some batches as those of magic 2.
+
+    Parameters
+    ----------
+    octets, records
+        Of `sparklog.record.spans.RecordSpans`.
+    units : int64 array, shape (n_batches, UNIT_FIELDS)
+        UNIT_START and UNIT_END are written.
+    gap_bytes : int
+        How many bytes to leave free before the records of each batch.
+    out : uint8 array
+        Written.
+
+    Returns
+    -------
+    bool
+        Whether all was where it should be, and fitted.
+    """
+    position = np.int64(0)
+    for u in range(units.shape[0]):
+        position += gap_bytes
+        if position > out.shape[0] or units[u, FIRST_ROW] < 0 or units[u, END_ROW] > records.shape[0]:
+            return False
+        units[u, UNIT_START] = position
+        for row in range(units[u, FIRST_ROW], units[u, END_ROW]):
+            if not is_inside(octets, records, row, out.shape[0] - position):
+                return False
+            position = put_record(
+                out,
+                position,
+                octets,
+                records,
+                row,
+                units[u, BASE_TIMESTAMP],
+                units[u, BASE_OFFSET],
+                records[row, VALUE_BYTES],
+            )
+        units[u, UNIT_END] = position
+    return True
+
+
+@inlined
+def _put_field(out, position, octets, start, length):
+    position = put_integer(out, position, length, 4)
+    if length > 0:
+        memcpy(out, position, octets, start, length)
+        position += length
+    return position
+
+
+@kernel(_CONVERT)
+def convert_messages(octets, records, units, magic, out):
+    """Write the records of some batches as messages of magic 0 or 1; as `convert_records`, without gaps."""
+    position = np.int64(0)
+    for u in range(units.shape[0]):
+        if units[u, FIRST_ROW] < 0 or units[u, END_ROW] > records.shape[0]:
+            return False
+        units[u, UNIT_START] = position
+        for row in range(units[u, FIRST_ROW], units[u, END_ROW]):
+            if not is_inside(octets, records, row, out.shape[0] - position):
+                return False
+            start = position
+            position = put_integer(out, start, records[row, OFFSET] - units[u, BASE_OFFSET], 8) + 8
+            out[position], out[position + 1] = magic, units[u, ATTRIBUTES]
+            position += 2
+            if magic == 1:
+                position = put_integer(out, position, records[row, TIMESTAMP], 8)
+            position = _put_field(out, position, octets, records[row, KEY], records[row, KEY_BYTES])
+            position = _put_field(out, position, octets, records[row, VALUE], records[row, VALUE_BYTES])
+            put_integer(out, start + 8, position - start - 12, 4)
+            put_integer(out, start + 12, crc32(out, start + 16, position), 4)
+        units[u, UNIT_END] = position
+    return True
