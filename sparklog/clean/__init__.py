@@ -1,0 +1,1 @@
+"""Cleans one partition's log: retention, compaction, erasure and conversion over one machine that swaps segments."""
