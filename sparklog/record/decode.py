@@ -1,9 +1,7 @@
 """Decodes record batches into Arrow columns.
 
 A kernel takes a run of batches of one format, checks them, walks through their records, and copies the wanted fields
-into the buffers of Arrow columns until those are full. Batches that are not compressed are read where they stand. The
-others are checked and decompressed a few at a time, so that the bytes are still in the processor's cache when the
-kernel reads them.
+into the buffers of Arrow columns until those are full. `sparklog.record.steps` decompresses the batches.
 
 Whatever columns are wanted, every batch of the range is checked, decompressed and walked through to its end. A header
 alone is never taken for rows: a right checksum says that the bytes are those that were sent, but not that they hold
@@ -14,34 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
-from sparklog.record import checksums, kernels, kernels_legacy, kernels_v2, kernels_where, v2
+from sparklog.record import kernels, kernels_legacy, kernels_v2, kernels_where, v2
 from sparklog.record.arrow import BYTES_WITHOUT_END, RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows, wanted_bits
-from sparklog.record.compression import (
-    DECOMPRESSED_BYTES_MAX,
-    TARGET_TOO_SMALL,
-    DecompressInto,
-    copy_into,
-    decompressor,
-    decompressor_into,
-    to_corrupt_error,
-)
+from sparklog.record.compression import DECOMPRESSED_BYTES_MAX
 from sparklog.record.headers import BatchHeaders
-from sparklog.record.many_streams import many_into
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA, selector
-from sparklog.record.streams import Int64s, Octets
-from sparklog.record.wrappers import wrapped
+from sparklog.record.steps import Step, failure_of, runs, sound_rows, steps
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
-_CHUNK_SLACK_BYTES: Final = 1 << 18
-_MANY_STREAMS: Final = 5
-_NO_SPANS: Final = np.empty((0, 2), dtype=np.int64)
 # Of magic 2, and of magic 0 and 1.
 _DECODING: Final = (kernels_v2.decode_records, kernels_legacy.decode_messages)
 _FILTERING: Final = (kernels_where.filter_records, kernels_where.filter_messages)
@@ -150,10 +134,12 @@ def decode_batches(
     decoding = _Decoding(headers, names, (start_offset, end_offset), limits, program, has_wrappers=wrappers > 0)
     decoding.timestamp_type = _timestamp_type(len(headers), oldest, attributes, different)
     decoding.begin(progress.next_offset - 1, OFFSET_MAX if reaches_log_end else end_offset)
-    for run in _runs(headers) if 0 < modern < len(headers) else [slice(0, len(headers))]:
+    for run in runs(headers) if 0 < modern < len(headers) else [slice(0, len(headers))]:
         try:
             is_compressed = bool(attributes & v2.CODEC_MASK) and bool(headers[run].codec_ids.any())
-            for step in _steps(buffer, headers, run, limits, is_compressed=is_compressed):
+            for step in steps(
+                buffer, headers, run, limits.decompressed_bytes_max, limits.chunk_bytes, is_compressed=is_compressed
+            ):
                 yield from decoding.rows_of_step(step)
         except CorruptBatchError:
             yield from decoding.flush()
@@ -170,31 +156,9 @@ def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
     CorruptBatchError
         With the position and the offset of the first batch that is wrong.
     """
-    _, failure = _sound(buffer, headers, slice(0, len(headers)))
+    _, failure = sound_rows(buffer, headers, slice(0, len(headers)))
     if failure is not None:
         raise failure
-
-
-def _sound(buffer: memoryview, headers: BatchHeaders, run: slice) -> tuple[slice, CorruptBatchError | None]:
-    """Return the batches before the first one whose checksum is wrong, and the error to raise after those."""
-    good, found = checksums.first_wrong(np.frombuffer(buffer, np.uint8), headers[run])
-    row = run.start + good
-    if row == run.stop:
-        return run, None
-    if found < 0:
-        return slice(run.start, row), _corrupt(headers, row, kernels.REASONS[kernels.OUTSIDE])
-    name = "CRC-32C" if headers.column("magic")[row] == 2 else "CRC-32"
-    reason = f"{name} is {found:08x}, the batch says {headers.column('crc')[row]:08x}"
-    return slice(run.start, row), _corrupt(headers, row, reason)
-
-
-def _corrupt(headers: BatchHeaders, row: int, reason: str) -> CorruptBatchError:
-    return _located(headers, row, CorruptBatchError(reason))
-
-
-def _located(headers: BatchHeaders, row: int, error: CorruptBatchError) -> CorruptBatchError:
-    batch = headers.table[row]
-    return error.located(position=int(batch["position"]), offset=int(batch["base_offset"]))
 
 
 def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) -> int | None:
@@ -202,167 +166,6 @@ def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) 
     if oldest:
         return -1 if oldest == batches else None
     return None if different & v2.LOG_APPEND_TIME else int(attributes & v2.LOG_APPEND_TIME != 0)
-
-
-def _runs(headers: BatchHeaders) -> Iterator[slice]:
-    """Cut the batches where magic 2 follows magic 0 or 1, or the other way round."""
-    modern = headers.column("magic") == 2
-    borders = [0, *(np.flatnonzero(modern[1:] != modern[:-1]) + 1).tolist(), len(headers)]
-    for start, end in pairwise(borders):
-        if start < end:
-            yield slice(start, end)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """Batches whose records one call of a kernel can walk.
-
-    Attributes
-    ----------
-    rows : slice
-        Their rows in the table of headers.
-    octets : uint8 array
-        The bytes that hold their records.
-    spans : int64 array, shape (n_batches, 2)
-        Where in it the records of each batch begin and end. Those of a message of magic 0 or 1 are the message itself.
-        Empty where ``octets`` is the log itself: there the table says it.
-    is_checked : bool
-        Whether checksums have been verified. Where they have not, headers stand before records in ``octets``, and the
-        kernel verifies them.
-    """
-
-    rows: slice
-    octets: Octets
-    spans: Int64s
-    is_checked: bool
-
-
-def _steps(
-    buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits, *, is_compressed: bool
-) -> Iterator[_Step]:
-    if run.start == run.stop:
-        return
-    if is_compressed:
-        sound, failure = _sound(buffer, headers, run)
-        yield from _decompressed(buffer, headers, sound, limits)
-        if failure is not None:
-            raise failure
-        return
-    is_v2, failure = headers.column("magic")[run.start] == 2, None
-    is_checked = is_v2 and not checksums.IN_KERNELS
-    if is_checked:
-        run, failure = _sound(buffer, headers, run)
-    yield _Step(run, np.frombuffer(buffer, np.uint8), _NO_SPANS, is_checked=is_checked)
-    if failure is not None:
-        raise failure
-
-
-def _decompressed(buffer: memoryview, headers: BatchHeaders, run: slice, limits: DecodeLimits) -> Iterator[_Step]:
-    """Decompress some batches at a time; the batches before one that cannot be decompressed are a step of their own."""
-    if run.start == run.stop:
-        return
-    pieces, limit_bytes, chunk_bytes = _Pieces(buffer, headers[run]), limits.decompressed_bytes_max, limits.chunk_bytes
-    # Memory that is not written to is never touched, and so costs nothing; a bytearray would be filled with zeros.
-    target = np.empty(chunk_bytes + _CHUNK_SLACK_BYTES, dtype=np.uint8)
-    borders, first, row = [0], run.start, run.start
-    while row < run.stop:
-        alone, failure = None, None
-        # No batch can be above a limit that is above the target.
-        taken = (
-            pieces.take_many(row - run.start, target, borders[-1], chunk_bytes) if len(target) <= limit_bytes else []
-        )
-        borders += taken
-        row += len(taken)
-        if not taken:
-            try:
-                size = pieces.take(row - run.start, target.data[borders[-1] :], limit_bytes)
-                if size == TARGET_TOO_SMALL:
-                    alone = pieces.records(row - run.start, limit_bytes)
-                else:
-                    borders.append(borders[-1] + size)
-            except Exception as error:
-                # Each library has errors of its own, and none of them knows where the bytes came from.
-                failure = error
-            row += 1
-        if failure or alone is not None or borders[-1] >= chunk_bytes or row == run.stop:
-            if len(borders) > 1:
-                yield _step(first, target, borders)
-            borders, first = [0], row
-        if failure:
-            raise _located(headers, row - 1, to_corrupt_error(failure, int(headers.codec_ids[row - 1]))) from failure
-        if alone is not None:
-            yield _step(row - 1, np.frombuffer(alone, np.uint8), [0, len(alone)])
-
-
-class _Pieces:
-    """Batches to decompress: where the records of each are, and the function that decompresses them.
-
-    Either all batches are of magic 2, and a piece is the records of one, or none is, and a piece is a whole message.
-    """
-
-    def __init__(self, buffer: memoryview, batches: BatchHeaders) -> None:
-        self._buffer, self._magics = buffer, batches.column("magic")
-        self._octets = np.frombuffer(buffer, np.uint8)
-        self._starts = batches.column("position") - batches.origin
-        self._ends = self._starts + batches.column("batch_bytes")
-        self._are_v2 = bool(self._magics[0] == 2)
-        if self._are_v2:
-            self._starts += v2.HEADER_BYTES
-        # A batch without records has none to decompress, whatever its codec.
-        self._codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
-        borders = np.flatnonzero(np.diff(self._codec_ids, append=-1)) + 1
-        # For each piece, the first one behind it that is of another codec.
-        self._run_ends = borders[np.searchsorted(borders, np.arange(len(self._starts)), side="right")]
-
-    def take_many(self, row: int, target: Octets, filled: int, full_bytes: int) -> list[int]:
-        """Decompress pieces from one on behind what is filled of a target, as far as they can be taken at once.
-
-        Returns
-        -------
-        list of int
-            How much of the target is filled behind each piece that was taken.
-        """
-        end = int(self._run_ends[row])
-        if not self._are_v2 or end - row < _MANY_STREAMS:
-            return []
-        many = many_into(int(self._codec_ids[row]))
-        if many is None:
-            return []
-        borders = many(self._octets, self._starts[row:end], self._ends[row:end], target, filled, full_bytes)
-        return borders.tolist()  # type: ignore[no-any-return]
-
-    def take(self, row: int, target: memoryview, limit_bytes: int) -> int:
-        """Decompress one piece into a target; return its size, or `TARGET_TOO_SMALL`."""
-        data = self._buffer[self._starts[row] : self._ends[row]]
-        return self._decompressor_into(row)(data, target, limit_bytes)
-
-    def _decompressor_into(self, row: int) -> DecompressInto:
-        if not self._are_v2:
-            return self._copier(row)
-        return decompressor_into(int(self._codec_ids[row]), 2)
-
-    def _copier(self, row: int) -> DecompressInto:
-        """Return the function that writes the messages of one piece into a target."""
-        codec_id = int(self._codec_ids[row])
-        if codec_id == 0:
-            return lambda message, target, _: copy_into(message, target)
-        decompress = decompressor_into(codec_id, int(self._magics[row]))
-        return lambda message, target, limit_bytes: decompress(wrapped(message), target, limit_bytes)
-
-    def records(self, row: int, limit_bytes: int) -> bytes | bytearray | memoryview:
-        """Return the bytes of one piece that a kernel is to walk through: records, or messages."""
-        data, codec_id = self._buffer[self._starts[row] : self._ends[row]], int(self._codec_ids[row])
-        if codec_id == 0:
-            return data
-        decompress = decompressor(codec_id, int(self._magics[row]))
-        return decompress(data if self._are_v2 else wrapped(data), limit_bytes)
-
-
-def _step(first: int, octets: Octets, borders: list[int]) -> _Step:
-    ends = np.array(borders, dtype=np.int64)
-    spans = np.empty((len(borders) - 1, 2), dtype=np.int64)
-    spans[:, 0], spans[:, 1] = ends[:-1], ends[1:]
-    return _Step(slice(first, first + len(spans)), octets, spans, is_checked=True)
 
 
 class _Decoding:
@@ -398,7 +201,7 @@ class _Decoding:
         """The offset of the last record of all batches that are done, or what `begin` was given."""
         return int(self._cursor[kernels.LAST_OFFSET_DONE])
 
-    def rows_of_step(self, step: _Step) -> Iterator[pa.RecordBatch]:
+    def rows_of_step(self, step: Step) -> Iterator[pa.RecordBatch]:
         """Walk through the batches of a step, and yield the Arrow batches that fill up on the way."""
         is_legacy = self._headers.column("magic")[step.rows.start] < 2
         decode = self._kernels[int(is_legacy)]
@@ -435,7 +238,7 @@ class _Decoding:
             elif status == kernels.FULL:
                 yield from self.flush()
             else:
-                raise self._failure(step, status)
+                raise failure_of(step, self._headers, int(self._cursor[kernels.BATCH]), status)
 
     def _empty_columns(self, record_bytes: int = 1, record_headers_max: int = 0) -> Columns:
         """Make columns for the batches that are left, as far as they may go together, and for one record at least."""
@@ -445,14 +248,6 @@ class _Decoding:
         )
         record_headers_max = max(record_headers_max, self._record_headers_max)
         return Columns(self._names, max(rows, 1), max(size_bytes, record_bytes), record_headers_max)
-
-    def _failure(self, step: _Step, status: int) -> CorruptBatchError:
-        row = int(self._cursor[kernels.BATCH])
-        if status == kernels.WRONG_CRC and not step.is_checked:
-            _, failure = _sound(step.octets.data, self._headers, slice(row, row + 1))
-            if failure is not None:
-                return failure
-        return _corrupt(self._headers, row, kernels.REASONS[status])
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, if there are any, and begin with empty columns."""

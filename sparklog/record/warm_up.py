@@ -12,6 +12,7 @@ from sparklog.record import (  # noqa: F401
     kernels_legacy,
     kernels_offset_map,
     kernels_search,
+    kernels_spans,
     kernels_streams,
     kernels_v2,
     kernels_where,
