@@ -111,12 +111,12 @@ def dirty_section(
 
 
 def legacy_tombstones_end_ms(
-    segments: Sequence[SegmentAge], modified_ms: Sequence[int], section: DirtySection, delete_retention_ms: int
+    bases: Sequence[int], modified_ms: Sequence[int], section: DirtySection, delete_retention_ms: int
 ) -> int:
     """Return the file time up to which segments lose the tombstones of magic 0 and 1, ms since the epoch.
 
     Such batches have no delete horizon. Their tombstones go once the file that they are in is older than the last
-    cleaned one by ``delete.retention.ms``.
+    cleaned one by ``delete.retention.ms``. ``bases`` and ``modified_ms`` are of all segments.
     """
-    cleaned = [at for each, at in zip(segments, modified_ms, strict=True) if each.base_offset < section.start_offset]
+    cleaned = [at for base, at in zip(bases, modified_ms, strict=True) if base < section.start_offset]
     return cleaned[-1] - delete_retention_ms if cleaned else 0

@@ -98,7 +98,7 @@ def test_empty_log_is_never_due() -> None:
 
 
 def test_old_tombstones_go_by_the_time_of_the_last_cleaned_file() -> None:
-    times = [1000, 3000, 2000, 9000]
-    assert legacy_tombstones_end_ms(SEGMENTS, times, section(), 10) == 0
-    assert legacy_tombstones_end_ms(SEGMENTS, times, section(checkpoint=200), 10) == 2990
-    assert legacy_tombstones_end_ms(SEGMENTS, times, section(checkpoint=201), 10) == 1990
+    bases, times = [each.base_offset for each in SEGMENTS], [1000, 3000, 2000, 9000]
+    assert legacy_tombstones_end_ms(bases, times, section(), 10) == 0
+    assert legacy_tombstones_end_ms(bases, times, section(checkpoint=200), 10) == 2990
+    assert legacy_tombstones_end_ms(bases, times, section(checkpoint=201), 10) == 1990
