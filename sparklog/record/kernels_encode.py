@@ -41,7 +41,7 @@ START, END, ROW, COUNT, BASE_TIMESTAMP, MAX_TIMESTAMP = range(SEAL_FIELDS)
 
 
 @inlined
-def _varint_bytes(number):
+def varint_bytes(number):
     """Count the bytes of a zigzag number: seven bits a byte."""
     raw = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> np.int64(63))
     size = np.int64(1)
@@ -52,7 +52,7 @@ def _varint_bytes(number):
 
 
 @inlined
-def _put_varint(out, position, number):
+def put_varint(out, position, number):
     """Write a zigzag number; return the position after it. The caller has checked that it fits."""
     raw = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> np.int64(63))
     while raw >= np.uint64(0x80):
@@ -64,13 +64,13 @@ def _put_varint(out, position, number):
 
 
 @inlined
-def _field_bytes(length):
-    return _varint_bytes(length) + max(length, np.int64(0))
+def field_bytes(length):
+    return varint_bytes(length) + max(length, np.int64(0))
 
 
 @inlined
-def _put_field(out, position, buffer, start, length):
-    position = _put_varint(out, position, length)
+def put_field(out, position, buffer, start, length):
+    position = put_varint(out, position, length)
     if length > 0:
         memcpy(out, position, buffer, start, length)
         position += length
@@ -79,9 +79,9 @@ def _put_field(out, position, buffer, start, length):
 
 @step
 def _headers_bytes(headers, first, end):
-    size = _varint_bytes(end - first)
+    size = varint_bytes(end - first)
     for row in range(first, end):
-        size += _field_bytes(headers[NAME_LENGTH, row]) + _field_bytes(headers[CONTENT_LENGTH, row])
+        size += field_bytes(headers[NAME_LENGTH, row]) + field_bytes(headers[CONTENT_LENGTH, row])
     return size
 
 
@@ -90,10 +90,10 @@ def _body_bytes(records, headers, row, base_timestamp, offset_delta):
     """Measure a record without its own length."""
     return (
         1
-        + _varint_bytes(records[TIMESTAMP, row] - base_timestamp)
-        + _varint_bytes(offset_delta)
-        + _field_bytes(records[KEY_LENGTH, row])
-        + _field_bytes(records[VALUE_LENGTH, row])
+        + varint_bytes(records[TIMESTAMP, row] - base_timestamp)
+        + varint_bytes(offset_delta)
+        + field_bytes(records[KEY_LENGTH, row])
+        + field_bytes(records[VALUE_LENGTH, row])
         + _headers_bytes(headers, records[FIRST_HEADER, row], records[END_HEADER, row])
     )
 
@@ -124,7 +124,7 @@ def cut_batches(records, headers, log_ends, records_bytes_max, cuts, bodies):
         if row == first:
             base_timestamp = records[TIMESTAMP, row]
         body = _body_bytes(records, headers, row, base_timestamp, row - first)
-        length = body + _varint_bytes(body)
+        length = body + varint_bytes(body)
         begins_log = False
         while log < log_ends.shape[0] and log_ends[log] <= row:
             begins_log, log = True, log + 1
@@ -132,7 +132,7 @@ def cut_batches(records, headers, log_ends, records_bytes_max, cuts, bodies):
             cuts[batches, FIRST_RECORD], cuts[batches, RECORDS_BYTES] = first, size
             batches, first, size, base_timestamp = batches + 1, row, np.int64(0), records[TIMESTAMP, row]
             body = _body_bytes(records, headers, row, base_timestamp, np.int64(0))
-            length = body + _varint_bytes(body)
+            length = body + varint_bytes(body)
         bodies[row] = body
         size += length
     if records.shape[1]:
@@ -165,20 +165,20 @@ def write_records(records, headers, keys, values, names, contents, cuts, bodies,
         if batch_end > out.shape[0]:
             return False
         for row in range(first, cuts[batch + 1, FIRST_RECORD]):
-            if position + bodies[row] + _varint_bytes(bodies[row]) > batch_end:
+            if position + bodies[row] + varint_bytes(bodies[row]) > batch_end:
                 return False
-            position = _put_varint(out, position, bodies[row])
+            position = put_varint(out, position, bodies[row])
             record_end = position + bodies[row]
             out[position] = 0
-            position = _put_varint(out, position + 1, records[TIMESTAMP, row] - records[TIMESTAMP, first])
-            position = _put_varint(out, position, row - first)
-            position = _put_field(out, position, keys, records[KEY_POSITION, row], records[KEY_LENGTH, row])
-            position = _put_field(out, position, values, records[VALUE_POSITION, row], records[VALUE_LENGTH, row])
+            position = put_varint(out, position + 1, records[TIMESTAMP, row] - records[TIMESTAMP, first])
+            position = put_varint(out, position, row - first)
+            position = put_field(out, position, keys, records[KEY_POSITION, row], records[KEY_LENGTH, row])
+            position = put_field(out, position, values, records[VALUE_POSITION, row], records[VALUE_LENGTH, row])
             first_header, end_header = records[FIRST_HEADER, row], records[END_HEADER, row]
-            position = _put_varint(out, position, end_header - first_header)
+            position = put_varint(out, position, end_header - first_header)
             for h in range(first_header, end_header):
-                position = _put_field(out, position, names, headers[NAME_POSITION, h], headers[NAME_LENGTH, h])
-                position = _put_field(out, position, contents, headers[CONTENT_POSITION, h], headers[CONTENT_LENGTH, h])
+                position = put_field(out, position, names, headers[NAME_POSITION, h], headers[NAME_LENGTH, h])
+                position = put_field(out, position, contents, headers[CONTENT_POSITION, h], headers[CONTENT_LENGTH, h])
             if position != record_end:
                 return False
         if position != batch_end:
@@ -224,11 +224,50 @@ def describe_batches(records, cuts, ends, first_row, append_time, batches):
 
 
 @inlined
-def _put_integer(out, position, number, size):
+def put_integer(out, position, number, size):
     """Write the lowest ``size`` bytes of a number, big-endian; return the position after them."""
     for n in range(size):
         out[position + n] = np.uint8(number >> np.int64(8 * (size - 1 - n)))
     return position + size
+
+
+@inlined
+def put_header(
+    out,
+    start,
+    end,
+    leader_epoch,
+    attributes,
+    base_offset,
+    last_offset_delta,
+    base_timestamp,
+    max_timestamp,
+    producer_id,
+    producer_epoch,
+    sequence,
+    count,
+):
+    """Write the header of a batch but for its checksum; the caller has checked that it fits."""
+    at = put_integer(out, start, base_offset, 8)
+    at = put_integer(out, at, end - start - 12, 4)
+    at = put_integer(out, at, leader_epoch, 4)
+    out[at] = 2
+    at = put_integer(out, at + 5, attributes, 2)
+    at = put_integer(out, at, last_offset_delta, 4)
+    at = put_integer(out, at, base_timestamp, 8)
+    at = put_integer(out, at, max_timestamp, 8)
+    at = put_integer(out, at, producer_id, 8)
+    at = put_integer(out, at, producer_epoch, 2)
+    at = put_integer(out, at, sequence, 4)
+    put_integer(out, at, count, 4)
+
+
+@inlined
+def put_crc(out, start, end):
+    """Write the checksum of a batch whose header and records are there, and return it."""
+    crc = crc32c(out, start + _CRC_COVERS_FROM, end)
+    put_integer(out, start + 17, crc, 4)
+    return crc
 
 
 @kernel(types.boolean(BYTES_OUT, TABLE, *[types.int64] * 6, types.boolean, TABLE_OUT))
@@ -261,22 +300,22 @@ def seal_batches(
         sequence = np.int64(-1)
         if base_sequence >= 0:
             sequence = (base_sequence + row) & np.int64(_SEQUENCE_MAX)
-        at = _put_integer(out, start, base_offset + row, 8)
-        at = _put_integer(out, at, end - start - 12, 4)
-        at = _put_integer(out, at, leader_epoch, 4)
-        out[at] = 2
-        at = _put_integer(out, at + 5, attributes, 2)
-        at = _put_integer(out, at, count - 1, 4)
-        at = _put_integer(out, at, batches[b, BASE_TIMESTAMP], 8)
-        at = _put_integer(out, at, batches[b, MAX_TIMESTAMP], 8)
-        at = _put_integer(out, at, producer_id, 8)
-        at = _put_integer(out, at, producer_epoch, 2)
-        at = _put_integer(out, at, sequence, 4)
-        _put_integer(out, at, count, 4)
-        crc = np.int64(-1)
-        if with_crc:
-            crc = crc32c(out, start + _CRC_COVERS_FROM, end)
-            _put_integer(out, start + 17, crc, 4)
+        put_header(
+            out,
+            start,
+            end,
+            leader_epoch,
+            attributes,
+            base_offset + row,
+            count - 1,
+            batches[b, BASE_TIMESTAMP],
+            batches[b, MAX_TIMESTAMP],
+            producer_id,
+            producer_epoch,
+            sequence,
+            count,
+        )
+        crc = put_crc(out, start, end) if with_crc else np.int64(-1)
         table[b, fields.POSITION], table[b, fields.BATCH_BYTES], table[b, fields.MAGIC], table[b, fields.ATTRIBUTES] = (
             start,
             end - start,
