@@ -34,6 +34,7 @@ import struct
 from typing import Final, NamedTuple
 
 import numpy as np
+from crc32c import crc32c
 
 HEADER: Final = np.dtype(
     [
@@ -139,3 +140,17 @@ def _number(buffer: memoryview, position: int) -> tuple[int, int]:
             break
         shift += 7
     return (raw >> 1) ^ -(raw & 1), position
+
+
+def emptied(batch: bytes | memoryview) -> bytes:
+    """Return a batch that holds the place of another one, of which no record stays.
+
+    It has the offsets of the other, its producer and sequence, leader epoch, timestamp type and max timestamp. So the
+    log ends where it did, and the producer goes on where it was. ``batch`` begins with the whole header.
+    """
+    _, delta, _, max_timestamp, producer_id, epoch, sequence, _ = COVERED.unpack_from(batch, CRC_COVERS_FROM)
+    attributes = int.from_bytes(batch[CRC_COVERS_FROM : CRC_COVERS_FROM + 2], "big", signed=True)
+    attributes &= ~(CODEC_MASK | DELETE_HORIZON)
+    covered = COVERED.pack(attributes, delta, max_timestamp, max_timestamp, producer_id, epoch, sequence, 0)
+    base_offset, _, leader_epoch, magic, _ = LEAD.unpack_from(batch)
+    return LEAD.pack(base_offset, HEADER_BYTES - 12, leader_epoch, magic, crc32c(covered)) + covered

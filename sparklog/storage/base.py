@@ -211,6 +211,9 @@ class WritableStorage(Storage, Protocol):
     def remove(self, path: str) -> None:
         """Remove a file; nothing where it is not there."""
 
+    def set_modified_ns(self, path: str, modified_ns: int) -> None:
+        """Set when a file counts as last written to, ns since the epoch."""
+
     def make_folder(self, path: str) -> None:
         """Make a folder, and those that it is in; nothing where it is there."""
 

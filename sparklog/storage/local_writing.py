@@ -119,6 +119,12 @@ class LocalWritableStorage(LocalStorage):
         except OSError as error:
             raise to_write_error(error, path) from error
 
+    def set_modified_ns(self, path: str, modified_ns: int) -> None:
+        try:
+            os.utime(path, ns=(modified_ns, modified_ns))
+        except OSError as error:
+            raise to_write_error(error, path) from error
+
     def make_folder(self, path: str) -> None:
         try:
             Path(path).mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ Source: apache/kafka, LogLoader.java, LogSegment.java (recover, sanityCheck).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -51,6 +51,7 @@ FIRST_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
 """The ends of the names of the files that the first segment of an empty log has."""
 _INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _NONE: Final = -1
+_NS_PER_MS: Final = 1_000_000
 
 _LOSSY: Final = "'sparklog recover --truncate' cuts the log there, which loses what follows; a replica may be whole"
 
@@ -133,6 +134,7 @@ def recover(
 def _recovered(
     actions: RecoveryActions, config: LogConfig, now_ms: int, *, truncate: bool, is_thorough: bool, begins_log: bool
 ) -> Recovered:
+    _remove_set_aside(actions, config, now_ms)
     _remove_leftovers(actions)
     layout = _sound_layout(actions, truncate=truncate, is_thorough=is_thorough)
     with _hinted():
@@ -163,26 +165,53 @@ def _hinted() -> Iterator[None]:
 
 
 def _remove_leftovers(actions: RecoveryActions) -> None:
-    """Finish replacing and removing segments, as a broker that begins again does."""
-    for found, name in actions.names():
-        if found.suffix.endswith(files.DELETED):
-            actions.remove(name, "which a broker was about to do")
+    """Finish replacing segments, as a broker that begins again does."""
     if not any(found.suffix.endswith((files.CLEANED, files.SWAP)) for found, _ in actions.names()):
         return
     swapped = [segment for segment in actions.segments() if segment.swap]
-    for found, name in actions.names():
-        is_finished = any(found.offset == segment.base_offset for segment in swapped)
-        if found.suffix.endswith(files.CLEANED) or (found.suffix.endswith(files.SWAP) and not is_finished):
-            actions.remove(name, "since the cleaning that it is of was not done")
+    _remove_undecided(actions, {segment.base_offset for segment in swapped})
     for segment in swapped:
         with segment.open() as log:
             end_offset = log.end().offset
         for found, name in actions.names():
-            if not found.suffix.endswith(files.SWAP) and segment.base_offset <= found.offset < end_offset:
+            if not found.suffix.endswith((files.SWAP, files.DELETED)) and (
+                segment.base_offset <= found.offset < end_offset
+            ):
                 actions.remove(name, "since a cleaned segment takes its place")
+        # What is removed must not come back beside what takes its place.
+        actions.sync()
         for found, name in actions.names():
             if found.suffix.endswith(files.SWAP) and found.offset == segment.base_offset:
                 actions.rename(name, name.removesuffix(files.SWAP), "to finish a cleaning")
+
+
+def _remove_set_aside(actions: RecoveryActions, config: LogConfig, now_ms: int) -> None:
+    """Remove the files of segments that were removed or replaced, once readers had time to go on without them."""
+    for found, name in actions.names():
+        if found.suffix.endswith(files.DELETED):
+            stamp = actions.storage.stamp(actions.folder.file(name))
+            age_ms = None if stamp is None else now_ms - stamp.modified_ns // _NS_PER_MS
+            if age_ms is None or not 0 <= age_ms < config.file_delete_delay_ms:
+                actions.remove(name, "which a broker was about to do")
+
+
+def _remove_undecided(actions: RecoveryActions, swapped: Set[int]) -> None:
+    """Remove the new files of a cleaning that was not done, and what it left of indexes once it was.
+
+    Where a ``.cleaned`` file is left, the swap was not decided. It goes last, since it is what says so. Where none is,
+    and the log is in place already, the indexes that are not are made again from its batches.
+    """
+    names = [(found, name) for found, name in actions.names() if found.offset not in swapped]
+    if not any(found.suffix.endswith(files.CLEANED) for found, _ in names):
+        placed = {found.offset for found, _ in names if found.suffix.endswith(files.SWAP)}
+        for found, name in names:
+            if found.suffix in _INDEXES and found.offset in placed:
+                actions.remove(name, "since a cleaning was not done with the indexes of its segment")
+    for suffix in (files.SWAP, files.CLEANED):
+        for found, name in names:
+            if found.suffix.endswith(suffix):
+                actions.remove(name, "since the cleaning that it is of was not done")
+        actions.sync()
 
 
 def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool) -> PartitionLayout:

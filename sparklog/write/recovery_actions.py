@@ -117,6 +117,11 @@ class RecoveryActions:
             self._change(name, new_name)
             self.storage.rename(self.folder.file(name), self.folder.file(new_name))
 
+    def sync(self) -> None:
+        """Return when the names in the folder are on the disk."""
+        if not self.is_dry:
+            self.storage.sync_folder(self.folder.location)
+
     def cut(self, name: str, size_bytes: int, why: str) -> None:
         self._note(name, f"cut to {size_bytes} bytes, {why}")
         if not self.is_dry:

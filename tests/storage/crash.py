@@ -111,6 +111,10 @@ class CrashingStorage(WrappedStorage):
         self.step("remove", path)
         super().remove(path)
 
+    def set_modified_ns(self, path: str, modified_ns: int) -> None:
+        self.step("set_modified", path)
+        super().set_modified_ns(path, modified_ns)
+
     def make_folder(self, path: str) -> None:
         self.step("make_folder", path)
         super().make_folder(path)

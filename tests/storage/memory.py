@@ -267,6 +267,13 @@ class MemoryStorage:
             folder, name = self._parent(path)
             del folder.names[name]
 
+    def set_modified_ns(self, path: str, modified_ns: int) -> None:
+        found = self._find(path)
+        if not isinstance(found, _File):
+            raise PathNotFoundError(f"no such file or folder: {path}")
+        self.change("set_modified", path)
+        found.modified = modified_ns
+
     def make_folder(self, path: str) -> None:
         parts = self.absolute(path).strip("/").split("/")
         folder = self._root

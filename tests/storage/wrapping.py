@@ -115,6 +115,9 @@ class WrappedStorage:
     def remove(self, path: str) -> None:
         self.inner.remove(path)
 
+    def set_modified_ns(self, path: str, modified_ns: int) -> None:
+        self.inner.set_modified_ns(path, modified_ns)
+
     def make_folder(self, path: str) -> None:
         self.inner.make_folder(path)
 

@@ -1,0 +1,60 @@
+"""The contract between the machine that rewrites segments and whoever says what becomes of their batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from sparklog.errors import PathNotFoundError
+from sparklog.log import files
+from sparklog.log.index import TRANSACTION_ENTRY
+from sparklog.log.producer_state import AbortedTransaction
+from sparklog.log.segment import Segment, Window
+
+
+class Editor:
+    """Says what becomes of the batches of one log; this one leaves all of them as they are.
+
+    The machine goes through the source segments in offset order. For each it calls `begin`, then `edit` for each of its
+    windows, then `aborted`. The checksums of a window's batches are checked before.
+
+    Batches keep their base offset and last offset, producer id, epoch and sequence, leader epoch and timestamp type.
+    Where nothing of the last source of a group stays, the machine keeps an empty batch in the place of its last one.
+    """
+
+    segment: Segment
+
+    def begin(self, segment: Segment) -> None:
+        """Go on with the next source segment."""
+        self.segment = segment
+
+    def edit(self, window: Window) -> Iterator[memoryview]:
+        """Yield the batches that take the place of those of a window: whole ones, one behind the other.
+
+        Runs of batches that stay as they are are yielded as slices of the window's buffer; where all of a segment does,
+        it is not written again. What is yielded is used before the next is asked for.
+        """
+        yield window.buffer[: window.headers.valid_bytes]
+
+    def aborted(self) -> Sequence[AbortedTransaction]:
+        """Return the entries for the transaction index whose markers were in the segment, and stay."""
+        return aborted_in(self.segment)
+
+
+def aborted_in(segment: Segment) -> list[AbortedTransaction]:
+    """Return the entries of a segment's transaction index that may be of its offsets, in their order."""
+    try:
+        with segment.file(files.TRANSACTION_INDEX) as index:
+            data = index.read(0, index.size_bytes())
+    except PathNotFoundError:
+        return []
+    entries = np.frombuffer(data, TRANSACTION_ENTRY, len(data) // TRANSACTION_ENTRY.itemsize)
+    found: list[AbortedTransaction] = []
+    lowest_offset = segment.base_offset
+    for version, *fields in entries.tolist():
+        entry = AbortedTransaction(*fields)
+        if version == 0 and lowest_offset <= entry.last_offset < segment.upper_offset:
+            found.append(entry)
+            lowest_offset = entry.last_offset + 1
+    return found

@@ -1,0 +1,89 @@
+"""Puts new segments in the place of old ones, by the renames that a broker makes, and finishes where a broker would.
+
+    <base>.log.cleaned   the new segments are being written: what is found is thrown away
+    <base>.log.swap      they are written. Once no ``.cleaned`` file is left, the swap is decided: whoever opens the log
+                         removes the old segments from the first new base offset up to the last new end, and goes on
+    <base>.log.deleted   an old file: no part of the log any more. It stays for ``file.delete.delay.ms``
+    <base>.log           a new file, in place
+
+The names are the journal; there is no other. Readers look through a swap that was decided (`sparklog.log.layout`), and
+recovery finishes it (`sparklog.write.recovery`). Of several new segments the last is renamed first. A log is renamed
+before its indexes: a broker before 3.0 removes all indexes of a segment beside which it finds an index' ``.swap`` file,
+and makes them again.
+
+Source: apache/kafka, LocalLog.java (replaceSegments), LogLoader.java (removeTempFilesAndCollectSwapFiles).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Final
+
+from sparklog.clean.new_segments import NewSegment
+from sparklog.errors import PathNotFoundError
+from sparklog.log import files
+from sparklog.log.places import PartitionFolder
+
+_OF_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
+_NS_PER_MS: Final = 1_000_000
+
+
+def swap(
+    folder: PartitionFolder, new: Sequence[NewSegment], old: Sequence[int], delete_delay_ms: int, now_ms: int
+) -> None:
+    """Put new segments, which are synced, in the place of old ones.
+
+    Parameters
+    ----------
+    old : sequence of int
+        The base offsets of the sources.
+    delete_delay_ms : int
+        How long the old files stay; 0 removes them at once.
+    """
+    storage = folder.writable
+    for each in reversed(new):
+        _rename(folder, each, files.CLEANED, files.SWAP)
+    storage.sync_folder(folder.location)
+    bases = {each.base_offset for each in new}
+    set_aside(folder, old, delete_delay_ms, now_ms, kept_snapshots=bases)
+    storage.sync_folder(folder.location)
+    for each in new:
+        _rename(folder, each, files.SWAP, "")
+    storage.sync_folder(folder.location)
+    if not delete_delay_ms:
+        remove_set_aside(folder, old)
+
+
+def _rename(folder: PartitionFolder, segment: NewSegment, suffix: str, new_suffix: str) -> None:
+    for kind in segment.suffixes:
+        folder.writable.rename(
+            folder.path(segment.base_offset, kind + suffix), folder.path(segment.base_offset, kind + new_suffix)
+        )
+
+
+def set_aside(
+    folder: PartitionFolder,
+    bases: Sequence[int],
+    delete_delay_ms: int,
+    now_ms: int,
+    kept_snapshots: Collection[int] = (),
+) -> None:
+    """Rename the files of segments, and the snapshots of their base offsets, to ``.deleted``."""
+    storage = folder.writable
+    for base in bases:
+        suffixes = _OF_SEGMENT if base in kept_snapshots else (*_OF_SEGMENT, files.SNAPSHOT)
+        for suffix in suffixes:
+            deleted = folder.path(base, suffix + files.DELETED)
+            with suppress(PathNotFoundError):
+                storage.rename(folder.path(base, suffix), deleted)
+                if delete_delay_ms:
+                    # From when on the delay counts.
+                    storage.set_modified_ns(deleted, now_ms * _NS_PER_MS)
+
+
+def remove_set_aside(folder: PartitionFolder, bases: Sequence[int]) -> None:
+    """Remove the files of segments that were set aside."""
+    for base in bases:
+        for suffix in (*_OF_SEGMENT, files.SNAPSHOT):
+            folder.writable.remove(folder.path(base, suffix + files.DELETED))
