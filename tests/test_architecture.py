@@ -78,6 +78,7 @@ DEFERRED = {
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/plan.py", "sparklog.topic.groups"),
     ("jobs/source.py", "sparklog.topic.groups"),
+    ("topic/configs.py", "sparklog.topic.views"),  # few log directories have the cluster's metadata
     ("topic/reader.py", "sparklog.topic.groups"),  # and what a group has committed
     ("cli/ledger.py", "sparklog.jobs.ledger_check"),  # who shows a ledger reads no table
     ("cli/ledger.py", "sparklog.jobs.lake_check"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -11,11 +11,14 @@ from typing import Any, Final
 from sparklog.cli import render, tables, views
 from sparklog.cli.paths import CliPath, log_bytes, processes_for
 from sparklog.cli.progress import progress
+from sparklog.cli.text import printable
+from sparklog.errors import SeglogError
 from sparklog.inspect.describe import BatchStats, PartitionDescription, Scanned, describe_partitions
 from sparklog.inspect.describe_directory import DirectoryDescription, describe_directory
 from sparklog.inspect.histogram import TimeHistogram
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.record.compression import codec_name
+from sparklog.topic.configs import StoredConfigs, stored_configs
 
 RowDict = dict[str, Any]
 
@@ -37,13 +40,23 @@ class Depth:
 
 @dataclass(frozen=True)
 class Described:
-    """The partitions of some targets, and the log directories that they are in."""
+    """The partitions of some targets, the log directories that they are in, and what is stored there for topics."""
 
     partitions: Sequence[tuple[PartitionFolder, PartitionDescription]]
     directories: Mapping[LogDirectory, DirectoryDescription]
+    configs: Mapping[LogDirectory, StoredConfigs | SeglogError]
+
+    def configs_of(self, topic: str, directories: Iterable[LogDirectory]) -> dict[str, str]:
+        """Return what directories have stored for a topic."""
+        found: dict[str, str] = {}
+        for directory in directories:
+            stored = self.configs[directory]
+            found |= {} if isinstance(stored, SeglogError) else stored.get(topic, {})
+        return found
 
     def errors(self) -> Iterator[str]:
-        """Give what is wrong with partitions."""
+        """Give what is wrong with partitions, and with what is stored for topics."""
+        yield from (str(stored) for stored in self.configs.values() if isinstance(stored, SeglogError))
         for folder, description in self.partitions:
             if description.error:
                 yield f"{folder.name}: {description.error}"
@@ -71,7 +84,18 @@ def described(targets: Sequence[CliPath], depth: Depth, processes: int | None) -
             if not work_bytes:
                 advance(folder.name, 1)
     directories = dict.fromkeys(folder.directory for folder in folders)
-    return Described(found, {directory: describe_directory(directory) for directory in directories})
+    return Described(
+        found,
+        {directory: describe_directory(directory) for directory in directories},
+        {directory: _stored(directory) for directory in directories},
+    )
+
+
+def _stored(directory: LogDirectory) -> StoredConfigs | SeglogError:
+    try:
+        return stored_configs(directory)
+    except SeglogError as error:
+        return error
 
 
 def print_tables(found: Described, rows: Sequence[RowDict], columns: Sequence[tables.Column], depth: Depth) -> None:
@@ -82,6 +106,10 @@ def print_tables(found: Described, rows: Sequence[RowDict], columns: Sequence[ta
     for row in rows if depth.has_histogram else ():
         render.say()
         tables.table(views.SPANS, views.with_bars(row["histogram"]), heading=_always(columns[0].text(row)))
+    for row in rows:
+        if row.get("configs"):
+            said = [f"{name}={value}" for name, value in row["configs"].items()]
+            render.note(f"{printable(row['topic'])}: {printable(', '.join(said))}")
     for each in found.directories.values():
         known = {"cluster": each.cluster_id, "node": each.node_id, "directory": each.directory_id}
         said = [f"{name} {value}" for name, value in known.items() if value is not None]
@@ -114,6 +142,7 @@ def topic_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
             "total_bytes": sum(each.total_bytes for each in descriptions),
             "offsets": sum(length for length in lengths if length is not None),
             **_stats_row(stats, depth),
+            "configs": found.configs_of(topic, directories),
             "damaged_partitions": sum(each.error is not None for each in descriptions),
             "directories": [{"path": each.path, **_ids(found.directories[each])} for each in directories],
         }

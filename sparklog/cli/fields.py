@@ -158,6 +158,7 @@ offsets                integer   sum of end offsets less start offsets
 """
             + _SCANNED.strip()
             + """
+configs                object    properties stored for the topic, name to value
 damaged_partitions     integer   partitions with an error
 directories            array     path, cluster_id, node_id, directory_id of each log directory
 """

@@ -14,7 +14,7 @@ from sparklog.jobs.ledger import Moved, commits
 from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
-from sparklog.log.files import TopicPartition
+from sparklog.log.files import TopicPartition, is_topic_name
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.scan import refuse_damaged_end
@@ -23,7 +23,6 @@ from sparklog.log.transactions import last_stable_offset
 from sparklog.record.wrappers import last_offset_inside
 from sparklog.topic.discovery import named
 from sparklog.topic.ranges import ReadRange, cut_by_bytes
-from sparklog.topic.write_target import is_topic_name
 from sparklog.write.commit_plan import OffsetBounds
 from sparklog.write.staging import Origin
 

@@ -310,6 +310,7 @@ class LoadJob:
             lock_timeout_seconds=self.lock_timeout_seconds,
             appended=appended,
             append_positions=positions,
+            stored=self.target.stored,
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
@@ -45,7 +45,7 @@ _NOTHING_CLEANS: Final = "nothing here drops or compacts old records yet, a brok
 _log = logging.getLogger("sparklog")
 
 # Topic properties of a cluster's own life: a log that is written with no broker has no use for them.
-_BROKER_ONLY: Final = frozenset(
+BROKER_ONLY: Final = frozenset(
     {
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
@@ -271,6 +271,8 @@ class LogConfig:
 
     # How the properties that were given as text are spelled there.
     _named: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    # The properties that are stored for the topic, and which nobody has set for this use of it.
+    _stored: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         for field, declared in options_of(self).items():
@@ -334,12 +336,32 @@ class LogConfig:
         data = located.storage.read_small(located.path)
         if data is None:
             raise PathNotFoundError(f"no such file: {path}")
+        given = properties_in(data, path)
         try:
-            return cls.from_properties(javaproperties.loads(data, object_pairs_hook=_once))
-        except javaproperties.InvalidUEscapeError as error:
-            raise InvalidOptionError(f"{error} (file {path})") from error
+            return cls.from_properties(given)
         except InvalidOptionError as error:
             raise InvalidOptionError(f"{error.message} (file {path})") from error
+
+    def over(self, stored: Mapping[str, str]) -> Self:
+        """Return these properties over those that are stored for a topic: what is set here counts, the rest is stored.
+
+        A property is set here where it was given by its name, or differs from its default.
+
+        Raises
+        ------
+        InvalidOptionError
+            As from `from_properties`, of what is stored; or the two contradict each other.
+        """
+        below, values, taken = type(self).from_properties(stored), {}, set()
+        for field, declared in options_of(self).items():
+            is_set = declared.name in self._named or getattr(self, field) != declared.default
+            if not is_set and declared.name in below._named:
+                values[field] = getattr(below, field)
+                taken.add(declared.name)
+        merged = replace(self, **values)
+        object.__setattr__(merged, "_named", self._named)
+        object.__setattr__(merged, "_stored", frozenset(taken))
+        return merged
 
     def to_properties(self) -> dict[str, str]:
         """Return every property as text, in the order in which they are declared."""
@@ -349,6 +371,8 @@ class LogConfig:
         """Return the properties that were set and do nothing in a place, as they were spelled, and why."""
         found = {}
         for field, declared in options_of(self).items():
+            if declared.name in self._stored:
+                continue
             if declared.name not in self._named and getattr(self, field) == declared.default:
                 continue
             reason = self._beside(declared.name) if place in declared.acts else declared.idle
@@ -397,11 +421,27 @@ class LogConfig:
         return min(self.max_message_bytes, self.segment_bytes)
 
 
+def properties_in(data: bytes, path: str) -> dict[str, str]:
+    """Return what the bytes of a Java ``.properties`` file say.
+
+    Raises
+    ------
+    InvalidOptionError
+        The file is malformed, or says a property twice.
+    """
+    try:
+        found: dict[str, str] = javaproperties.loads(data, object_pairs_hook=_once)
+    except (javaproperties.InvalidUEscapeError, InvalidOptionError) as error:
+        reason = error.message if isinstance(error, InvalidOptionError) else str(error)
+        raise InvalidOptionError(f"{reason} (file {path})") from error
+    return found
+
+
 def property_names() -> frozenset[str]:
     """Return every name that `LogConfig.from_properties` takes, those of brokers included."""
     declared = options_of(LogConfig).values()
     spelled = {spelling.name for each in declared for spelling in each.spellings}
-    return _BROKER_ONLY.union(spelled, (each.name for each in declared))
+    return BROKER_ONLY.union(spelled, (each.name for each in declared))
 
 
 def _check_names(given: Iterable[str]) -> None:
@@ -410,7 +450,7 @@ def _check_names(given: Iterable[str]) -> None:
         if name not in known:
             hint = did_you_mean(name, sorted(known), "see conf/topic.properties for those there are")
             raise InvalidOptionError(f"no topic property {name!r}: {hint}")
-    ignored = sorted(_BROKER_ONLY.intersection(given))
+    ignored = sorted(BROKER_ONLY.intersection(given))
     if ignored:
         _log.warning("no broker is asked, so these properties mean nothing here: %s", ", ".join(ignored))
 

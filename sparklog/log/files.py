@@ -53,7 +53,9 @@ METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 OWN_PREFIX: Final = "seglog."
-"""The names of our own files in a log directory begin with this."""
+"""The names of our own files in a log directory begin with this, but for `TOPICS_PROPERTIES`."""
+TOPICS_PROPERTIES: Final = "topics.properties"
+"""The properties of topics, which people may edit."""
 JOURNAL: Final = f"{OWN_PREFIX}journal"
 LAST_COMMIT: Final = f"{OWN_PREFIX}commit"
 TXN_VERSIONS: Final = f"{OWN_PREFIX}ledger"
@@ -69,6 +71,7 @@ MARKER_OF_COMMIT: Final = f"{CLEAN_SHUTDOWN}{STAGED}"
 PARTITION_MAX: Final = (1 << 31) - 1
 """The largest number that Kafka has for a partition; a broker does not start beside a folder with a larger one."""
 
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _NUMBERED_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-[0-9]+")
 _PASSING_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
@@ -108,9 +111,14 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     found = _PARTITION_FOLDER.fullmatch(name)
     if found is None or is_set_aside(name) or found["topic"] == METADATA_TOPIC:
         return None
-    if found["topic"] in (".", "..") or int(found["partition"]) > PARTITION_MAX:
+    if not is_topic_name(found["topic"]) or int(found["partition"]) > PARTITION_MAX:
         return None
     return TopicPartition(found["topic"], int(found["partition"]))
+
+
+def is_topic_name(name: str) -> bool:
+    """Tell whether a topic may have a name."""
+    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
 def topic_of_passed_over(name: str) -> str | None:

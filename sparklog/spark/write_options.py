@@ -15,6 +15,7 @@ from typing import Final, Self
 from sparklog.errors import InvalidOptionError
 from sparklog.log import config
 from sparklog.log.config import LogConfig
+from sparklog.log.files import is_topic_name
 from sparklog.log.properties import COMMIT, option
 from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.parsing import (
@@ -27,7 +28,6 @@ from sparklog.spark.parsing import (
     settle_alias,
 )
 from sparklog.topic.txn_versions import TxnVersion
-from sparklog.topic.write_target import is_topic_name
 
 _log = logging.getLogger("sparklog")
 

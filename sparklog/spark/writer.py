@@ -113,6 +113,7 @@ class Destination:
             overwritten_topics=() if target.topic is None else (target.topic,),
             transaction=transaction,
             lock_timeout_seconds=options.lock_timeout_ms / 1000,
+            stored=target.stored,
         )
 
     def commit(self, job: Job, staged: Sequence[StagedRun]) -> None:

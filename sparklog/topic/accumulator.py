@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.topic.configs import topic_config
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
@@ -38,7 +39,7 @@ class Task:
     target : WriteTarget
         The log directory and the topics that are written to.
     config : LogConfig
-        The configuration of those topics.
+        What was asked for; it is over what is stored for a topic.
     partitioner : str
         The name of the partitioner; see `make_partitioner`.
     job_id : str
@@ -82,6 +83,7 @@ class RecordAccumulator:
         self._task, self._clock = task, clock
         self._stage = TaskStage(task.target.directory, task.job_id, task.task, task.attempt, task.config)
         self._partitioners: dict[str, Partitioner] = {}
+        self._configs: dict[str, LogConfig] = {}
         self._buffer = RowBuffer(buffered_bytes_max)
 
     def __enter__(self) -> Self:
@@ -123,15 +125,23 @@ class RecordAccumulator:
             self._stage.refuse_ended_job()
 
     def _stage_rows(self, rows: pa.RecordBatch) -> None:
-        config, written_ms = self._task.config, self._task.now_ms
+        written_ms = self._task.now_ms
         for topic, of_topic in _by_topic(rows, self._task.target.topic):
+            config = self._config_of(topic)
             records = check_records(of_topic, config, written_ms, self._clock())
             found = grouped(records, self._partitions(topic, of_topic, records))
             for part in found.portions(_ENCODED_BYTES_MAX):
                 folders = [str(TopicPartition(topic, partition)) for partition in part.partitions]
                 base_offsets = np.array([self._stage.end_offset(folder) for folder in folders])
                 encoded, batch_ends = encode_logs(part.rows, config, part.ends, base_offsets, written_ms, folders)
-                self._stage.append(encoded, folders, batch_ends, written_ms)
+                self._stage.append(encoded, folders, batch_ends, written_ms, config)
+
+    def _config_of(self, topic: str) -> LogConfig:
+        """Return the properties of a topic; those that are stored are read once for each."""
+        config = self._configs.get(topic)
+        if config is None:
+            config = self._configs[topic] = topic_config(topic, self._task.config, self._task.target.stored)
+        return config
 
     def _partitions(
         self, topic: str, rows: pa.RecordBatch, records: pa.RecordBatch
@@ -144,7 +154,7 @@ class RecordAccumulator:
         partitioner = self._partitioners.get(topic)
         if partitioner is None:
             partitioner = make_partitioner(
-                self._task.partitioner, seed=self._task.task, batch_bytes=self._task.config.batch_size
+                self._task.partitioner, seed=self._task.task, batch_bytes=self._config_of(topic).batch_size
             )
             self._partitioners[topic] = partitioner
         explicit = rows.column("partition") if "partition" in names else None

@@ -20,6 +20,7 @@ from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import LogDirectory, split_path
+from sparklog.topic.configs import topic_config
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
@@ -45,7 +46,7 @@ class Job:
     directory : LogDirectory
         Where the topics are.
     config : LogConfig
-        The properties of the topics.
+        The properties that were asked for; they are over those that are stored for a topic.
     new_topics : mapping of str to int
         Topics to be made, with the number of their partitions.
     topic_id : str or None
@@ -67,6 +68,8 @@ class Job:
     bounds : mapping of str to OffsetBounds
         Where the logs that get copied batches are to start and end, by the names of their folders, which are made where
         they are not there.
+    stored : mapping of str to mapping of str to str
+        The properties that are stored for topics; see `sparklog.topic.configs.stored_configs`.
     """
 
     job_id: str
@@ -81,6 +84,7 @@ class Job:
     appended: Mapping[str, bytes] = field(default_factory=dict)
     append_positions: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, OffsetBounds] = field(default_factory=dict)
+    stored: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:
@@ -281,9 +285,10 @@ def _planned(
         for name, of_folder in by_folder.items():
             folder = directory.folder(name)
             refuse_claimed(folder)
-            found = recover(folder, job.config, now_ms, view=view, begins_log=False)
+            config = topic_config(folder.topic, job.config, job.stored)
+            found = recover(folder, config, now_ms, view=view, begins_log=False)
             changes[name] = plan_commit(
-                folder, found, of_folder, job.config, runs, small, now_ms, job.topic_id,
+                folder, found, of_folder, config, runs, small, now_ms, job.topic_id,
                 job.bounds.get(name, UNBOUND),
             )  # fmt: skip
         extending = _extending(job, small)

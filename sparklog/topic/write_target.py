@@ -6,21 +6,20 @@ one that is there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
-from sparklog.log.files import REMOTE_INDEX_CACHE, TopicPartition, parse_partition_folder
+from sparklog.log.files import REMOTE_INDEX_CACHE, TopicPartition, is_topic_name, parse_partition_folder
 from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location
+from sparklog.topic.configs import stored_configs
 from sparklog.topic.discovery import FoundPath, PathKind, interpret
 from sparklog.write.locking import refuse_link
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NOT_FOREIGN: Final = frozenset({REMOTE_INDEX_CACHE})
 
 
@@ -40,6 +39,8 @@ class WriteTarget:
         The partitions of the topics that are there.
     new_partitions : int or None
         How many a new topic gets.
+    stored : mapping of str to mapping of str to str
+        The properties that are stored for topics; see `sparklog.topic.configs.stored_configs`.
     """
 
     directory: LogDirectory
@@ -47,6 +48,7 @@ class WriteTarget:
     partition: int | None
     there: Mapping[str, tuple[int, ...]]
     new_partitions: int | None
+    stored: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def partitions_of(self, topic: str) -> int:
         """Return how many partitions a topic has, or will have.
@@ -101,10 +103,6 @@ class WriteTarget:
         return f"{hint} Set numPartitions to make it".lstrip()
 
 
-def is_topic_name(name: str) -> bool:
-    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
-
-
 def find_target(
     location: Location, topic: str | None, new_partitions: int | None, *, has_topic_column: bool
 ) -> WriteTarget:
@@ -139,7 +137,7 @@ def find_target(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
         )
     only = of_path.partition if of_path is not None and of_path.partition >= 0 else None
-    target = WriteTarget(directory, chosen, only, _topics_of(directory), new_partitions)
+    target = WriteTarget(directory, chosen, only, topics_of(directory), new_partitions, stored_configs(directory))
     if chosen is not None:
         for number in target.there.get(chosen, ()) if only is None else (only,):
             refuse_link(PartitionFolder(directory, chosen, number))
@@ -188,7 +186,7 @@ def _is_foreign(name: str) -> bool:
     return "-" not in name and name not in _NOT_FOREIGN and not name.startswith("lost+found")
 
 
-def _topics_of(directory: LogDirectory) -> dict[str, tuple[int, ...]]:
+def topics_of(directory: LogDirectory) -> dict[str, tuple[int, ...]]:
     """Return the partitions of each topic in a directory, ascending; none where it is not there."""
     found: dict[str, list[int]] = {}
     if directory.storage.is_folder(directory.path):

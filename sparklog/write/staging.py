@@ -313,7 +313,14 @@ class TaskStage:
         self._finish_file(folder, found)
         found.end_offset, found.origin, found.is_large = base_offset, origin, is_large
 
-    def append(self, encoded: EncodedBatches, folders: Sequence[str], batch_ends: Sequence[int], now_ms: int) -> None:
+    def append(
+        self,
+        encoded: EncodedBatches,
+        folders: Sequence[str],
+        batch_ends: Sequence[int],
+        now_ms: int,
+        config: LogConfig | None = None,
+    ) -> None:
         """Stage batches of some partitions.
 
         Parameters
@@ -327,8 +334,10 @@ class TaskStage:
             For each of them, the row behind its last batch.
         now_ms : int
             Wall-clock time, ms since the epoch.
+        config : LogConfig, optional
+            That of their topic; by default that of the stage.
         """
-        headers = encoded.headers
+        headers, config = encoded.headers, config or self._config
         base_offsets = headers.column("base_offset").tolist()
         end_offsets = (headers.column("last_offset") + 1).tolist()
         ends = (headers.column("position") + headers.column("batch_bytes")).tolist()
@@ -341,8 +350,8 @@ class TaskStage:
             base_offset = base_offsets[first]
             if base_offset != found.end_offset and not (found.origin.keeps_offsets and base_offset > found.end_offset):
                 raise ValueError(f"the batches begin at {base_offset} and not at {found.end_offset}")
-            if found.goes_on_alone(size_bytes, self._config):
-                self._append_alone(folder, found, encoded, slice(first, last), now_ms)
+            if found.goes_on_alone(size_bytes, config):
+                self._append_alone(folder, found, encoded, slice(first, last), now_ms, config)
             else:
                 at = (position, size_bytes, first_entry, last - first, records, base_offset, end_offsets[last - 1])
                 found.add(self._run(folder, found, self._shared, *at))
@@ -353,7 +362,9 @@ class TaskStage:
         if shared:
             self._shared.append(encoded, _joined(shared))
 
-    def _append_alone(self, folder: str, found: _Staged, encoded: EncodedBatches, rows: slice, now_ms: int) -> None:
+    def _append_alone(
+        self, folder: str, found: _Staged, encoded: EncodedBatches, rows: slice, now_ms: int, config: LogConfig
+    ) -> None:
         """Append batches of a partition to a file of its own, which is rolled where a segment would be."""
         first = rows.start
         while first < rows.stop:
@@ -362,11 +373,11 @@ class TaskStage:
                 found.own, found.own_records = self._new_file(), 0
                 found.tail = new_segment(int(headers.column("base_offset")[0]), now_ms)
             run = BatchRun.from_headers(headers)
-            count = rows_before_roll(found.tail, run, self._config, now_ms)
+            count = rows_before_roll(found.tail, run, config, now_ms)
             if count:
                 found.own.append(encoded, [slice(first, first + count)])
                 found.own_records += int(headers.column("record_count")[:count].sum())
-                found.tail, _, _ = append_run(found.tail, run[:count], self._config)
+                found.tail, _, _ = append_run(found.tail, run[:count], config)
             first += count
             if first < rows.stop:
                 self._finish_file(folder, found)
