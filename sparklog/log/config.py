@@ -24,6 +24,7 @@ import javaproperties
 from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
 from sparklog.log.properties import (
     APPEND,
+    CLEAN,
     COMMIT,
     LONG_MAX,
     READ,
@@ -40,7 +41,7 @@ _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 
 _PLACES: Final = {APPEND: "an append", COMMIT: "a write of Spark"}
-_NOTHING_CLEANS: Final = "nothing here drops or compacts old records yet, a broker does"
+_CLEANED: Final = "'sparklog clean' drops and compacts old records, or a broker does"
 
 _log = logging.getLogger("sparklog")
 
@@ -134,8 +135,8 @@ class LogConfig:
         UNLIMITED,
         at_least=UNLIMITED,
         also=("log.retention.bytes",),
-        acts=(),
-        idle=_NOTHING_CLEANS,
+        acts=(CLEAN,),
+        idle=_CLEANED,
         doc="Under cleanup.policy delete: drop the oldest segments while the log is larger than this; -1 is no limit.",
     )
     retention_ms: int = option(
@@ -147,8 +148,8 @@ class LogConfig:
             Spelling("log.retention.minutes", _MINUTE_MS),
             Spelling("log.retention.hours", _HOUR_MS),
         ),
-        acts=(),
-        idle=_NOTHING_CLEANS,
+        acts=(CLEAN,),
+        idle=_CLEANED,
         doc="Under cleanup.policy delete: drop segments whose records are all older than this; -1 is no limit.",
     )
     max_message_bytes: int = option(
@@ -170,16 +171,16 @@ class LogConfig:
         "delete.retention.ms",
         24 * _HOUR_MS,
         also=("log.cleaner.delete.retention.ms",),
-        acts=(),
-        idle=_NOTHING_CLEANS,
+        acts=(CLEAN,),
+        idle=_CLEANED,
         doc="Under cleanup.policy compact: keep tombstones for this long after the cleaning that first met them.",
     )
     min_compaction_lag_ms: int = option(
         "min.compaction.lag.ms",
         0,
         also=("log.cleaner.min.compaction.lag.ms",),
-        acts=(),
-        idle=_NOTHING_CLEANS,
+        acts=(CLEAN,),
+        idle=_CLEANED,
         doc="Under cleanup.policy compact: leave records alone for at least this long.",
     )
     max_compaction_lag_ms: int = option(
@@ -194,16 +195,16 @@ class LogConfig:
         0.5,
         at_most=1,
         also=("log.cleaner.min.cleanable.ratio",),
-        acts=(),
-        idle=_NOTHING_CLEANS,
+        acts=(CLEAN,),
+        idle=_CLEANED,
         doc="Under cleanup.policy compact: clean when more than this part of the log is not yet cleaned.",
     )
     file_delete_delay_ms: int = option(
         "file.delete.delay.ms",
         60_000,
         also=("log.segment.delete.delay.ms",),
-        acts=(),
-        idle=_NOTHING_CLEANS,
+        acts=(CLEAN,),
+        idle=_CLEANED,
         doc="Remove the files of a dropped segment this long after renaming them to .deleted.",
     )
     cleanup_policy: tuple[str, ...] = option(
@@ -354,14 +355,19 @@ class LogConfig:
         """
         below, values, taken = type(self).from_properties(stored), {}, set()
         for field, declared in options_of(self).items():
-            is_set = declared.name in self._named or getattr(self, field) != declared.default
-            if not is_set and declared.name in below._named:
+            if declared.name not in self.given and declared.name in below._named:
                 values[field] = getattr(below, field)
                 taken.add(declared.name)
         merged = replace(self, **values)
         object.__setattr__(merged, "_named", self._named)
         object.__setattr__(merged, "_stored", frozenset(taken))
         return merged
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The properties that were given by their names, or are not as their defaults."""
+        differing = (each.name for field, each in options_of(self).items() if getattr(self, field) != each.default)
+        return frozenset((*self._named, *differing))
 
     def to_properties(self) -> dict[str, str]:
         """Return every property as text, in the order in which they are declared."""

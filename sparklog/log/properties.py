@@ -19,6 +19,7 @@ LONG_MAX: Final = (1 << 63) - 1
 UNLIMITED: Final = -1
 
 APPEND: Final = "append"
+CLEAN: Final = "clean"
 COMMIT: Final = "commit"
 READ: Final = "read"
 

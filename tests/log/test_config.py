@@ -55,7 +55,7 @@ ACTS = {
     ("append", "commit"): "",
     ("append", "commit", "read"): "(Of reads too.) ",
     ("append",): "(Of PartitionLog only; a write of Spark warns that it does nothing there.) ",
-    (): "(Does nothing yet; who sets it is warned.) ",
+    ("clean",): "(Of a cleaning only; whoever sets it for a write is warned.) ",
 }
 
 

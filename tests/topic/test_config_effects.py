@@ -174,8 +174,8 @@ def test_settings_are_of_every_property() -> None:
 @pytest.mark.parametrize(
     ("properties", "warning"),
     [
-        ({"log.retention.hours": "1"}, "log.retention.hours does nothing in {}: nothing here drops"),
-        ({"retention.ms": "604800000"}, "retention.ms does nothing in {}: nothing here drops"),
+        ({"log.retention.hours": "1"}, "log.retention.hours does nothing in {}: 'sparklog clean' drops"),
+        ({"retention.ms": "604800000"}, "retention.ms does nothing in {}: 'sparklog clean' drops"),
         ({"compression.zstd.level": "7"}, "compression.zstd.level does nothing in {}: compression.type is lz4"),
         ({"max.compaction.lag.ms": "7"}, "max.compaction.lag.ms does nothing in {}: cleanup.policy is delete"),
         (

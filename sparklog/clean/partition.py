@@ -1,0 +1,180 @@
+"""Cleans one partition: what its topic's configuration asks for, and what a caller asks for beside.
+
+The caller has locked the log directory. The files of the directory are not changed here: the log start offset that a
+retention raises, and what the cleaner has come to, are returned; the caller writes them down, and only then removes the
+segments that are before the start (`sparklog.clean.removal`). So the work of many partitions can be done elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sparklog.clean.opened import OpenedLog
+from sparklog.clean.retention import RetentionPolicy, SegmentDescription, dropped_by
+from sparklog.clean.rewriting import Rewriter, Rewritten
+from sparklog.clean.throttle import Throttle
+
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PassDone:
+    """What one pass over a log has done.
+
+    Attributes
+    ----------
+    rewritten : tuple of Rewritten
+        Of each group of segments.
+    removed_records : int
+        How many records are not there any more.
+    clean_offset : int or None
+        For ``cleaner-offset-checkpoint``: up to where the log is compacted; None where that is as it was.
+    """
+
+    rewritten: tuple[Rewritten, ...] = ()
+    removed_records: int = 0
+    clean_offset: int | None = None
+
+
+class CleanPass(Protocol):
+    """One pass of a cleaning over the segments of a log, such as a compaction: a small frozen value that pickles."""
+
+    @property
+    def needs_active(self) -> bool:
+        """Whether the active segment is rolled first, so that all of the log can be rewritten."""
+
+    def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
+        """Rewrite segments of a log, by an editor that is made for it; in a dry run the rewriter only counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a cleaning has done to a partition, or in a dry run would do.
+
+    Attributes
+    ----------
+    start_offset, end_offset : int
+        The log start offset and the log end offset after it.
+    dropped_segments, dropped_bytes, dropped_offsets : int
+        What retention drops. Of a log that nothing was removed from before, offsets are records, and markers of
+        transactions.
+    first_timestamp, last_timestamp : int
+        The time span of what retention drops, ms since the epoch; -1 where it drops nothing, or records have no time.
+    old_segments, new_segments, old_bytes, new_bytes : int
+        What was rewritten, before and after.
+    removed_records : int
+        How many records the rewriting has left out.
+    clean_offset : int or None
+        Up to where the log is compacted now; None where that was not asked for.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    dropped_segments: int = 0
+    dropped_bytes: int = 0
+    dropped_offsets: int = 0
+    first_timestamp: int = _NONE
+    last_timestamp: int = _NONE
+    old_segments: int = 0
+    new_segments: int = 0
+    old_bytes: int = 0
+    new_bytes: int = 0
+    removed_records: int = 0
+    clean_offset: int | None = None
+
+    @property
+    def freed_bytes(self) -> int:
+        """How much smaller the log is."""
+        return self.dropped_bytes + self.old_bytes - self.new_bytes
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was done to the log."""
+        return bool(self.dropped_segments or self.old_segments)
+
+
+def _nothing(_: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """How to clean partitions.
+
+    Attributes
+    ----------
+    policy : RetentionPolicy
+        Which segments a log loses.
+    passes : sequence of CleanPass
+        What is then done to those that stay, in this order.
+    throttle : Throttle or None
+        How fast to read and write at most.
+    report : callable
+        Told how many bytes more were read.
+    before_swap : callable
+        Raises where somebody else has the log by now.
+    """
+
+    policy: RetentionPolicy
+    passes: Sequence[CleanPass] = ()
+    throttle: Throttle | None = None
+    report: Callable[[int], None] = _nothing
+    before_swap: Callable[[], None] = field(default=lambda: None)
+
+    def clean(self, log: OpenedLog) -> Cleaned:
+        """Clean a log, or in a dry run say what would be done.
+
+        Raises
+        ------
+        CorruptLogError
+            The log is damaged. What is damaged stays as it was.
+        """
+        described = log.describe()
+        dropped = dropped_by(self.policy, described)
+        start_offset = max(described.start_offset, dropped[-1].end_offset if dropped else 0)
+        if dropped and dropped[-1].is_active:
+            log = log.roll()
+        log = log.from_offset(start_offset)
+        done = [self._run(each, log) for each in self.passes]
+        rewritten = [each for one in done for each in one.rewritten if each.is_changed]
+        at = log.topic_partition
+        return Cleaned(
+            topic=at.topic,
+            partition=at.partition,
+            start_offset=start_offset,
+            end_offset=described.end_offset,
+            dropped_segments=len(dropped),
+            dropped_bytes=sum(each.size_bytes for each in dropped),
+            dropped_offsets=max(start_offset - described.start_offset, 0),
+            first_timestamp=dropped[0].first_timestamp if dropped else _NONE,
+            last_timestamp=_latest(dropped),
+            old_segments=sum(each.old_segments for each in rewritten),
+            new_segments=sum(each.new_segments for each in rewritten),
+            old_bytes=sum(each.old_bytes for each in rewritten),
+            new_bytes=sum(each.new_bytes for each in rewritten),
+            removed_records=sum(each.removed_records for each in done),
+            clean_offset=next((each.clean_offset for each in done if each.clean_offset is not None), None),
+        )
+
+    def _run(self, each: CleanPass, log: OpenedLog) -> PassDone:
+        # What a pass before has swapped is listed anew.
+        current = log.relisted()
+        current = current.roll() if each.needs_active else current
+        rewriter = Rewriter(
+            current.folder,
+            current.config,
+            current.now_ms,
+            throttle=self.throttle,
+            report=self.report,
+            before_swap=self.before_swap,
+            dry_run=current.recovered is None,
+        )
+        return each.run(current, rewriter)
+
+
+def _latest(dropped: Sequence[SegmentDescription]) -> int:
+    return max((each.largest_timestamp for each in dropped), default=_NONE)

@@ -1,0 +1,75 @@
+"""Removes the beginning of logs, or the end of one.
+
+The log start offset is raised, and on the disk, before any file goes. Whole segments before it are then set aside; of
+the segment that holds it nothing is cut, and readers pass over the records before it.
+
+Source: apache/kafka, UnifiedLog.java (maybeIncrementLogStartOffset, deleteSegments, truncateTo), LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparklog.clean.swap import remove_set_aside, set_aside
+from sparklog.errors import CorruptCheckpointError
+from sparklog.log import files
+from sparklog.log.checkpoints import (
+    encode_leader_epochs,
+    encode_offset_checkpoint,
+    parse_leader_epochs,
+    parse_offset_checkpoint,
+)
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import list_segments
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.segment import Segment
+from sparklog.write.atomic import write_atomically
+
+
+def set_offsets(directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Set lines of an offset checkpoint of a log directory; the others stay. The directory is locked.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The checkpoint is damaged: what it says of other logs would be lost.
+    """
+    path = directory.file(name)
+    known = parse_offset_checkpoint(directory.storage.read_small(path) or b"", path)
+    if any(known.get(at) != offset for at, offset in offsets.items()):
+        write_atomically(directory, name, encode_offset_checkpoint({**known, **offsets}))
+
+
+def remove_before(folder: PartitionFolder, start_offset: int, config: LogConfig, now_ms: int) -> list[Segment]:
+    """Set the segments aside that are wholly before the log start offset, which the checkpoint says already.
+
+    Returns
+    -------
+    list of Segment
+        Those that went.
+    """
+    gone = [each for each in list_segments(folder) if each.upper_offset <= start_offset]
+    _trim_epochs_before(folder, start_offset)
+    if gone:
+        bases = [each.base_offset for each in gone]
+        set_aside(folder, bases, config.file_delete_delay_ms, now_ms)
+        folder.writable.sync_folder(folder.location)
+        if not config.file_delete_delay_ms:
+            remove_set_aside(folder, bases)
+    return gone
+
+
+def _trim_epochs_before(folder: PartitionFolder, start_offset: int) -> None:
+    """Let the leader epochs of a log begin at its start: the one in which that lies, and those after it."""
+    path = folder.file(files.LEADER_EPOCH_CHECKPOINT)
+    try:
+        epochs = parse_leader_epochs(folder.storage.read_small(path) or b"", path)
+    except CorruptCheckpointError:
+        # Recovery makes it again from the batches.
+        return
+    before = [epoch for epoch, offset in epochs if offset <= start_offset]
+    kept = [(epoch, offset) for epoch, offset in epochs if offset > start_offset]
+    trimmed = [(before[-1], start_offset), *kept] if before else kept
+    if trimmed != epochs:
+        write_atomically(folder, files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(trimmed))

@@ -1,0 +1,156 @@
+"""Decides which of its oldest segments a log loses: Kafka's rules, and those of a policy of the user's own.
+
+Nothing here does I/O. Kafka drops, always from the oldest on and up to the first segment that it keeps:
+
+1. segments that are wholly before the log start offset;
+2. under ``cleanup.policy`` delete, those without which the log is still as large as ``retention.bytes``;
+3. and those whose largest timestamp is more than ``retention.ms`` ago. A timestamp in the future is not. Where no
+   record has a timestamp, the time counts when the file was last written to.
+
+The last segment goes as well where it is not empty; then an empty one is begun first. A broker waits with a segment
+until the high watermark has passed it. Here all of a log is taken to be replicated.
+
+Source: apache/kafka, UnifiedLog.java (deletableSegments, deleteRetentionSizeBreachedSegments,
+deleteRetentionMsBreachedSegments, deleteLogStartOffsetBreachedSegments), LogSegment.java (largestTimestamp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.config import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDescription:
+    """A segment, by what a policy may go by.
+
+    Attributes
+    ----------
+    base_offset, end_offset : int
+        Its offsets, the end exclusive: the base offset of the next segment, or the log end offset.
+    size_bytes : int
+        Of its log.
+    first_timestamp, largest_timestamp : int
+        Of its first batch, and the largest of its records, ms since the epoch; -1 where none has one.
+    modified_ms : int
+        When its log was last written to, ms since the epoch.
+    is_active : bool
+        Whether it is the last one, which is written to.
+    """
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    first_timestamp: int
+    largest_timestamp: int
+    modified_ms: int
+    is_active: bool = False
+
+    @property
+    def time_ms(self) -> int:
+        """The time that retention goes by."""
+        return self.largest_timestamp if self.largest_timestamp >= 0 else self.modified_ms
+
+
+@dataclass(frozen=True, slots=True)
+class LogDescription:
+    """A log, by what a policy may go by.
+
+    Attributes
+    ----------
+    topic, partition
+        The partition; None as its number where the folder is named otherwise.
+    start_offset, end_offset : int
+        The log start offset, and the log end offset, exclusive.
+    segments : tuple of SegmentDescription
+        The oldest first.
+    config : LogConfig
+        Of the topic.
+    now_ms : int
+        Wall-clock time, ms since the epoch.
+    """
+
+    topic: str
+    partition: int | None
+    start_offset: int
+    end_offset: int
+    segments: tuple[SegmentDescription, ...]
+    config: LogConfig
+    now_ms: int
+
+
+class RetentionPolicy(Protocol):
+    """Says which segments a log loses. A class of the user's own is made without arguments."""
+
+    def drop(self, log: LogDescription) -> Iterable[SegmentDescription]:
+        """Return the segments to drop: the oldest ones, without a gap."""
+
+
+class KafkaRetention:
+    """Drops what a broker would."""
+
+    def drop(self, log: LogDescription) -> Sequence[SegmentDescription]:
+        left = _droppable(log)
+        count = _count(each.end_offset <= log.start_offset and not each.is_active for each in left)
+        if "delete" in log.config.cleanup_policy:
+            count += _too_large(left[count:], sum(each.size_bytes for each in log.segments[count:]), log.config)
+            count += _too_old(left[count:], log.config, log.now_ms)
+        return left[:count]
+
+
+def _droppable(log: LogDescription) -> Sequence[SegmentDescription]:
+    """Return all segments, but for an empty last one."""
+    segments = log.segments
+    return segments[:-1] if segments and segments[-1].is_active and not segments[-1].size_bytes else segments
+
+
+def _too_large(segments: Sequence[SegmentDescription], log_bytes: int, config: LogConfig) -> int:
+    excess_bytes, count = log_bytes - config.retention_bytes, 0
+    if config.retention_bytes < 0:
+        return 0
+    for segment in segments:
+        excess_bytes -= segment.size_bytes
+        if excess_bytes < 0:
+            break
+        count += 1
+    return count
+
+
+def _too_old(segments: Sequence[SegmentDescription], config: LogConfig, now_ms: int) -> int:
+    if config.retention_ms < 0:
+        return 0
+    return _count(now_ms - each.time_ms > config.retention_ms for each in segments)
+
+
+def _count(answers: Iterable[bool]) -> int:
+    """Count the answers up to the first that is no."""
+    count = 0
+    for answer in answers:
+        if not answer:
+            break
+        count += 1
+    return count
+
+
+def dropped_by(policy: RetentionPolicy, log: LogDescription) -> tuple[SegmentDescription, ...]:
+    """Ask a policy which segments a log loses.
+
+    Raises
+    ------
+    InvalidOptionError
+        The policy would leave a gap, or drop what is no segment of the log.
+    """
+    chosen = set(policy.drop(log))
+    dropped = tuple(each for each in log.segments if each in chosen)
+    if len(dropped) != len(chosen) or dropped != log.segments[: len(dropped)]:
+        raise InvalidOptionError(
+            f"the retention policy {type(policy).__name__} would drop segments of {log.topic} at "
+            f"{sorted(each.base_offset for each in chosen)}, and a log loses its oldest segments only, which begin at "
+            f"{[each.base_offset for each in log.segments]}"
+        )
+    droppable = _droppable(log)
+    return dropped[: len(droppable)]

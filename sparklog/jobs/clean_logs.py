@@ -1,0 +1,164 @@
+"""`clean`: what a user says, checked, and made jobs that are run, one a log directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from sparklog.clean.partition import Cleaned
+from sparklog.errors import InvalidOptionError
+from sparklog.jobs.clean import TASK_BYTES, CleanJob
+from sparklog.jobs.job import Watch, run_job
+from sparklog.jobs.local import runner_of
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TopicPartition
+from sparklog.log.places import PartitionFolder
+from sparklog.storage.registry import PathText
+from sparklog.topic.discovery import discover
+from sparklog.values.named import imported
+from sparklog.write.clock import wall_clock_ms
+from sparklog.write.staging import new_job
+
+
+@dataclass(frozen=True)
+class CleanSummary:
+    """What a cleaning has done, or in a dry run would do.
+
+    Attributes
+    ----------
+    partitions : tuple of Cleaned
+        Of every partition that was looked at, by topic and partition.
+    """
+
+    partitions: tuple[Cleaned, ...]
+    is_dry: bool = False
+
+    @property
+    def freed_bytes(self) -> int:
+        """How much smaller the logs are."""
+        return sum(each.freed_bytes for each in self.partitions)
+
+    @property
+    def changed(self) -> tuple[Cleaned, ...]:
+        """The partitions that something was done to."""
+        return tuple(each for each in self.partitions if each.is_changed)
+
+    def __repr__(self) -> str:
+        done = "would free" if self.is_dry else "freed"
+        return f"CleanSummary({done} {self.freed_bytes} bytes of {len(self.changed)} partitions)"
+
+
+def clean(
+    path: PathText | Sequence[PathText],
+    *,
+    topics: str | Sequence[str] = (),
+    partitions: Sequence[tuple[str, int]] = (),
+    cleanup_policy: str | None = None,
+    retention_ms: int | None = None,
+    retention_bytes: int | None = None,
+    config: Mapping[str, str] | None = None,
+    retention_policy: str | None = None,
+    bytes_per_second: float | None = None,
+    spark: Any = None,
+    processes: int | None = None,
+    task_bytes: int = TASK_BYTES,
+    lock_timeout_seconds: float = 600.0,
+    dry_run: bool = False,
+    watch: Watch | None = None,
+) -> CleanSummary:
+    """Clean partition logs as a broker would: drop what is too old or too much.
+
+    What the topics' stored properties say is done (``topics.properties``, or the cluster's metadata in the directory);
+    what is given here is over them. From a topic of which neither says a ``cleanup.policy`` or a retention, only
+    segments go that are before its log start offset.
+
+    Parameters
+    ----------
+    path : str, os.PathLike or a sequence of them
+        Log directories of no running broker (all topics but those whose name begins with ``__``), topic paths,
+        partition folders, patterns.
+    topics : str or sequence of str
+        Only these topics; also internal ones.
+    partitions : sequence of (topic, partition)
+        Only these partitions.
+    cleanup_policy : str, optional
+        ``delete``, ``compact`` or both with a comma between.
+    retention_ms, retention_bytes : int, optional
+        How old a segment gets, and how large a log; -1 is no limit.
+    config : mapping of str to str, optional
+        Further properties of topics, such as ``file.delete.delay.ms``.
+    retention_policy : str, optional
+        A policy of your own, ``package.module:Class``: see `sparklog.clean.retention.RetentionPolicy`.
+    bytes_per_second : float, optional
+        How much is read and written in a second at most, by all workers together.
+    spark : SparkSession, optional
+        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. The directory
+        must be where its workers reach it too.
+    processes : int, optional
+        How many processes work; by default one for each core.
+    task_bytes : int
+        How many bytes of log the partitions have that share a task, at most, about.
+    lock_timeout_seconds : float
+        How long to wait for another writer; a running broker is not waited for.
+    dry_run : bool
+        Change nothing, and say what would go. This takes no lock, and can be done beside a broker.
+    watch : Watch, optional
+        Is told how the job goes on.
+
+    Returns
+    -------
+    CleanSummary
+
+    Raises
+    ------
+    PathNotFoundError, InvalidOptionError
+        Arguments are wrong; nothing was done.
+    BrokerRunningError, LockedError
+        A broker runs on the directory, or another writer is at work there.
+    CorruptLogError
+        Of the first partition that is damaged, with the others in ``others``. It stays as it was, and the others were
+        cleaned.
+    """
+    runner = runner_of(processes, spark)
+    if bytes_per_second is not None and not bytes_per_second > 0:
+        raise InvalidOptionError(f"bytes_per_second is {bytes_per_second}, and must be more than 0")
+    if retention_policy is not None:
+        imported(retention_policy, "the retention policy")
+    given = {"cleanup.policy": cleanup_policy, "retention.ms": retention_ms, "retention.bytes": retention_bytes}
+    properties = dict(config or {}) | {name: str(value) for name, value in given.items() if value is not None}
+    now_ms = wall_clock_ms()
+    cleaned: list[Cleaned] = []
+    for directory, of_directory in groupby(_chosen(path, topics, partitions), key=lambda folder: folder.directory):
+        job = CleanJob(
+            directory=directory,
+            folders=tuple(of_directory),
+            config=LogConfig.from_properties(properties),
+            run_id=new_job(now_ms),
+            now_ms=now_ms,
+            retention_policy=retention_policy,
+            bytes_per_second=bytes_per_second,
+            workers=runner.workers,
+            task_bytes=task_bytes,
+            lock_timeout_seconds=lock_timeout_seconds,
+            dry_run=dry_run,
+        )
+        cleaned += [each for result in run_job(job, runner, watch) for each in result]
+    return CleanSummary(tuple(sorted(cleaned, key=lambda each: (each.topic, each.partition))), dry_run)
+
+
+def _chosen(
+    path: PathText | Sequence[PathText], topics: str | Sequence[str], partitions: Sequence[tuple[str, int]]
+) -> list[PartitionFolder]:
+    """Return the partitions that are to be cleaned, those of a log directory together."""
+    paths = [path] if isinstance(path, str) or not isinstance(path, Sequence) else path
+    found = discover(paths)
+    names = [topics] if isinstance(topics, str) else list(topics)
+    folders = found.all_topics() if not names and not partitions else found.named(names)
+    if partitions:
+        wanted: dict[str, list[int]] = {}
+        for at in (TopicPartition(*each) for each in partitions):
+            wanted.setdefault(at.topic, []).append(at.partition)
+        folders = [*folders, *(each for each in found.assigned(wanted) if each not in folders)]
+    return sorted(folders, key=lambda folder: (folder.directory.path, folder.topic, folder.partition or 0))

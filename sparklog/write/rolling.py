@@ -1,0 +1,40 @@
+"""Ends the active segment of a log that nobody has open, and begins the next one."""
+
+from __future__ import annotations
+
+from sparklog.log import files
+from sparklog.log.files import offset_file_name
+from sparklog.log.places import PartitionFolder
+from sparklog.log.producer_state import Producers
+from sparklog.write.active_segment import ActiveSegmentState, new_segment, seal
+from sparklog.write.atomic import write_atomically
+from sparklog.write.recovery import FIRST_SEGMENT
+
+
+def seal_active(folder: PartitionFolder, state: ActiveSegmentState, producers: Producers) -> ActiveSegmentState:
+    """Complete the active segment's indexes, sync it, and write a snapshot of the producers at its end.
+
+    Parameters
+    ----------
+    state, producers
+        Of the log, as `sparklog.write.recovery.recover` found them: its indexes end where the state says.
+    """
+    sealed, last_entry = seal(state)
+    base_offset, storage = state.segment.base_offset, folder.writable
+    if last_entry:
+        with storage.open_for_append(folder.path(base_offset, files.TIME_INDEX)) as index:
+            index.append(last_entry)
+    storage.sync_files([folder.path(base_offset, suffix) for suffix in FIRST_SEGMENT])
+    write_atomically(folder, offset_file_name(state.end_offset, files.SNAPSHOT), producers.encode())
+    return sealed
+
+
+def roll(folder: PartitionFolder, state: ActiveSegmentState, producers: Producers, now_ms: int) -> ActiveSegmentState:
+    """Seal the active segment, and begin an empty one at the end of the log; an empty one stays as it is."""
+    if not state.segment.size_bytes:
+        return state
+    seal_active(folder, state, producers)
+    for suffix in FIRST_SEGMENT:
+        folder.writable.open_for_append(folder.path(state.end_offset, suffix)).close()
+    folder.writable.sync_folder(folder.location)
+    return new_segment(state.end_offset, now_ms)
