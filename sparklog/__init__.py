@@ -14,9 +14,10 @@ from sparklog import errors
 
 if TYPE_CHECKING:
     from sparklog import views
+    from sparklog.clean.truncation import delete_records, truncate_to
     from sparklog.log.config import LogConfig
     from sparklog.log.reader import LogReader, open_log
-    from sparklog.spark.jobs import copy, export, load
+    from sparklog.spark.jobs import clean, copy, export, load
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.spark.stream_lag import stream_lag
@@ -31,7 +32,9 @@ __all__ = [
     "LogReader",
     "PartitionLog",
     "TopicReader",
+    "clean",
     "copy",
+    "delete_records",
     "errors",
     "export",
     "load",
@@ -40,6 +43,7 @@ __all__ = [
     "open_topic",
     "register",
     "stream_lag",
+    "truncate_to",
     "views",
     "with_partition",
 ]
@@ -50,7 +54,9 @@ _HOMES = {
     "LogReader": "sparklog.log.reader",
     "PartitionLog": "sparklog.write.partition",
     "TopicReader": "sparklog.topic.reader",
+    "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",
+    "delete_records": "sparklog.clean.truncation",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
     "offsets_of_checkpoint": "sparklog.topic.stream_checkpoint",
@@ -58,6 +64,7 @@ _HOMES = {
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",
     "stream_lag": "sparklog.spark.stream_lag",
+    "truncate_to": "sparklog.clean.truncation",
     "with_partition": "sparklog.spark.partitions",
 }
 

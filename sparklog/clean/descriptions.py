@@ -7,7 +7,7 @@ from sparklog.errors import PathNotFoundError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.index import TIME_ENTRY, read_entries
-from sparklog.log.layout import PartitionLayout
+from sparklog.log.layout import PartitionLayout, list_segments
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.record import v2
 
@@ -16,19 +16,21 @@ _NS_PER_MS = 1_000_000
 
 
 def describe_log(layout: PartitionLayout, config: LogConfig, now_ms: int) -> LogDescription:
-    """Describe a log and its segments.
+    """Describe a log and its segments, also those that are wholly before the log start offset.
 
     Raises
     ------
     CorruptBatchError
         A segment has no time index that can be trusted, and its batches are damaged.
     """
+    first_offset = layout.segments[0].base_offset if layout.segments else layout.start_offset
+    before = [each for each in list_segments(layout.folder) if each.upper_offset <= first_offset]
     return LogDescription(
         topic=layout.folder.topic,
         partition=layout.folder.partition,
         start_offset=layout.start_offset,
         end_offset=layout.end_offset,
-        segments=tuple(_described(layout, segment) for segment in layout.segments),
+        segments=tuple(_described(layout, segment) for segment in (*before, *layout.segments)),
         config=config,
         now_ms=now_ms,
     )

@@ -27,13 +27,14 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import list_segments
 from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.properties import UNLIMITED
 from sparklog.topic.configs import StoredConfigs, stored_configs, topic_config
 from sparklog.values.named import imported
 
 TASK_BYTES: Final = 1 << 28
 """How many bytes of log the partitions have that share a task, at most, about."""
 
-_SAY_WHAT_GOES: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
+_RETENTION: Final = "retention.ms"
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,13 @@ class CleanJob:
         return [CleanTask(_name_of(each[rows_of]), tuple(each[rows_of])) for rows_of in rows]
 
     def _config_of(self, topic: str, stored: StoredConfigs) -> LogConfig:
-        """Return the configuration of a topic; where nobody says what goes, nothing does."""
+        """Return the configuration of a topic. A retention that nobody has said is none: no default may lose records.
+
+        Kafka's default is a week; a cluster that has another one has it where no log directory says so.
+        """
         found = topic_config(topic, self.config, stored)
-        said = {*self.config.given, *stored.get(topic, {})}
-        return found if said.intersection(_SAY_WHAT_GOES) else replace(found, cleanup_policy=())
+        is_said = _RETENTION in self.config.given or _RETENTION in stored.get(topic, {})
+        return found if is_said else replace(found, retention_ms=UNLIMITED)
 
     def run(self, task: CleanTask, report: Report) -> list[Cleaned]:
         """Clean the partitions of a task."""

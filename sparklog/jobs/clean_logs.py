@@ -71,8 +71,8 @@ def clean(
     """Clean partition logs as a broker would: drop what is too old or too much.
 
     What the topics' stored properties say is done (``topics.properties``, or the cluster's metadata in the directory);
-    what is given here is over them. From a topic of which neither says a ``cleanup.policy`` or a retention, only
-    segments go that are before its log start offset.
+    what is given here is over them. A retention that neither says is none: Kafka's week, or what a broker has in its
+    own properties, does not count. Segments that are before the log start offset go in any case.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
-from sparklog.jobs import copy_logs
+from sparklog.jobs import clean_logs, copy_logs
 from sparklog.jobs import export as exporting
 from sparklog.jobs import load_files as loading
 from sparklog.spark.runner import SparkRunner
@@ -29,5 +29,6 @@ def _on_spark(job: Callable[P, R]) -> Callable[P, R]:
 
 
 export: Final = _on_spark(exporting.export)
+clean: Final = _on_spark(clean_logs.clean)
 copy: Final = _on_spark(copy_logs.copy)
 load: Final = _on_spark(loading.load)

@@ -20,6 +20,7 @@ from tests.build import write_partition
 from tests.log.logs import batches
 from tests.places import LOCAL, folder_at
 
+ALL = [b"value of %d" % n for n in range(120)]
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)
 

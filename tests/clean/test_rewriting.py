@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparklog.log.config import LogConfig
-from tests.clean.logs import CONFIG, KeepingSome, clean, every_third, findings, logs, names, values, write
+from tests.clean.logs import ALL, CONFIG, KeepingSome, clean, every_third, findings, logs, names, values, write
 from tests.storage.crash import CrashingStorage, crashes
 
-ALL = [b"value of %d" % n for n in range(120)]
 # Two groups, of three and two segments of two batches; of the last source of the first one nothing is kept.
 CONFIG_OF_TWO = replace(CONFIG, segment_bytes=1_600)
 

@@ -1,0 +1,101 @@
+"""The beginning of a log goes by its start offset, and the end by whole batches."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import sparklog
+from sparklog.clean.truncation import delete_records, truncate_to
+from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
+from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TopicPartition
+from sparklog.write.partition import PartitionLog
+from tests.clean.logs import ALL, findings, logs, names, values, write
+
+AT = TopicPartition("events", 0)
+AT_ONCE = LogConfig(file_delete_delay_ms=0)
+
+
+def start_of(directory: Path) -> int:
+    path = directory / "log-start-offset-checkpoint"
+    return parse_offset_checkpoint(path.read_bytes(), str(path))[AT]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "events-0")
+    return tmp_path / "events-0"
+
+
+def test_records_before_an_offset_are_gone_and_whole_segments_with_them(folder: Path) -> None:
+    assert delete_records(folder, before_offset=47, config=AT_ONCE).start_offset == 47
+    assert logs(folder) == [40, 60, 80, 100]
+    assert values(folder) == ALL[47:]
+    assert start_of(folder.parent) == 47
+    assert (folder / "leader-epoch-checkpoint").read_text().split() == ["0", "1", "0", "47"]
+    assert findings(folder) == []
+    # A lower offset is no step back.
+    assert delete_records(folder, before_offset=3).start_offset == 47
+
+
+def test_records_before_a_time_are_gone(folder: Path) -> None:
+    assert delete_records(folder, before_time=1033).start_offset == 33
+    assert delete_records(folder, before_time=10**12).start_offset == 120
+
+
+def test_all_records_go_and_offsets_go_on(folder: Path) -> None:
+    found = delete_records(folder, before_offset=-1, config=AT_ONCE)
+    assert (found.start_offset, found.end_offset) == (120, 120)
+    assert values(folder) == []
+    assert sorted(path.name for path in folder.glob("*.log")) == ["00000000000000000120.log"]
+    with PartitionLog.open(folder) as log:
+        assert log.append({"value": [b"next"]}) == (120, 120)
+    assert findings(folder) == []
+
+
+def test_removed_files_stay_for_a_while(folder: Path) -> None:
+    delete_records(folder, before_offset=40)
+    assert len([name for name in names(folder) if name.endswith(".deleted")]) == 6
+    with sparklog.open_log(folder) as log:
+        assert log.start_offset == 40
+    PartitionLog.open(folder, AT_ONCE).close()
+    assert not [name for name in names(folder) if name.endswith(".deleted")]
+
+
+def test_offset_past_the_end_is_refused(folder: Path) -> None:
+    with pytest.raises(OffsetOutOfRangeError, match="up to 120"):
+        delete_records(folder, before_offset=121)
+    with pytest.raises(InvalidOptionError, match="one of before_offset and before_time"):
+        delete_records(folder)
+    assert values(folder) == ALL
+
+
+@pytest.mark.parametrize(("offset", "end"), [(120, 120), (119, 110), (101, 100), (100, 100), (60, 60), (5, 0)])
+def test_log_is_cut_at_the_batch_that_holds_an_offset(
+    folder: Path, offset: int, end: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint")
+    for name in checkpoints:
+        (folder.parent / name).write_bytes(encode_offset_checkpoint({AT: 120, TopicPartition("other", 0): 7}))
+    with caplog.at_level(logging.WARNING, "sparklog"):
+        assert truncate_to(folder, offset, config=AT_ONCE).end_offset == end
+    assert values(folder) == ALL[:end]
+    assert caplog.messages == []
+    with PartitionLog.open(folder) as log:
+        assert log.append({"value": [b"next"]}) == (end, end)
+    assert values(folder) == [*ALL[:end], b"next"]
+    assert findings(folder) == []
+    for name in checkpoints:
+        lines = parse_offset_checkpoint((folder.parent / name).read_bytes(), name)
+        assert lines[AT] <= end
+        assert lines[TopicPartition("other", 0)] == 7
+
+
+def test_log_is_not_cut_before_its_start(folder: Path) -> None:
+    delete_records(folder, before_offset=50)
+    with pytest.raises(OffsetOutOfRangeError, match="begins at offset 50"):
+        truncate_to(folder, 49)
