@@ -88,6 +88,8 @@ DEFERRED = {
     ("cli/main.py", "sparklog.cli.verify"),
     ("cli/main.py", "sparklog.cli.recover"),
     ("cli/main.py", "sparklog.record.warm_up"),
+    ("cli/clean_command.py", "sparklog.cli.clean"),
+    ("cli/clean_command.py", "sparklog.cli.export"),
     ("cli/job_commands.py", "sparklog.cli.export"),
     ("cli/system_commands.py", "sparklog.cli.system_rows"),
     ("cli/group_commands.py", "sparklog.cli.set_offsets"),

@@ -93,7 +93,7 @@ def selection_of(
     start, end : sequence of str
         ``earliest`` or ``latest``, an offset, ``topic:partition:offset`` or a time each.
     """
-    chosen = [_partition(text) for text in partitions]
+    chosen = [partition_of(text) for text in partitions]
     source = LogSource(tuple(sources), tuple(topics), topic_pattern, tuple(chosen))
     return {
         "topics": list(topics),
@@ -115,7 +115,8 @@ def renames_of(texts: Iterable[str]) -> dict[str, str]:
     return renames
 
 
-def _partition(text: str) -> TopicPartition:
+def partition_of(text: str) -> TopicPartition:
+    """Read a partition as the terminal takes it."""
     topic, _, number = text.rpartition(":")
     if not topic or not number.isdecimal():
         raise InvalidOptionError(f"--partitions {text!r} is not topic:partition, such as events:0")
@@ -135,7 +136,7 @@ def _bound(texts: Iterable[str], which: str, nowhere: str, source: LogSource) ->
         elif text.isdecimal():
             offsets |= {named(folder): int(text) for folder in source.folders()}
         elif topic_partition and offset.isdecimal():
-            offsets[_partition(topic_partition)] = int(offset)
+            offsets[partition_of(topic_partition)] = int(offset)
         else:
             option = "--from" if which == "start" else "--to"
             raise InvalidOptionError(

@@ -249,6 +249,26 @@ files         array     none
         ),
         "a range of a task (--dry-run)": _PLANNED,
     },
+    "clean": {
+        "a partition that something went from, or would (--dry-run)": _fields(
+            """
+topic               string    name of the topic
+partition           integer   number of the partition
+start_offset        integer   log start offset after it
+end_offset          integer   log end offset, exclusive
+dropped_segments    integer   how many segments retention drops
+dropped_offsets     integer   by how many offsets the log start offset is raised
+dropped_bytes       integer   length of the logs of those segments
+first_timestamp     integer?  ms since 1970, of the first batch that is dropped
+last_timestamp      integer?  the largest of all that is dropped
+rewritten_segments  integer   how many segments were rewritten
+new_segments        integer   how many those became
+rewritten_bytes     integer   length of their logs before
+new_bytes           integer   and after
+removed_records     integer   how many records the rewriting left out
+"""
+        ),
+    },
     "load": {
         "a partition": _fields(
             """

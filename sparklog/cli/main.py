@@ -1,5 +1,5 @@
 """The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
-``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster`` and ``warm-up``.
+``clean``, ``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster`` and ``warm-up``.
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
 were moved);
@@ -20,8 +20,8 @@ import typer
 from typer.core import TyperGroup
 
 import sparklog
+from sparklog.cli import clean_command, group_commands, job_commands, render, system_commands, tables, views
 from sparklog.cli import describe as describing
-from sparklog.cli import group_commands, job_commands, render, system_commands, tables, views
 from sparklog.cli.arguments import Fields, Json, Paths, Processes, Where
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.lag import lag
@@ -60,7 +60,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. "
-    "Only recover and groups set change a log.",
+    "Only recover, clean and groups set change a log that is there.",
 )
 
 
@@ -297,6 +297,7 @@ app.command("lag")(lag)
 app.command("export")(job_commands.export)
 app.command("copy")(job_commands.copy)
 app.command("load")(job_commands.load)
+app.command("clean")(clean_command.clean)
 app.add_typer(job_commands.ledger, name="ledger")
 app.add_typer(group_commands.groups, name="groups")
 app.command("transactions")(system_commands.transactions)

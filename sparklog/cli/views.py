@@ -73,8 +73,8 @@ def _partition(row: Row) -> str:
     return topic if row["partition"] is None else f"{topic}-{row['partition']}"
 
 
-def _size(name: str) -> Column:
-    return Column("SIZE", lambda row: bytes_text(row[name]), "right")
+def _size(name: str, title: str = "SIZE") -> Column:
+    return Column(title, lambda row: bytes_text(row[name]), "right")
 
 
 RECORDS: Final = (
@@ -161,6 +161,17 @@ PLANNED_FILES: Final = (
 )
 COPIED_TOPICS: Final = (_TOPIC, _plain("partitions", "PARTS"), _plain("rows", "RECORDS"), _LOG_SIZE)
 EXPORTED_TOPICS: Final = (*COPIED_TOPICS, _plain("files"), _size("bytes"))
+CLEANED: Final = (
+    Column("PARTITION", _partition, folded_width=30),
+    _plain("start_offset", "START"),
+    _plain("end_offset", "END"),
+    _plain("dropped_segments", "SEGMENTS"),
+    _plain("dropped_offsets", "OFFSETS"),
+    _size("dropped_bytes", "DROPPED"),
+    _seconds("FROM (UTC)", "first_timestamp", 2),
+    _seconds("TO", "last_timestamp", 1),
+)
+REWRITTEN: Final = (_size("rewritten_bytes", "REWRITTEN"), _size("new_bytes", "INTO"))
 LOADED_PARTITIONS: Final = (
     Column("PARTITION", _partition, folded_width=30),
     _plain("first_offset", "FIRST"),

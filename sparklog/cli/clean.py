@@ -1,0 +1,69 @@
+"""``clean``: runs what its options say, and makes rows of what went, or would go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparklog.clean.partition import Cleaned
+from sparklog.cli import render, tables, views
+from sparklog.cli.progress import job_progress
+from sparklog.cli.text import bytes_text, counted
+from sparklog.jobs.clean_logs import CleanSummary
+from sparklog.jobs.clean_logs import clean as run_clean
+from sparklog.jobs.job import OF_ONE_PARTITION
+
+
+def clean(paths: Sequence[str], options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
+    """Clean logs, print what went, and tell whether all were cleaned; damage is said on stderr.
+
+    Parameters
+    ----------
+    options : mapping
+        Of `sparklog.jobs.clean_logs.clean`.
+    """
+    began = time.monotonic()
+    try:
+        with job_progress("cleaning") as watch:
+            summary = run_clean(paths, watch=watch, dry_run=dry_run, **options)
+    except OF_ONE_PARTITION as error:
+        for each in (error, *error.others):
+            render.complain("error", str(each))
+        render.complain("note", "the other partitions were cleaned" if not dry_run else "nothing was changed")
+        return False
+    rows = [_row(each) for each in summary.changed]
+    if as_json:
+        render.json_lines(rows)
+        return True
+    if rows:
+        is_rewritten = any(row["rewritten_segments"] for row in rows)
+        tables.table(views.CLEANED + (views.REWRITTEN if is_rewritten else ()), rows)
+    render.say(_sentence(summary, time.monotonic() - began))
+    return True
+
+
+def _row(each: Cleaned) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "start_offset": each.start_offset,
+        "end_offset": each.end_offset,
+        "dropped_segments": each.dropped_segments,
+        "dropped_offsets": each.dropped_offsets,
+        "dropped_bytes": each.dropped_bytes,
+        "first_timestamp": None if each.first_timestamp < 0 else each.first_timestamp,
+        "last_timestamp": None if each.last_timestamp < 0 else each.last_timestamp,
+        "rewritten_segments": each.old_segments,
+        "new_segments": each.new_segments,
+        "rewritten_bytes": each.old_bytes,
+        "new_bytes": each.new_bytes,
+        "removed_records": each.removed_records,
+    }
+
+
+def _sentence(summary: CleanSummary, seconds: float) -> str:
+    if not summary.changed:
+        return f"nothing to clean in {counted(len(summary.partitions), 'partition')}"
+    of = f"{bytes_text(summary.freed_bytes)} of {counted(len(summary.changed), 'partition')}"
+    return f"{of} would go" if summary.is_dry else f"{of} went in {seconds:.1f} s"

@@ -1,0 +1,69 @@
+"""The command ``clean``: its arguments and options, which are named as those of Python."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sparklog.cli.arguments import Fields, Json, Paths, properties_of
+from sparklog.cli.job_commands import Configs, JobProcesses, LockTimeoutSeconds, Partitions, Topics
+
+_FAILED = 1
+
+
+def clean(
+    paths: Paths,
+    topics: Topics = None,
+    partitions: Partitions = None,
+    cleanup_policy: Annotated[
+        str | None, typer.Option("--cleanup-policy", help="delete, compact, or both with a comma between.")
+    ] = None,
+    retention_ms: Annotated[
+        int | None, typer.Option("--retention-ms", min=-1, help="How old records get; -1 is no limit.")
+    ] = None,
+    retention_bytes: Annotated[
+        int | None, typer.Option("--retention-bytes", min=-1, help="How large a partition gets; -1 is no limit.")
+    ] = None,
+    config: Configs = None,
+    retention_policy: Annotated[
+        str | None, typer.Option("--retention-policy", help="A policy of your own, package.module:Class.")
+    ] = None,
+    bytes_per_second: Annotated[
+        float | None, typer.Option("--bytes-per-second", min=1, help="How much to read and write in a second at most.")
+    ] = None,
+    processes: JobProcesses = None,
+    task_bytes: Annotated[
+        int | None, typer.Option(min=1, help="About how many bytes of log the partitions of a task have.")
+    ] = None,
+    lock_timeout_seconds: LockTimeoutSeconds = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing, and say what would go; also beside a broker.")
+    ] = False,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Drop what is too old or too much, by the stored properties of topics and what is said here.
+
+    A retention that nobody has said is none. The directory is locked as by a broker; where a broker runs, the command
+    refuses. Exit status 1 where a partition is damaged: it stays as it was.
+    """
+    from sparklog.cli.clean import clean as clean_logs
+    from sparklog.cli.export import partition_of
+
+    given = {
+        "topics": topics,
+        "partitions": None if partitions is None else [partition_of(each) for each in partitions],
+        "cleanup_policy": cleanup_policy,
+        "retention_ms": retention_ms,
+        "retention_bytes": retention_bytes,
+        "config": properties_of(config or (), "--config"),
+        "retention_policy": retention_policy,
+        "bytes_per_second": bytes_per_second,
+        "processes": processes,
+        "task_bytes": task_bytes,
+        "lock_timeout_seconds": lock_timeout_seconds,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    if not clean_logs(paths, options, dry_run=dry_run, as_json=as_json):
+        raise typer.Exit(_FAILED)
