@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tests.build import Record, control_batch, empty_batch, legacy_message, legacy_wrapper, v2_batch
 
@@ -32,7 +33,11 @@ class Batch:
     horizon_ms: int | None = None
 
     def encode(self) -> bytes:
-        fields = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": self.base_sequence}
+        fields: dict[str, Any] = {
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "base_sequence": self.base_sequence,
+        }
         if self.marker:
             delta = None if self.horizon_ms is None else self.horizon_ms
             return control_batch(
@@ -49,7 +54,7 @@ class Batch:
                 self.base_offset,
                 self.last_offset,
                 transactional=self.is_transactional,
-                **fields,  # type: ignore[arg-type]
+                **fields,
             )
         return v2_batch(
             made,
@@ -58,7 +63,7 @@ class Batch:
             last_offset_delta=self.last_offset - self.base_offset,
             transactional=self.is_transactional,
             delete_horizon_ms=self.horizon_ms,
-            **fields,  # type: ignore[arg-type]
+            **fields,
         )
 
     def told(self) -> tuple[object, ...]:

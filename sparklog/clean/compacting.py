@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 from sparklog.clean.compaction import Compaction, CompactionRound, LastBatch, last_batches
-from sparklog.clean.dirty import DirtySection, SegmentAge, dirty_section, legacy_tombstones_end_ms
+from sparklog.clean.dirty import DirtySection, dirty_section, legacy_tombstones_end_ms
 from sparklog.clean.groups import grouped
 from sparklog.clean.latest_offsets import MapFiller
+from sparklog.clean.opened import OpenedLog
+from sparklog.clean.partition import PassDone
+from sparklog.clean.retention import SegmentDescription
 from sparklog.clean.rewriting import Rewriter, Rewritten
 from sparklog.clean.transactions import AbortedTransactions
-from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.errors import InvalidOptionError
 from sparklog.log import files
-from sparklog.log.index import floor_time
-from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.layout import DirectoryView
 from sparklog.log.producer_state import producers_at_end
-from sparklog.log.properties import LONG_MAX
-from sparklog.log.segment import Segment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.decode import DecodeLimits
-from sparklog.record.offset_map import OffsetMap
+from sparklog.record.offset_map import DEDUPE_BUFFER_BYTES, LOAD_FACTOR, OffsetMap
 
-_NONE = -1
+_COMPACT = "compact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Compacted:
         Of all rounds.
     rounds : int
         How many it took: several where the offset map was full before the end of the section.
-    records, kept_records : int
-        How many records of data batches the rounds met, and how many of them stay.
+    removed_records : int
+        How many records are not there any more.
     clean_offset : int
         What the line of the log in ``cleaner-offset-checkpoint`` is to be.
     """
@@ -50,127 +50,123 @@ class Compacted:
     is_due: bool
     groups: tuple[Rewritten, ...]
     rounds: int
-    records: int
-    kept_records: int
+    removed_records: int
     clean_offset: int
 
 
-def compact(rewriter: Rewriter, offset_map: OffsetMap, checkpoint: int | None, *, is_forced: bool = False) -> Compacted:
-    """Compact a log whose directory is locked, and whose recovery is done.
+@dataclass(frozen=True, slots=True)
+class CompactionPass:
+    """Compacts the logs whose ``cleanup.policy`` has compact, where they are dirty enough.
+
+    Attributes
+    ----------
+    dedupe_buffer_bytes : int
+        Kafka's ``log.cleaner.dedupe.buffer.size``: the memory of the offset map.
+    load_factor : float
+        Kafka's ``log.cleaner.io.buffer.load.factor``.
+    """
+
+    dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES
+    load_factor: float = LOAD_FACTOR
+    needs_active: bool = field(default=False, init=False)
+
+    def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
+        """Compact a log. The caller writes its ``cleaner-offset-checkpoint``.
+
+        Where it does not come to that, the next compaction reads again what is clean, and changes nothing of it.
+        """
+        if _COMPACT not in log.config.cleanup_policy:
+            return PassDone()
+        checkpoint = DirectoryView(log.folder.directory).offsets(files.CLEANER_CHECKPOINT).get(log.topic_partition)
+        done = compact(log, rewriter, OffsetMap(self.dedupe_buffer_bytes, self.load_factor), checkpoint)
+        return PassDone(done.groups, done.removed_records, done.clean_offset if done.is_due else None)
+
+
+def compact(log: OpenedLog, rewriter: Rewriter, offset_map: OffsetMap, checkpoint: int | None) -> Compacted:
+    """Compact a log, if it is due.
 
     Parameters
     ----------
     rewriter : Rewriter
-        Of the log; its dry run counts what the first round would do.
+        Of the log; in a dry run it counts what the first round would do.
     offset_map : OffsetMap
         What it has is forgotten.
     checkpoint : int or None
-        The line of the log in ``cleaner-offset-checkpoint``. The caller writes the new one, once the compaction is
-        done: where it does not come to that, the next compaction reads again what is clean, and changes nothing.
-    is_forced : bool
-        Whether to clean what is dirty even where ``min.cleanable.dirty.ratio`` is not reached.
+        The line of the log in ``cleaner-offset-checkpoint``.
 
     Raises
     ------
     CorruptLogError
-        A segment is damaged. Groups before it may have been rewritten; that is no harm to it.
+        A segment is damaged. Groups before it may have been rewritten, which does no harm.
     InvalidOptionError
         The map has not room for the keys of one batch.
     """
-    layout = read_layout(rewriter.folder)
-    stable_offset = last_stable_offset(layout)
-    section = found = _section(rewriter, layout, stable_offset, checkpoint)
-    is_due = found.is_due(rewriter.config) or (is_forced and found.dirty_bytes > 0)
-    if not is_due or found.end_offset <= found.start_offset:
-        return Compacted(found, False, (), 0, 0, 0, found.start_offset)
-    last = last_batches(producers_at_end(layout, rewriter.now_ms))
-    segments = layout.segments
-    # What a round leaves of them says the same of the aborted transactions of which anything is left.
-    aborted = AbortedTransactions(lambda: segments)
+    stable_offset = last_stable_offset(log.layout)
+    segments = _described(log)
+    section = found = _section(log, segments, stable_offset, checkpoint)
+    if not section.is_due(log.config):
+        return Compacted(section, False, (), 0, 0, section.start_offset)
+    last = last_batches(producers_at_end(log.layout, log.now_ms))
+    # What a round leaves of these says the same of all transactions of which anything is left.
+    aborted = AbortedTransactions(log.layout.segments)
     groups: list[Rewritten] = []
-    rounds = records = kept_records = 0
-    while section.start_offset < section.end_offset:
-        _fill(offset_map, rewriter, layout, section, aborted)
-        editor = _editor(rewriter, layout, section, offset_map, aborted, last)
-        groups += _rewrite(rewriter, layout, offset_map.latest_offset + 1, editor)
-        rounds += 1
-        records, kept_records = records + editor.records, kept_records + editor.kept_records
-        layout = read_layout(rewriter.folder)
-        section = _section(rewriter, layout, stable_offset, offset_map.latest_offset + 1)
-        if rewriter.dry_run:
-            break
-    return Compacted(found, True, tuple(groups), rounds, records, kept_records, section.start_offset)
+    rounds = removed_records = 0
+    while section.start_offset < section.end_offset and not (rewriter.dry_run and rounds):
+        _fill(offset_map, log, rewriter, section, aborted)
+        editor = _editor(log, segments, section, offset_map, aborted, last)
+        groups += _rewrite(log, rewriter, offset_map.latest_offset + 1, editor)
+        rounds, removed_records = rounds + 1, removed_records + editor.removed_records
+        log = log.relisted()
+        segments = _described(log)
+        section = _section(log, segments, stable_offset, offset_map.latest_offset + 1)
+    return Compacted(found, True, tuple(groups), rounds, removed_records, section.start_offset)
 
 
-def _section(rewriter: Rewriter, layout: PartitionLayout, stable_offset: int, checkpoint: int | None) -> DirtySection:
-    ages = [_age(segment) for segment in layout.segments]
+def _described(log: OpenedLog) -> list[SegmentDescription]:
+    """Describe the segments of a log; those that are wholly before its start are not cleaned, but go."""
+    first_offset = min((each.base_offset for each in log.layout.segments), default=0)
+    return [each for each in log.describe().segments if each.base_offset >= first_offset]
+
+
+def _section(
+    log: OpenedLog, segments: list[SegmentDescription], stable_offset: int, checkpoint: int | None
+) -> DirtySection:
+    layout = log.layout
     return dirty_section(
-        ages, layout.start_offset, layout.end_offset, stable_offset, checkpoint, rewriter.config, rewriter.now_ms
+        segments, layout.start_offset, layout.end_offset, stable_offset, checkpoint, log.config, log.now_ms
     )
 
 
 def _fill(
-    offset_map: OffsetMap,
-    rewriter: Rewriter,
-    layout: PartitionLayout,
-    section: DirtySection,
-    aborted: AbortedTransactions,
+    offset_map: OffsetMap, log: OpenedLog, rewriter: Rewriter, section: DirtySection, aborted: AbortedTransactions
 ) -> None:
     offset_map.clear()
-    limits = DecodeLimits(decompressed_bytes_max=rewriter.config.max_decompressed_message_bytes)
+    limits = DecodeLimits(decompressed_bytes_max=log.config.max_decompressed_message_bytes)
     filler = MapFiller(
         offset_map, aborted, section.start_offset, section.end_offset, limits, rewriter.throttle, rewriter.report
     )
-    filler.fill(layout.segments)
+    filler.fill(log.layout.segments)
     if offset_map.latest_offset < section.start_offset:
         raise InvalidOptionError(
-            f"{layout.path}: a batch near offset {section.start_offset} has more keys than the offset map has room "
-            f"for, {offset_map.size_max}; give a larger log.cleaner.dedupe.buffer.size"
+            f"{log.folder.location}: the batch at offset {section.start_offset} has more keys than the offset map has "
+            f"room for, {offset_map.size_max}; give a larger log.cleaner.dedupe.buffer.size"
         )
 
 
 def _editor(
-    rewriter: Rewriter,
-    layout: PartitionLayout,
+    log: OpenedLog,
+    segments: list[SegmentDescription],
     section: DirtySection,
     offset_map: OffsetMap,
     aborted: AbortedTransactions,
-    last: dict[int, LastBatch],
+    last: Mapping[int, LastBatch],
 ) -> Compaction:
-    bases = [segment.base_offset for segment in layout.segments]
-    modified_ms = [_modified_ms(segment) for segment in layout.segments]
-    legacy_end_ms = legacy_tombstones_end_ms(bases, modified_ms, section, rewriter.config.delete_retention_ms)
+    legacy_end_ms = legacy_tombstones_end_ms(segments, section, log.config.delete_retention_ms)
     return Compaction(
-        CompactionRound(offset_map, aborted, last, layout.end_offset, legacy_end_ms, rewriter.now_ms, rewriter.config)
+        CompactionRound(offset_map, aborted, last, log.layout.end_offset, legacy_end_ms, log.now_ms, log.config)
     )
 
 
-def _rewrite(rewriter: Rewriter, layout: PartitionLayout, end_offset: int, editor: Compaction) -> list[Rewritten]:
-    sources: Sequence[Segment] = list(takewhile(lambda each: each.base_offset < end_offset, layout.segments))
-    return [rewriter.rewrite(group, editor) for group in grouped(sources, rewriter.config)]
-
-
-def _age(segment: Segment) -> SegmentAge:
-    """Look up what decides about a segment: its first header, and the last entry of its time index."""
-    with segment.open() as log:
-        first = next(iter(log.single_headers(log.start)), None)
-    first_timestamp = _NONE if first is None else int(first.column("max_timestamp")[0])
-    largest_timestamp = _indexed_timestamp(segment)
-    if largest_timestamp < 0:
-        largest_timestamp = _modified_ms(segment)
-    return SegmentAge(segment.base_offset, segment.size_bytes, first_timestamp, largest_timestamp)
-
-
-def _indexed_timestamp(segment: Segment) -> int:
-    """Return the timestamp of the last entry of a segment's time index, ms; -1 where it has none."""
-    try:
-        with segment.file(files.TIME_INDEX) as index:
-            entry = floor_time(index, segment.base_offset, LONG_MAX)
-    except PathNotFoundError:
-        return _NONE
-    return _NONE if entry is None else entry.timestamp
-
-
-def _modified_ms(segment: Segment) -> int:
-    with segment.file() as log:
-        return log.modified_ns() // 1_000_000
+def _rewrite(log: OpenedLog, rewriter: Rewriter, end_offset: int, editor: Compaction) -> list[Rewritten]:
+    sources = list(takewhile(lambda each: each.base_offset < end_offset, log.sealed))
+    return [rewriter.rewrite(group, editor) for group in grouped(sources, log.config)]

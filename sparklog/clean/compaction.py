@@ -103,8 +103,8 @@ class Compaction(Editor):
 
     Attributes
     ----------
-    records, kept_records : int
-        How many records of data batches it has met, and how many of those stay.
+    removed_records : int
+        How many records it has left out so far.
     """
 
     def __init__(self, of_round: CompactionRound) -> None:
@@ -114,7 +114,7 @@ class Compaction(Editor):
         self._progress = Progress()
         self._last_offsets = np.unique([each.last_offset for each in of_round.last_batches.values()])
         self._keeps_legacy_tombstones = True
-        self.records = self.kept_records = 0
+        self.removed_records = 0
 
     def begin(self, segment: Segment) -> None:
         super().begin(segment)
@@ -145,8 +145,7 @@ class Compaction(Editor):
         is_waiting = np.where(is_control, discardable & (kept > 0), tombstones > 0)
         needs_horizon = is_waiting & ~has_horizon & (headers.column("magic") == 2)
         horizon_ms = self._round.now_ms + self._round.config.delete_retention_ms
-        self.records += len(spans.table) - int(headers.column("record_count")[is_control].sum())
-        self.kept_records += int(kept[~is_control].sum())
+        self.removed_records += int((np.diff(spans.batch_ends, prepend=0) - kept)[~is_control].sum())
         return Changes(
             keep=keep,
             delete_horizons=np.where(needs_horizon, horizon_ms, _NONE),

@@ -12,26 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparklog.clean.retention import SegmentDescription
 from sparklog.log.config import LogConfig
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentAge:
-    """What decides about a segment.
-
-    Attributes
-    ----------
-    base_offset, size_bytes : int
-    first_timestamp : int
-        ms, the max timestamp of its first batch; 0 or less where that has none.
-    largest_timestamp : int
-        ms, of all its records; the time of the file where they have none.
-    """
-
-    base_offset: int
-    size_bytes: int
-    first_timestamp: int
-    largest_timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +52,7 @@ class DirtySection:
 
 
 def dirty_section(
-    segments: Sequence[SegmentAge],
+    segments: Sequence[SegmentDescription],
     start_offset: int,
     end_offset: int,
     stable_offset: int,
@@ -82,7 +64,7 @@ def dirty_section(
 
     Parameters
     ----------
-    segments : sequence of SegmentAge
+    segments : sequence of SegmentDescription
         All of the log, the active one last.
     start_offset, end_offset, stable_offset : int
         The log start offset, the log end offset and the last stable offset.
@@ -95,7 +77,7 @@ def dirty_section(
     bounds = [stable_offset, bases[-1] if bases else start_offset]
     if config.min_compaction_lag_ms > 0:
         latest_ms = now_ms - config.min_compaction_lag_ms
-        bounds += [each.base_offset for each in sealed if each.largest_timestamp > latest_ms][:1]
+        bounds += [each.base_offset for each in sealed if each.time_ms > latest_ms][:1]
     # Only whole segments are cleaned.
     row = bisect_right(bases, max(first_dirty, min(bounds))) - 1
     last_offset = bases[row] if row >= 0 else start_offset
@@ -111,12 +93,12 @@ def dirty_section(
 
 
 def legacy_tombstones_end_ms(
-    bases: Sequence[int], modified_ms: Sequence[int], section: DirtySection, delete_retention_ms: int
+    segments: Sequence[SegmentDescription], section: DirtySection, delete_retention_ms: int
 ) -> int:
     """Return the file time up to which segments lose the tombstones of magic 0 and 1, ms since the epoch.
 
     Such batches have no delete horizon. Their tombstones go once the file that they are in is older than the last
-    cleaned one by ``delete.retention.ms``. ``bases`` and ``modified_ms`` are of all segments.
+    cleaned one by ``delete.retention.ms``.
     """
-    cleaned = [at for base, at in zip(bases, modified_ms, strict=True) if base < section.start_offset]
+    cleaned = [each.modified_ms for each in segments if each.base_offset < section.start_offset]
     return cleaned[-1] - delete_retention_ms if cleaned else 0

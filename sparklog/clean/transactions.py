@@ -33,12 +33,12 @@ class AbortedTransactions:
 
     Parameters
     ----------
-    segments : callable
-        Gives the segments of the log, all of which are read when the first batch of a transaction is asked about; the
-        checksum of every batch is checked, since a marker whose header is wrong looks like any other batch.
+    segments : sequence of Segment
+        Those of the log, all of which are read when the first batch of a transaction is asked about; the checksum of
+        every batch is checked, since a marker whose header is wrong looks like any other batch.
     """
 
-    def __init__(self, segments: Callable[[], Sequence[Segment]]) -> None:
+    def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = segments
         self._found: dict[int, tuple[list[int], list[AbortedTransaction]]] | None = None
 
@@ -64,7 +64,7 @@ class AbortedTransactions:
     def _read(self) -> dict[int, tuple[list[int], list[AbortedTransaction]]]:
         found: defaultdict[int, tuple[list[int], list[AbortedTransaction]]] = defaultdict(lambda: ([], []))
         producers = Producers()
-        for segment in self._segments():
+        for segment in self._segments:
             with segment.open() as log:
                 for window in log.windows(log.start):
                     refuse_damaged(segment, window)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import sparklog
-from sparklog.clean.compacting import Compacted, compact
+from sparklog.clean.compacting import Compacted, CompactionPass, compact
+from sparklog.clean.opened import look_at, open_to_clean
 from sparklog.clean.rewriting import Rewriter
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import CorruptLogError, InvalidOptionError
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import Producers, encode_aborted, producers_at_end
@@ -19,7 +21,6 @@ from sparklog.record import v2
 from sparklog.record.kernels_offset_map import SLOT_BYTES
 from sparklog.record.offset_map import OffsetMap
 from sparklog.storage.base import Storage
-from sparklog.write.recovery import recover
 from tests.build import write_partition
 from tests.clean.logs import findings, names
 from tests.oracle_cleaner import Batch, Cleaning, Row, clean
@@ -36,6 +37,7 @@ CONFIG = LogConfig(
     delete_retention_ms=RETENTION_MS,
     min_cleanable_dirty_ratio=0,
 )
+CONFIG_OF_GROUPS = replace(CONFIG, segment_bytes=900)
 RECORD_COUNT = 6
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -121,7 +123,7 @@ class Making:
                 is_transactional=True,
                 marker=marker,
                 horizon_ms=horizon_ms,
-            )  # fmt: skip
+            )
         )
 
     def _add_legacy(self) -> None:
@@ -153,8 +155,8 @@ def run(
     dry_run: bool = False,
 ) -> Compacted:
     at = folder_at(folder, storage)
-    recover(at, config, now_ms)
-    return compact(Rewriter(at, config, now_ms, dry_run=dry_run), OffsetMap(map_bytes), checkpoint)
+    log = look_at(at, config, now_ms) if dry_run else open_to_clean(at, config, now_ms)
+    return compact(log, Rewriter(at, config, now_ms, dry_run=dry_run), OffsetMap(map_bytes), checkpoint)
 
 
 def told(folder: Path) -> list[tuple[object, ...]]:
@@ -216,3 +218,150 @@ def test_what_stays_is_what_the_slow_cleaner_leaves(tmp_path: Path, seed: int) -
     assert rows(folder) == rows_of(expected)
     assert_batches(folder, expected)
     assert findings(folder) == []
+
+
+@pytest.mark.parametrize("age_ms", [0, RETENTION_MS - 1, RETENTION_MS, RETENTION_MS + 1])
+def test_old_tombstones_go_when_their_file_is_old_enough(tmp_path: Path, age_ms: int) -> None:
+    """By the time of the last file that was cleaned, and not by the clock."""
+    folder = tmp_path / "events-0"
+    made = [Batch(n, n, ((n, -1, b"key %d" % n, None if n % 3 else b"value"),), magic=0) for n in range(30)]
+    write(folder, made, segment_bytes=200)
+    bases = [segment.base_offset for segment in read_layout(folder_at(folder)).segments]
+    for base in bases:
+        at_ns = (NOW_MS - (age_ms if base < bases[2] else 0)) * 1_000_000
+        os.utime(folder / f"{base:020}.log", ns=(at_ns, at_ns))
+    # Two files of the cleaned part are old, and the third, the last of it, is new.
+    result = run(folder, checkpoint=bases[3])
+    keeps = age_ms < RETENTION_MS
+    expected = [each for each in made if each.rows[0][3] is not None or keeps or each.base_offset >= bases[2]]
+    assert rows(folder) == rows_of(expected)
+    assert result.removed_records == len(made) - len(expected)
+
+
+@pytest.mark.parametrize("keys_max", [5, 8, 10])
+def test_full_map_takes_several_rounds_to_the_same_end(tmp_path: Path, keys_max: int) -> None:
+    batches = Making(1).make(60)
+    for name in ("whole-0", "in-rounds-0"):
+        write(tmp_path / name, batches)
+    once = run(tmp_path / "whole-0")
+    result = run(tmp_path / "in-rounds-0", map_bytes=(keys_max + 1) * SLOT_BYTES)
+    assert once.rounds == 1
+    assert result.rounds > 1
+    assert result.clean_offset == once.clean_offset
+    assert rows(tmp_path / "in-rounds-0") == rows(tmp_path / "whole-0")
+    assert findings(tmp_path / "in-rounds-0") == []
+
+
+def test_map_that_has_not_room_for_one_batch_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    batches = [
+        Batch(at, at + 9, tuple((at + n, 0, b"key %d" % n, b"value") for n in range(10))) for at in range(0, 100, 10)
+    ]
+    write(folder, batches)
+    with pytest.raises(InvalidOptionError, match=r"offset 0 has more keys .* larger log\.cleaner\.dedupe\.buffer"):
+        run(folder, map_bytes=8 * SLOT_BYTES)
+    assert rows(folder) == rows_of(batches)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_second_cleaning_changes_nothing_but_what_horizons_allow(tmp_path: Path, seed: int) -> None:
+    folder = tmp_path / "events-0"
+    write(folder, Making(seed).make(60))
+    result = run(folder)
+    after = rows(folder)
+    assert not run(folder, result.clean_offset).is_due
+    # As if the checkpoint had been lost; segments that have become small are put together.
+    for _ in range(4):
+        assert run(folder).removed_records == 0
+    assert rows(folder) == after
+    logs = {path.name: path.read_bytes() for path in folder.glob("*.log")}
+    assert not any(each.is_changed for each in run(folder).groups)
+    assert {path.name: path.read_bytes() for path in folder.glob("*.log")} == logs
+    # Each cleaning lets go of what the one before has given a horizon, or of what that one was the last to need.
+    late = NOW_MS + 2 * RETENTION_MS
+    for turn in range(1, 4):
+        run(folder, now_ms=late * turn)
+    left = [value for offset, _, value in rows(folder) if isinstance(offset, int) and offset < result.clean_offset]
+    assert None not in left
+    assert findings(folder) == []
+
+
+def test_dry_run_says_what_would_go_and_changes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write(folder, Making(5).make(60))
+    before = {name: (folder / name).read_bytes() for name in names(folder)}
+    dry = run(folder, dry_run=True)
+    assert {name: (folder / name).read_bytes() for name in names(folder)} == before
+    done = run(folder)
+    assert dry.removed_records == done.removed_records > 0
+    assert [each.new_bytes for each in dry.groups] == [each.new_bytes for each in done.groups]
+
+
+@pytest.mark.parametrize("policy", [("delete",), ()])
+def test_log_of_another_policy_is_not_compacted(tmp_path: Path, policy: tuple[str, ...]) -> None:
+    folder = tmp_path / "events-0"
+    write(folder, Making(5).make(60))
+    at, config = folder_at(folder), replace(CONFIG, cleanup_policy=policy)
+    done = CompactionPass().run(open_to_clean(at, config, NOW_MS), Rewriter(at, config, NOW_MS))
+    assert (done.rewritten, done.removed_records, done.clean_offset) == ((), 0, None)
+
+
+def test_log_that_is_clean_enough_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write(folder, Making(5).make(60))
+    bases = [segment.base_offset for segment in read_layout(folder_at(folder)).segments]
+    result = run(folder, bases[-3], replace(CONFIG, min_cleanable_dirty_ratio=0.9))
+    assert (result.is_due, result.groups, result.clean_offset) == (False, (), bases[-3])
+
+
+def test_damaged_batch_is_an_error_and_nothing_of_its_group_changes(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write(folder, Making(5).make(60))
+    first = sorted(folder.glob("*.log"))[1]
+    damaged = bytearray(first.read_bytes())
+    damaged[-1] ^= 1
+    first.write_bytes(damaged)
+    before = names(folder)
+    with pytest.raises(CorruptLogError, match=first.name):
+        run(folder)
+    assert names(folder) == before
+
+
+def test_missing_transaction_index_costs_no_record(tmp_path: Path) -> None:
+    """A record that was aborted must not take the place of one that was not, whatever the indexes say."""
+    for name in ("with-0", "without-0"):
+        write(tmp_path / name, Making(7).make(60))
+    for index in (tmp_path / "without-0").glob("*.txnindex"):
+        index.unlink()
+    for name in ("with-0", "without-0"):
+        run(tmp_path / name)
+    assert rows(tmp_path / "with-0") == rows(tmp_path / "without-0")
+    assert told(tmp_path / "with-0") == told(tmp_path / "without-0")
+
+
+def test_crash_at_any_call_costs_no_key_its_last_value(tmp_path: Path) -> None:
+    batches = Making(3).make(16)
+
+    def prepare(folder: Path) -> None:
+        write(folder / "events-0", batches)
+
+    def clean_up(storage: CrashingStorage, folder: Path) -> None:
+        run(folder / "events-0", config=CONFIG_OF_GROUPS, storage=storage)
+
+    prepare(tmp_path / "sound")
+    run(tmp_path / "sound" / "events-0", config=CONFIG_OF_GROUPS)
+    expected = rows(tmp_path / "sound" / "events-0")
+    was_old = was_new = False
+    for crash in crashes(prepare, clean_up, tmp_path):
+        folder = crash.folder / "events-0"
+        seen = rows(folder)
+        was_old, was_new = was_old or seen == rows_of(batches), was_new or seen == expected
+        assert [row for row in rows_of(batches) if row in seen] == seen, str(crash)
+        assert set(seen) >= set(expected), str(crash)
+        # The next cleaning finishes it.
+        run(folder, config=CONFIG_OF_GROUPS)
+        assert rows(folder) == expected, str(crash)
+        assert findings(folder) == [], str(crash)
+        assert not [name for name in names(folder) if name.endswith((".cleaned", ".swap", ".deleted"))], str(crash)
+    assert was_old
+    assert was_new

@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
-from sparklog.clean.dirty import DirtySection, SegmentAge, dirty_section, legacy_tombstones_end_ms
+from sparklog.clean.dirty import DirtySection, dirty_section, legacy_tombstones_end_ms
+from sparklog.clean.retention import SegmentDescription
 from sparklog.log.config import LogConfig
 
 NOW_MS = 1_000_000
+
+
+def segment(base_offset: int, size_bytes: int, first: int, largest: int, modified_ms: int = 0) -> SegmentDescription:
+    return SegmentDescription(base_offset, base_offset + 100, size_bytes, first, largest, modified_ms)
+
+
 # Four segments of 100 offsets each; the last one is active.
-SEGMENTS = [SegmentAge(100 * i, 1000 + i, 10_000 * (i + 1), 10_000 * (i + 1) + 9000) for i in range(4)]
+SEGMENTS = [segment(100 * i, 1000 + i, 10_000 * (i + 1), 10_000 * (i + 1) + 9000) for i in range(4)]
 
 
 def section(checkpoint: int | None = None, stable_offset: int = 350, **config: Any) -> DirtySection:
@@ -62,13 +69,13 @@ def test_open_transaction_before_the_checkpoint_leaves_nothing_to_clean() -> Non
     ("lag_ms", "end"), [(0, 300), (1, 300), (NOW_MS - 39_000, 300), (NOW_MS - 38_999, 200), (NOW_MS, 0)]
 )
 def test_segment_with_a_young_record_waits_and_so_do_those_behind_it(lag_ms: int, end: int) -> None:
-    young = [SEGMENTS[0], SEGMENTS[1], SegmentAge(200, 1002, 30_000, 39_000), SEGMENTS[3]]
+    young = [SEGMENTS[0], SEGMENTS[1], segment(200, 1002, 30_000, 39_000), SEGMENTS[3]]
     found = dirty_section(young, 0, 350, 350, None, LogConfig(min_compaction_lag_ms=lag_ms), NOW_MS)
     assert found.end_offset == end
 
 
 def test_young_record_in_the_cleaned_part_does_not_matter() -> None:
-    young = [SegmentAge(0, 1000, 0, NOW_MS), *SEGMENTS[1:]]
+    young = [segment(0, 1000, 0, NOW_MS), *SEGMENTS[1:]]
     config = LogConfig(min_compaction_lag_ms=1000)
     assert dirty_section(young, 0, 350, 350, 100, config, NOW_MS).end_offset == 300
     assert dirty_section(young, 0, 350, 350, 99, config, NOW_MS).is_due(config) is False
@@ -87,7 +94,7 @@ def test_record_that_has_been_dirty_for_too_long_is_cleaned_whatever_the_ratio(l
 
 
 def test_batch_without_a_timestamp_is_never_overdue() -> None:
-    timeless = [SegmentAge(each.base_offset, each.size_bytes, -1, 0) for each in SEGMENTS]
+    timeless = [segment(each.base_offset, each.size_bytes, -1, -1) for each in SEGMENTS]
     found = dirty_section(timeless, 0, 350, 350, None, LogConfig(max_compaction_lag_ms=1), NOW_MS)
     assert not found.is_overdue
 
@@ -97,8 +104,15 @@ def test_empty_log_is_never_due() -> None:
     assert (found.end_offset, found.dirty_ratio, found.is_due(LogConfig(min_cleanable_dirty_ratio=0))) == (7, 0, False)
 
 
+def test_segment_without_timestamps_is_as_old_as_its_file() -> None:
+    config = LogConfig(min_compaction_lag_ms=100)
+    for modified_ms, end in ((NOW_MS, 100), (NOW_MS - 100, 300)):
+        timeless = [SEGMENTS[0], segment(100, 0, -1, -1, modified_ms), *SEGMENTS[2:]]
+        assert dirty_section(timeless, 0, 350, 350, None, config, NOW_MS).end_offset == end
+
+
 def test_old_tombstones_go_by_the_time_of_the_last_cleaned_file() -> None:
-    bases, times = [each.base_offset for each in SEGMENTS], [1000, 3000, 2000, 9000]
-    assert legacy_tombstones_end_ms(bases, times, section(), 10) == 0
-    assert legacy_tombstones_end_ms(bases, times, section(checkpoint=200), 10) == 2990
-    assert legacy_tombstones_end_ms(bases, times, section(checkpoint=201), 10) == 1990
+    timed = [segment(100 * i, 1000, 1, 1, at) for i, at in enumerate((1000, 3000, 2000, 9000))]
+    assert legacy_tombstones_end_ms(timed, section(), 10) == 0
+    assert legacy_tombstones_end_ms(timed, section(checkpoint=200), 10) == 2990
+    assert legacy_tombstones_end_ms(timed, section(checkpoint=201), 10) == 1990
