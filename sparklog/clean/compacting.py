@@ -76,10 +76,17 @@ class CompactionPass:
         Where it does not come to that, the next compaction reads again what is clean, and changes nothing of it.
         """
         if _COMPACT not in log.config.cleanup_policy:
+            rewriter.report(_log_bytes(log))
             return PassDone()
         checkpoint = DirectoryView(log.folder.directory).offsets(files.CLEANER_CHECKPOINT).get(log.topic_partition)
         done = compact(log, rewriter, OffsetMap(self.dedupe_buffer_bytes, self.load_factor), checkpoint)
+        # Of what is not rewritten no byte is read a second time.
+        rewriter.report(max(_log_bytes(log) - sum(each.old_bytes for each in done.groups), 0))
         return PassDone(done.groups, done.removed_records, done.clean_offset if done.is_due else None)
+
+
+def _log_bytes(log: OpenedLog) -> int:
+    return sum(each.size_bytes for each in log.layout.segments)
 
 
 def compact(log: OpenedLog, rewriter: Rewriter, offset_map: OffsetMap, checkpoint: int | None) -> Compacted:
@@ -142,9 +149,7 @@ def _fill(
 ) -> None:
     offset_map.clear()
     limits = DecodeLimits(decompressed_bytes_max=log.config.max_decompressed_message_bytes)
-    filler = MapFiller(
-        offset_map, aborted, section.start_offset, section.end_offset, limits, rewriter.throttle, rewriter.report
-    )
+    filler = MapFiller(offset_map, aborted, section.start_offset, section.end_offset, limits, rewriter.throttle)
     filler.fill(log.layout.segments)
     if offset_map.latest_offset < section.start_offset:
         raise InvalidOptionError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -34,8 +34,6 @@ class MapFiller:
         How large a piece at a time, and a batch at most.
     throttle : Throttle or None
         How fast to go at most.
-    report : callable
-        Told how many bytes more were read.
     """
 
     def __init__(
@@ -46,11 +44,10 @@ class MapFiller:
         end_offset: int,
         limits: DecodeLimits,
         throttle: Throttle | None,
-        report: Callable[[int], None],
     ) -> None:
         self._map, self._aborted = offset_map, aborted
         self._start_offset, self._end_offset = start_offset, end_offset
-        self._limits, self._throttle, self._report = limits, throttle, report
+        self._limits, self._throttle = limits, throttle
 
     def fill(self, segments: Iterable[Segment]) -> None:
         """Put the keys of all segments that are in the section.
@@ -75,10 +72,8 @@ class MapFiller:
                     is_done = self._fill_from_window(window, progress)
                 except CorruptBatchError as error:
                     raise error.located(path=segment.path()) from error
-                size_bytes = window.headers.valid_bytes
                 if self._throttle is not None:
-                    self._throttle.add(size_bytes)
-                self._report(size_bytes)
+                    self._throttle.add(window.headers.valid_bytes)
                 if not is_done:
                     return False
         # The next segment tells where the offsets of this one end, whatever its last batch is.
