@@ -127,7 +127,9 @@ class Compaction(Editor):
     def edit(self, window: Window) -> Iterator[memoryview]:
         try:
             for spans in record_spans(window.buffer, window.headers, limits=self._limits, progress=self._progress):
-                yield from rewritten(spans, self._changes(spans))
+                batches = list(rewritten(spans, self._changes(spans)))
+                # The machine does some work for each piece, and most pieces are single batches.
+                yield batches[0] if len(batches) == 1 else memoryview(b"".join(batches))
         except CorruptBatchError as error:
             raise error.located(path=self.segment.path()) from error
 

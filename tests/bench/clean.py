@@ -1,0 +1,173 @@
+"""Cleaning beside a broker's cleaner: ``python -m tests.bench.clean [compact]``.
+
+Compaction: a real broker and we clean copies of the same log of 100-byte records, first the broker and then we; each
+row is the least of the rounds. The broker's time is what its own log says of each cleaning; its thread is warm after
+the first. A ratio is of bytes of log a second. The memory is what a process takes more than it had before it began,
+beyond its offset map of 128 MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+import sparklog
+from sparklog.clean.compacting import compact
+from sparklog.clean.opened import open_to_clean
+from sparklog.clean.rewriting import Rewriter
+from sparklog.log.config import LogConfig
+from sparklog.record.offset_map import OffsetMap
+from sparklog.write.clock import wall_clock_ms
+from tests.kafka.adopt import adoption
+from tests.kafka.broker import Broker
+from tests.places import folder_at
+
+RECORDS_PER_TURN = 100_000
+SEGMENT_BYTES = 32 << 20
+MAP_BYTES = 128 << 20
+TARGET = 3
+START_MS = 1_700_000_000_000
+PROCESSED = re.compile(
+    r"cleaned log (?P<topic>\S+)-0 \(dirty section.*\n\s*[\d.,]+ MB of log processed in (?P<seconds>[\d.,]+) seconds"
+)
+BROKER = {"log.cleaner.backoff.ms": 200, "log.cleaner.dedupe.buffer.size": MAP_BYTES}
+CLEAN_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Case:
+    """A log: its codec, and how many different keys its records have for each hundred of them."""
+
+    codec: str
+    keys_of_100: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.codec}-{self.keys_of_100:g}".replace(".", "_")
+
+
+CASES = (Case("uncompressed", 1), Case("uncompressed", 30), Case("lz4", 30), Case("zstd", 30), Case("zstd", 100))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    arguments.add_argument("part", nargs="?", choices=("compact",), default="compact")
+    arguments.add_argument("--records", type=int, default=2_000_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.child is not None:
+        print(*compacted(given.child))
+        return
+    with tempfile.TemporaryDirectory() as text:
+        measure(Path(text), given.records, given.rounds)
+
+
+def measure(folder: Path, records: int, rounds: int) -> None:
+    table = Table(title=f"Compaction of {records:,} records of 100 bytes")
+    for title in ("log", "keys of 100", "MB", "stay", "broker, MB/s", "sparklog, MB/s", "ratio", "target", "map + MB"):
+        table.add_column(title, justify="left" if title == "log" else "right")
+    for case in CASES:
+        write(folder / case.name, case, records)
+    with Broker.start(folder / "broker", properties=BROKER) as broker:
+        theirs = dict(broker_seconds(broker, folder, rounds))
+    for case in CASES:
+        size_mb = sum(path.stat().st_size for path in sealed(folder / case.name)) / 1e6
+        seconds, memory_mb, stay = ours(folder, case, rounds)
+        ratio = theirs[case.name] / seconds
+        of_broker, of_ours = size_mb / theirs[case.name], size_mb / seconds
+        numbers = (f"{size_mb:.0f}", f"{stay:.0%}", f"{of_broker:.0f}", f"{of_ours:.0f}", f"{ratio:.1f}", f"{TARGET}")
+        table.add_row(case.codec, f"{case.keys_of_100:g}", *numbers, f"{memory_mb - MAP_BYTES / (1 << 20):.0f}")
+    Console(width=130).print(table)
+
+
+def write(folder: Path, case: Case, records: int) -> None:
+    """Write a log of several segments, and a small active one behind them."""
+    draw = np.random.default_rng(7)
+    words = np.array([f"{number:08x}" for number in draw.integers(0, 1 << 32, 2000)])
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, compression_type=case.codec)
+    keys = max(int(records * case.keys_of_100 / 100), 1)
+    with sparklog.PartitionLog.open(str(folder / "log-0"), config) as log:
+        for first in range(0, records, RECORDS_PER_TURN):
+            picked = words[draw.integers(0, len(words), (RECORDS_PER_TURN, 8))]
+            values = [" ".join(row).encode() for row in picked]
+            of_turn = [b"user-%09d" % key for key in draw.integers(0, keys, RECORDS_PER_TURN)]
+            times = pa.array(range(START_MS + first, START_MS + first + RECORDS_PER_TURN), pa.int64())
+            log.append(pa.table({"key": of_turn, "value": values, "timestamp": times.cast(pa.timestamp("ms", "UTC"))}))
+
+
+def sealed(folder: Path) -> list[Path]:
+    return sorted((folder / "log-0").glob("*.log"))[:-1]
+
+
+def broker_seconds(broker: Broker, folder: Path, rounds: int) -> Iterator[tuple[str, float]]:
+    """Have the broker clean copies of each log; yield by name the least seconds that it says it took."""
+    topics = {f"{case.name}.{turn}": case for turn in range(rounds) for case in CASES}
+    for topic in topics:
+        config = {"cleanup.policy": "compact", "segment.bytes": SEGMENT_BYTES, "min.cleanable.dirty.ratio": 1}
+        broker.create_topic(topic, config=config)
+    broker.stop()
+    with adoption(broker, trust_indexes=True) as adopt:
+        for topic, case in topics.items():
+            adopt(topic, 0, folder / case.name / "log-0")
+    broker.restart()
+    for topic in topics:
+        broker.alter_topic(topic, {"min.cleanable.dirty.ratio": 0})
+        deadline = time.monotonic() + CLEAN_TIMEOUT_S
+        while topic not in said(broker) and time.monotonic() < deadline:
+            time.sleep(0.2)
+    seconds = said(broker)
+    for case in CASES:
+        yield case.name, min(seconds[f"{case.name}.{turn}"] for turn in range(rounds))
+
+
+def said(broker: Broker) -> dict[str, float]:
+    """Return how many seconds each cleaning took, as the broker's own log says."""
+    found = PROCESSED.finditer(broker.log_text())
+    return {each["topic"]: float(each["seconds"].replace(",", "")) for each in found}
+
+
+def ours(folder: Path, case: Case, rounds: int) -> tuple[float, float, float]:
+    """Compact copies of a log, each in a process of its own: least seconds, most memory in MiB, what stays."""
+    results = []
+    for turn in range(rounds):
+        copy = folder / f"{case.name}-{turn}" / "log-0"
+        shutil.copytree(folder / case.name / "log-0", copy)
+        command = [sys.executable, "-m", "tests.bench.clean", "--child", str(copy)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        results.append(tuple(float(number) for number in done.stdout.split()))
+        shutil.rmtree(copy.parent)
+    seconds, memory, stay = zip(*results, strict=True)
+    return min(seconds), max(memory), stay[0]
+
+
+def compacted(folder: Path) -> tuple[float, float, float]:
+    """Compact a log: seconds, MiB of memory that it took, and the part of its records that stays."""
+    at = folder_at(folder)
+    config = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES, min_cleanable_dirty_ratio=0)
+    log = open_to_clean(at, config, wall_clock_ms())
+    began_mb, began = memory_mb(), time.perf_counter()
+    result = compact(log, Rewriter(at, config, log.now_ms), OffsetMap(MAP_BYTES), None)
+    return time.perf_counter() - began, memory_mb() - began_mb, 1 - result.removed_records / result.clean_offset
+
+
+def memory_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()
