@@ -266,6 +266,20 @@ def put_keys(octets, keys, lengths, offsets, start_offset, seed, slots, size, si
     return rows, size
 
 
+@kernel(types.boolean(_WORDS, _WORDS_OUT))
+def move_keys(slots, larger):
+    """Put all that a map has into an empty one with more slots; False, having done nothing, where it has no more."""
+    slot_count = np.int64(larger.shape[0] // SLOT_WORDS)
+    if larger.shape[0] <= slots.shape[0]:
+        return False
+    for slot in range(slots.shape[0] // SLOT_WORDS):
+        place = SLOT_WORDS * slot
+        mark = item(slots, place + 2)
+        if mark != 0:
+            _put(larger, slot_count, item(slots, place), item(slots, place + 1), mark)
+    return True
+
+
 @kernel(types.boolean(_BYTES, _COLUMN, _COLUMN, _WORDS, _WORDS, _WORDS_OUT, _NUMBERS_OUT))
 def find_keys(octets, keys, lengths, seed, slots, block, found):
     """Look the keys of records up in the map.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,10 @@ LOAD_FACTOR: Final = 0.9
 """Kafka's ``log.cleaner.io.buffer.load.factor``: the part of the slots that may be taken."""
 
 _SLOTS_MAX: Final = (1 << 32) - 1
+# The map of a log with few keys stays in the processor's cache. At its last growth, a quarter of its memory is there
+# twice, and only then.
+_FIRST_SLOTS: Final = 1 << 14
+_GROWTH: Final = 4
 _OUTSIDE_REASON: Final = "a record's key is not in the bytes of its batch"
 
 
@@ -31,7 +35,7 @@ class OffsetMap:
     Parameters
     ----------
     buffer_bytes : int
-        The memory of its slots, 24 bytes each. Pages of it are taken as keys come.
+        The memory of its slots, 24 bytes each; it grows up to that as keys come.
     load_factor : float
         The part of the slots that may be taken.
 
@@ -52,8 +56,8 @@ class OffsetMap:
         slots = min(buffer_bytes // SLOT_BYTES, _SLOTS_MAX)
         if not 0 < load_factor <= 1:
             raise InvalidOptionError(f"log.cleaner.io.buffer.load.factor must be above 0 and at most 1: {load_factor}")
-        # One slot stays empty, at which a search ends.
-        self.size_max = min(int(slots * load_factor), slots - 1)
+        self._load_factor = load_factor
+        self.size_max = self._size_max_of(slots)
         if self.size_max < 2:
             raise InvalidOptionError(
                 f"log.cleaner.dedupe.buffer.size of {buffer_bytes} bytes has not room for two keys; give more"
@@ -66,8 +70,17 @@ class OffsetMap:
     def clear(self) -> None:
         """Forget all keys."""
         self.size, self.latest_offset = 0, -1
-        # Pages of zeros that nobody has written to cost nothing.
-        self._slots = np.zeros(self._slot_count * SLOT_WORDS, dtype=np.uint64)
+        self._slots = _empty_slots(min(_FIRST_SLOTS, self._slot_count))
+
+    def _size_max_of(self, slots: int) -> int:
+        # One slot stays empty, at which a search ends.
+        return min(int(slots * self._load_factor), slots - 1)
+
+    def _grow(self) -> None:
+        larger = _empty_slots(min(_GROWTH * len(self._slots) // SLOT_WORDS, self._slot_count))
+        if not kernels_offset_map.move_keys(self._slots, larger):
+            raise AssertionError("a full map does not grow")
+        self._slots = larger
 
     @property
     def is_full(self) -> bool:
@@ -97,14 +110,27 @@ class OffsetMap:
         int
             How many of the records are done; the next one, if there is one, has a key and found the map full.
         """
-        rows, self.size = kernels_offset_map.put_keys(
-            octets, keys, lengths, offsets, start_offset, self._seed, self._slots, self.size, self.size_max, self._block
-        )
-        if rows == kernels_offset_map.OUTSIDE:
-            raise CorruptBatchError(_OUTSIDE_REASON)
-        return int(rows)
+        done = 0
+        while True:
+            slots = self._slots
+            size_max = self._size_max_of(len(slots) // SLOT_WORDS)
+            rows, self.size = kernels_offset_map.put_keys(
+                octets, keys[done:], lengths[done:], offsets[done:], start_offset, self._seed, slots, self.size,
+                size_max, self._block,
+            )  # fmt: skip
+            if rows == kernels_offset_map.OUTSIDE:
+                raise CorruptBatchError(_OUTSIDE_REASON)
+            done += int(rows)
+            if done == len(offsets) or len(slots) == self._slot_count * SLOT_WORDS:
+                return done
+            self._grow()
 
     def find(self, octets: Octets, keys: Int64s, lengths: Int64s, found: Int64s) -> None:
         """Write the offset of each record's key to ``found``; -1 where the map does not have it or it is null."""
         if not kernels_offset_map.find_keys(octets, keys, lengths, self._seed, self._slots, self._block, found):
             raise CorruptBatchError(_OUTSIDE_REASON)
+
+
+def _empty_slots(count: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    # Pages of zeros that nobody has written to cost nothing.
+    return np.zeros(count * SLOT_WORDS, dtype=np.uint64)

@@ -97,6 +97,21 @@ def test_many_puts_into_a_nearly_full_map_keep_every_key() -> None:
     assert found_in(offset_map, [b"other %d" % number for number in range(1000)]) == [-1] * 1000
 
 
+def test_map_takes_no_more_memory_than_its_keys_need() -> None:
+    offset_map = OffsetMap(1 << 30)
+    keys: list[bytes | None] = [b"%d" % number for number in range(100_000)]
+    columns = laid_out(keys)
+    grown = []
+    for begin in range(0, len(keys), 10_000):
+        part = slice(begin, begin + 10_000)
+        rows = np.arange(begin, begin + 10_000)
+        assert offset_map.put(columns[0], columns[1][part], columns[2][part], rows) == 10_000
+        grown.append(offset_map._slots.nbytes)
+    assert grown[0] < 1 << 19
+    assert grown[-1] < 10 * 24 * len(keys)
+    assert found_in(offset_map, keys) == list(range(len(keys)))
+
+
 def test_cleared_map_has_nothing_and_takes_as_much_again() -> None:
     offset_map = OffsetMap(10 * kernels.SLOT_BYTES)
     keys: list[bytes | None] = [b"%d" % number for number in range(20)]
