@@ -7,6 +7,7 @@ broker would load. Only names, checkpoints, and the headers at the end of the la
 from __future__ import annotations
 
 import logging
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ _log = logging.getLogger("sparklog")
 
 _SWAPPED_LOG: Final = files.LOG + files.SWAP
 _LISTINGS_MAX: Final = 5
+_CLOCK_TICK_NS: Final = 20_000_000
+"""The clock of no file system goes by larger steps, but for those of seconds."""
 _LOOKS_MAX: Final = 10
 
 _Found = TypeVar("_Found")
@@ -240,7 +243,7 @@ def list_segments(
 ) -> tuple[Segment, ...]:
     """List the segments that a broker would load from a folder; ``entries`` are what it holds, where that is known."""
     if entries is None:
-        entries = folder.storage.entries(folder.location, files.tells_of_segments)
+        entries = _listed(folder)
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)
@@ -260,6 +263,25 @@ def list_segments(
         )
         for row, base in enumerate(bases)
     )
+
+
+def _listed(folder: PartitionFolder) -> list[Entry]:
+    """List what tells of segments, while no cleaner renames any.
+
+    A file that is renamed while a folder is listed may be missed under both of its names. That shows in the time at
+    which the folder was changed, unless the clock of its file system has not moved on since: then the folder is listed
+    until it is twice the same.
+    """
+    storage, path = folder.storage, folder.location
+    before, earlier = storage.stamp(path), list[Entry]()
+    for _ in range(_LISTINGS_MAX):
+        entries = storage.entries(path, files.tells_of_segments)
+        after = storage.stamp(path)
+        is_settled = after is None or abs(time.time_ns() - after.modified_ns) > _CLOCK_TICK_NS
+        if before == after and (is_settled or entries == earlier):
+            return entries
+        before, earlier = after, entries
+    return earlier
 
 
 def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.layout import PartitionLayout
+from sparklog.log.scan import refuse_replaced
 from sparklog.log.segment import OpenSegment
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.where import INT64_MIN, Where
@@ -49,19 +50,19 @@ def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end
         if segment.base_offset >= end_offset:
             break
         try:
-            log = segment.open()
+            with segment.open() as log:
+                refuse_replaced(log, layout)
+                header = _first_batch_at(log, time_ms, start_offset)
+                if header is not None:
+                    # A compressed wrapper does not say where it begins.
+                    column = "base_offset" if header.column("record_count")[0] >= 0 else "lowest_offset"
+                    return min(max(start_offset, int(header.column(column)[0])), end_offset)
+                if not segment.is_last:
+                    # What is missing at its end may have been late enough.
+                    log.refuse_cut_end(log.end().offset)
         except PathNotFoundError:
             # A broker has removed it: a scan lists the segments again, and begins where this search has come to.
             return max(start_offset, min(segment.base_offset, end_offset))
-        with log:
-            header = _first_batch_at(log, time_ms, start_offset)
-            if header is not None:
-                # A compressed wrapper does not say where it begins.
-                column = "base_offset" if header.column("record_count")[0] >= 0 else "lowest_offset"
-                return min(max(start_offset, int(header.column(column)[0])), end_offset)
-            if not segment.is_last:
-                # What is missing at its end may have been late enough.
-                log.refuse_cut_end(log.end().offset)
     return end_offset
 
 

@@ -8,18 +8,25 @@ by their offsets.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from sparklog.errors import CorruptBatchError, CorruptLogError, InvalidOptionError, OffsetOutOfRangeError
+from sparklog.errors import (
+    CorruptBatchError,
+    CorruptLogError,
+    InvalidOptionError,
+    OffsetOutOfRangeError,
+    PathNotFoundError,
+)
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.pruning import pruned_range
-from sparklog.log.scan import refuse_damaged, refuse_damaged_end, scan
+from sparklog.log.scan import is_as_listed, refuse_damaged, refuse_damaged_end, refuse_replaced, scan
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
@@ -30,6 +37,8 @@ from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA, s
 from sparklog.record.where import Constant, Where
 from sparklog.record.where_program import BatchFilter
 from sparklog.storage.registry import PathText, expand_one, locate
+
+_LOOKS_MAX: Final = 5
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
@@ -255,14 +264,27 @@ class LogReader:
         InvalidOptionError
             The datetime has no time zone.
         """
-        time_ms = to_ms(timestamp)
-        for segment in self._layout.segments:
+        time_ms, layout = to_ms(timestamp), self._layout
+        for _ in range(_LOOKS_MAX):
+            try:
+                return self._offset_for_time(layout, time_ms)
+            except (PathNotFoundError, CorruptBatchError):
+                # A cleaner may have replaced what was listed; but nobody finds a record that came later.
+                listed = replace(read_layout(layout.folder), end=layout.end)
+                if all(is_as_listed(segment, listed) for segment in layout.segments):
+                    raise
+                layout = listed
+        raise PathNotFoundError(f"segments of {layout.path} are replaced faster than they can be looked at; try again")
+
+    def _offset_for_time(self, layout: PartitionLayout, time_ms: int) -> int | None:
+        for segment in layout.segments:
             with segment.open() as log:
+                refuse_replaced(log, layout)
                 header = log.first_batch_at(time_ms, self.start_offset)
                 while header is not None:
                     found = self._first_record_at(log, log.read(header), time_ms)
                     if found is not None:
-                        return found
+                        return found if found < layout.end_offset else None
                     # Only records before the log start offset are as late: on with the next batch.
                     header = log.first_batch_at(time_ms, int(header.column("last_offset")[0]) + 1)
                 if not segment.is_last:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError, DataLossError, PathNotFoundError
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.record.framing import checksum_fault
 
 _log = logging.getLogger("sparklog")
@@ -61,36 +61,65 @@ def scan(
             if not layout.segments:
                 return
             continue
-        segment = layout.segments[layout.segment_of(offset)]
+        segment, begun_at = layout.segments[layout.segment_of(offset)], offset
         try:
-            log = segment.open()
-        except PathNotFoundError:
-            # A broker has removed it or put another in its place, which it does not do again and again.
-            misses += 1
-            if misses > _MISSES_MAX:
+            with segment.open() as log:
+                refuse_replaced(log, layout)
+                reached = segment.base_offset
+                for window in log.windows(log.seek(offset)):
+                    last_offsets = window.headers.column("last_offset")
+                    first, last = np.searchsorted(last_offsets, [offset, end_offset - 1]).tolist()
+                    _check_skipped(segment, window, first, offset)
+                    if first < len(last_offsets):
+                        chosen = Window(window.buffer, window.headers[first : last + 1])
+                        if is_checked:
+                            refuse_damaged(segment, chosen)
+                        yield segment, chosen
+                    reached = int(last_offsets[-1]) + 1
+                    offset = max(offset, reached)
+                    if offset >= end_offset:
+                        log.refuse_misplaced(window.headers, end_offset, layout.end)
+                        return
+                log.refuse_cut_end(reached)
+        except (PathNotFoundError, CorruptBatchError):
+            # A cleaner has removed it or put another in its place, which it does not do again and again.
+            listed = read_layout(layout.folder)
+            misses = 1 if offset > begun_at else misses + 1
+            if misses > _MISSES_MAX or is_as_listed(segment, listed):
                 raise
-            layout = read_layout(layout.folder)
+            layout = listed
             continue
-        misses, reached = 0, segment.base_offset
-        with log:
-            for window in log.windows(log.seek(offset)):
-                last_offsets = window.headers.column("last_offset")
-                first, last = np.searchsorted(last_offsets, [offset, end_offset - 1]).tolist()
-                _check_skipped(segment, window, first, offset)
-                if first < len(last_offsets):
-                    chosen = Window(window.buffer, window.headers[first : last + 1])
-                    if is_checked:
-                        refuse_damaged(segment, chosen)
-                    yield segment, chosen
-                reached = int(last_offsets[-1]) + 1
-                offset = max(offset, reached)
-                if offset >= end_offset:
-                    log.refuse_misplaced(window.headers, end_offset, layout.end)
-                    return
-            log.refuse_cut_end(reached)
-        offset = (
-            _lose(path, offset, end_offset, fail_on_data_loss) if segment.is_last else max(offset, segment.upper_offset)
-        )
+        if not segment.is_last:
+            offset = max(offset, segment.upper_offset)
+            continue
+        listed = read_layout(layout.folder)
+        if listed.end_offset > offset and not is_as_listed(segment, listed):
+            # It was rolled and cleaned since, and its end went.
+            layout = listed
+        else:
+            offset = _lose(path, offset, end_offset, fail_on_data_loss)
+
+
+def refuse_replaced(log: OpenSegment, layout: PartitionLayout) -> None:
+    """Raise `PathNotFoundError` where a file has the name of a segment, and is not the one that was listed.
+
+    The bounds of the segment do not hold for what a cleaner put in its place: it may hold the offsets of several, or
+    fewer.
+    """
+    segment = log.segment
+    is_same = log.size_bytes >= layout.end.position if segment.is_last else log.size_bytes == segment.size_bytes
+    if not is_same:
+        raise PathNotFoundError(f"{segment.path()} is another file than when its folder was listed")
+
+
+def is_as_listed(segment: Segment, listed: PartitionLayout) -> bool:
+    """Tell whether a segment of an earlier layout is one of a later layout, too, and so no cleaner has replaced it."""
+    found = next((each for each in listed.segments if each.base_offset == segment.base_offset), None)
+    if found is None or segment.is_last != found.is_last or segment.swap != found.swap:
+        return False
+    if segment.is_last:
+        return found.size_bytes >= segment.size_bytes
+    return (found.size_bytes, found.upper_offset) == (segment.size_bytes, segment.upper_offset)
 
 
 def refuse_damaged(segment: Segment, window: Window) -> None:

@@ -194,8 +194,9 @@ class OpenSegment:
     def __init__(self, segment: Segment, file: AbstractContextManager[ReadableFile]) -> None:
         self.segment = segment
         self._opened, self._file = file, file.__enter__()
+        self.size_bytes = self._file.size_bytes()
+        # Where the zeros begin that end the file, once a scan has come to what stands behind the last batch.
         self.zeros_from: int | None = None
-        """Where the zeros begin that end the file, once a scan has come to what stands behind the last batch."""
 
     def __enter__(self) -> OpenSegment:
         return self
@@ -327,9 +328,8 @@ class OpenSegment:
     def refuse_cut_end(self, end_offset: int) -> None:
         """Raise if an index of a sealed segment proves that batches are missing at the end of its log.
 
-        The last entry of an index is for an offset that was once in the log. It proves that batches are missing if it
-        lies between the end of the log and the next segment. The first or the last entry before the end of the log must
-        agree with the log, which shows that the index belongs to it.
+        The last entry of an index is for an offset that was once in the log. Between the end of the log and the next
+        segment, it proves that batches are missing. The first or last entry before the end must agree with the log.
 
         Parameters
         ----------

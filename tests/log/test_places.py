@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import Counter
 from collections.abc import Callable
@@ -82,6 +83,8 @@ def test_place_brings_its_storage_along_and_pickles_small() -> None:
 def test_one_log_is_planned_and_read_by_few_questions(tmp_path: Path) -> None:
     write_partition(tmp_path / "events-0", batches(5))
     (tmp_path / "meta.properties").touch()
+    # A folder that was changed just now is listed twice.
+    os.utime(tmp_path / "events-0", (1_700_000_000, 1_700_000_000))
     storage = CountingStorage()
     found = interpret(Location(storage, str(tmp_path / "events-0")))
     layouts = read_layouts(found.partitions)
