@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,11 @@ import pytest
 import sparklog
 from sparklog.errors import DataLossError
 from sparklog.log.config import LogConfig
+from sparklog.log.reader import LogReader
+from sparklog.topic.live import LiveLogs
 from sparklog.write.partition import PartitionLog
 from tests.clean.logs import ALL, CONFIG, KeepingSome, clean, findings, logs, values, write
+from tests.places import folder_at
 
 ROUNDS = 40
 
@@ -105,3 +109,39 @@ def test_retention_is_a_loss_that_is_announced_and_no_other(tmp_path: Path) -> N
         opened.read()
     found = [each["value"].to_pylist() for each in opened.batches(columns=["value"], fail_on_data_loss=False)]
     assert [value for each in found for value in each] == ALL[50:]
+
+
+def test_live_log_has_no_gap_beside_cleanings_but_what_retention_took(tmp_path: Path) -> None:
+    """As a stream and ``dump --follow`` look at it: again and again, from where they were."""
+    folder = tmp_path / "events-0"
+    write(folder)
+    live = LiveLogs(is_committed=False)
+    seen: list[int] = []
+    lost: list[tuple[int, int]] = []
+
+    def read() -> None:
+        start = seen[-1] + 1 if seen else 0
+        (log,) = live.look([folder_at(folder)]).values()
+        if start < log.layout.start_offset:
+            lost.append((start, log.layout.start_offset))
+            start = log.layout.start_offset
+        try:
+            for each in LogReader(log.layout).batches(start, log.latest, columns=["offset"]):
+                seen.extend(each["offset"].to_pylist())
+        except DataLossError:
+            # Announced: the next look begins behind it.
+            return
+
+    def change(turn: int) -> None:
+        with PartitionLog.open(folder, replace(CONFIG, segment_bytes=300)) as log:
+            end = log.append({"value": [b"x" * 100] * 5})[1] + 1
+        clean(folder)
+        if turn % 5 == 4:
+            sparklog.delete_records(folder, before_offset=end - 40, config=CONFIG)
+
+    beside(read, change)
+    read()
+    assert seen == sorted(set(seen))
+    assert seen[-1] == 120 + 5 * ROUNDS - 1
+    gaps = [(before + 1, after) for before, after in pairwise([-1, *seen]) if after != before + 1]
+    assert all(any(start <= first and last <= end for start, end in lost) for first, last in gaps)

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 import sparklog
+from sparklog.clean import truncation
 from sparklog.clean.truncation import delete_records, truncate_to
 from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.storage.registry import Location, locate
 from sparklog.write.partition import PartitionLog
 from tests.clean.logs import ALL, findings, logs, names, values, write
+from tests.storage.crash import CrashingStorage, crashes
 
 AT = TopicPartition("events", 0)
 AT_ONCE = LogConfig(file_delete_delay_ms=0)
@@ -99,3 +102,26 @@ def test_log_is_not_cut_before_its_start(folder: Path) -> None:
     delete_records(folder, before_offset=50)
     with pytest.raises(OffsetOutOfRangeError, match="begins at offset 50"):
         truncate_to(folder, 49)
+
+
+def test_cut_that_is_killed_anywhere_leaves_a_sound_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(folder: Path) -> None:
+        write(folder / "events-0")
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        path = str(folder / "events-0")
+        monkeypatch.setattr(truncation, "locate", lambda _: Location(storage, path))
+        truncate_to(path, 35, config=AT_ONCE)
+
+    ends = set()
+    for crash in crashes(prepare, run, tmp_path, ("kept", "lost")):
+        folder = crash.folder / "events-0"
+        monkeypatch.setattr(truncation, "locate", locate)
+        with sparklog.open_log(folder) as log:
+            end = log.end_offset
+        assert values(folder) == ALL[:end], str(crash)
+        assert truncate_to(folder, 35, config=AT_ONCE).end_offset == 30, str(crash)
+        assert values(folder) == ALL[:30], str(crash)
+        assert findings(folder) == [], str(crash)
+        ends.add(end)
+    assert ends == {120, 100, 80, 60, 40, 30}

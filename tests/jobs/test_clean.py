@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 
 import sparklog
+from sparklog.clean.editor import Editor
+from sparklog.clean.opened import OpenedLog
+from sparklog.clean.partition import PassDone
 from sparklog.clean.retention import LogDescription, SegmentDescription
-from sparklog.errors import BrokerRunningError, CorruptLogError, InvalidOptionError, PathNotFoundError
+from sparklog.clean.rewriting import Rewriter
+from sparklog.errors import BrokerRunningError, CorruptLogError, InvalidOptionError, LockedError, PathNotFoundError
 from sparklog.jobs.clean import CleanJob
 from sparklog.jobs.clean_logs import clean
 from sparklog.jobs.job import run_job
@@ -235,3 +239,32 @@ def test_map_without_room_for_two_keys_is_refused_before_anything_is_done(direct
     with pytest.raises(InvalidOptionError, match=r"log\.cleaner\.dedupe\.buffer\.size of 47 bytes"):
         clean(directory, dedupe_buffer_bytes=47, **OLD)
     assert values(directory / "events-0") == ALL
+
+
+def test_task_of_a_dead_driver_swaps_nothing_once_another_job_has_begun(directory: Path) -> None:
+    found = CleanJob(
+        directory=directory_at(directory),
+        folders=(directory_at(directory).folder("events-0"),),
+        config=LogConfig(),
+        run_id=new_job(NOW_MS),
+        now_ms=NOW_MS,
+        passes=(Rewriting(),),
+    )
+    (task,) = found.plan()
+    before = logs(directory / "events-0")
+    with pytest.raises(LockedError, match="another job works on"):
+        found.run(task, lambda _: None)
+    assert logs(directory / "events-0") == before
+    with found.held():
+        (cleaned,) = found.run(task, lambda _: None)
+    assert (cleaned.old_segments, cleaned.new_segments) == (5, 1)
+    assert values(directory / "events-0") == ALL
+
+
+class Rewriting:
+    """Puts all sealed segments into one."""
+
+    needs_active = False
+
+    def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
+        return PassDone((rewriter.rewrite(log.sealed, Editor()),))
