@@ -40,7 +40,7 @@ from tests.kafka.broker import Broker
 from tests.places import folder_at
 
 RECORDS_PER_TURN = 100_000
-SEGMENT_BYTES = 32 << 20
+SEGMENT_BYTES = 8 << 20
 MAP_BYTES = 128 << 20
 TARGET = 3
 START_MS = 1_700_000_000_000
@@ -159,7 +159,9 @@ def broker_seconds(broker: Broker, folder: Path, rounds: int) -> Iterator[tuple[
         began = cleaner_seconds(broker)
         broker.alter_topic(topic, {"min.cleanable.dirty.ratio": 0})
         deadline = time.monotonic() + CLEAN_TIMEOUT_S
-        while topic not in said(broker) and time.monotonic() < deadline:
+        while topic not in said(broker):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the broker does not clean {topic}: {broker.log_text()[-2000:]}")
             time.sleep(0.2)
         processor[topic] = cleaner_seconds(broker) - began
     wall = said(broker)
