@@ -29,6 +29,10 @@ def clean(
     retention_policy: Annotated[
         str | None, typer.Option("--retention-policy", help="A policy of your own, package.module:Class.")
     ] = None,
+    dedupe_buffer_bytes: Annotated[
+        int | None,
+        typer.Option("--dedupe-buffer-bytes", min=1, help="Memory of a process for the keys that it compacts by."),
+    ] = None,
     bytes_per_second: Annotated[
         float | None, typer.Option("--bytes-per-second", min=1, help="How much to read and write in a second at most.")
     ] = None,
@@ -43,7 +47,7 @@ def clean(
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
-    """Drop what is too old or too much, by the stored properties of topics and what is said here.
+    """Drop what is too old, too much or replaced, by the stored properties of topics and what is said here.
 
     A retention that nobody has said is none. The directory is locked as by a broker; where a broker runs, the command
     refuses. Exit status 1 where a partition is damaged: it stays as it was.
@@ -59,6 +63,7 @@ def clean(
         "retention_bytes": retention_bytes,
         "config": properties_of(config or (), "--config"),
         "retention_policy": retention_policy,
+        "dedupe_buffer_bytes": dedupe_buffer_bytes,
         "bytes_per_second": bytes_per_second,
         "processes": processes,
         "task_bytes": task_bytes,

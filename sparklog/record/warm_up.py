@@ -10,6 +10,7 @@ from sparklog.record import (  # noqa: F401
     kernels_encode,
     kernels_hash,
     kernels_legacy,
+    kernels_offset_map,
     kernels_rewrite,
     kernels_search,
     kernels_spans,

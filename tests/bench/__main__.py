@@ -25,6 +25,7 @@ MEASUREMENTS = (
     "spark_write",
     "spark_write --memory",
     "commit",
+    "clean",
     "jobs",
     "jobs --many",
     "jobs --memory",
