@@ -48,6 +48,10 @@ def clean(
     lossy: Annotated[
         bool, typer.Option("--lossy", help="Let --format lose what formats 0 and 1 have no room for.")
     ] = False,
+    dedupe_buffer_bytes: Annotated[
+        int | None,
+        typer.Option("--dedupe-buffer-bytes", min=1, help="Memory of a process for the keys that it compacts by."),
+    ] = None,
     bytes_per_second: Annotated[
         float | None, typer.Option("--bytes-per-second", min=1, help="How much to read and write in a second at most.")
     ] = None,
@@ -62,7 +66,7 @@ def clean(
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
-    """Drop what is too old or too much, by the stored properties of topics and what is said here.
+    """Drop what is too old, too much or replaced, by the stored properties of topics and what is said here.
 
     A retention that nobody has said is none. The directory is locked as by a broker; where a broker runs, the command
     refuses. Exit status 1 where a partition is damaged: it stays as it was.
@@ -84,6 +88,7 @@ def clean(
         "recompress": recompress,
         "format": record_format,
         "lossy": lossy or None,
+        "dedupe_buffer_bytes": dedupe_buffer_bytes,
         "bytes_per_second": bytes_per_second,
         "processes": processes,
         "task_bytes": task_bytes,

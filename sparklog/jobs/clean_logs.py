@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from sparklog.cleaner.compacting import CompactionPass
 from sparklog.cleaner.partition import Cleaned
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.clean import TASK_BYTES, CleanJob
@@ -17,6 +18,7 @@ from sparklog.jobs.local import runner_of
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import PartitionFolder
+from sparklog.record.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from sparklog.record.where import Where
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover
@@ -69,6 +71,7 @@ def clean(
     recompress: str | None = None,
     format: int | None = None,  # noqa: A002 - as the terminal has it
     lossy: bool = False,
+    dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     bytes_per_second: float | None = None,
     spark: Any = None,
     processes: int | None = None,
@@ -77,7 +80,7 @@ def clean(
     dry_run: bool = False,
     watch: Watch | None = None,
 ) -> CleanSummary:
-    """Clean partition logs as a broker would: drop what is too old or too much.
+    """Clean partition logs as a broker would: drop what is too old or too much, or keep the last record of each key.
 
     What the topics' stored properties say is done (``topics.properties``, or the cluster's metadata in the directory);
     what is given here is over them. A retention that neither says is none: Kafka's week, or what a broker has in its
@@ -114,6 +117,9 @@ def clean(
     lossy : bool
         Whether a conversion to format 0 or 1 may lose headers, producers and transactions, and in 0 timestamps. It is
         refused otherwise, with what would be lost.
+    dedupe_buffer_bytes : int
+        The memory that each process uses for the offsets of keys in a compaction, 24 bytes a key; where the keys of a
+        log are more, it is compacted in several rounds. Kafka: ``log.cleaner.dedupe.buffer.size``.
     bytes_per_second : float, optional
         How much is read and written in a second at most, by all workers together.
     spark : SparkSession, optional
@@ -147,6 +153,8 @@ def clean(
     runner = runner_of(processes, spark)
     if bytes_per_second is not None and not bytes_per_second > 0:
         raise InvalidOptionError(f"bytes_per_second is {bytes_per_second}, and must be more than 0")
+    # Refused here where it has no room, and not by each task.
+    OffsetMap(dedupe_buffer_bytes)
     if retention_policy is not None:
         imported(retention_policy, "the retention policy")
     given = {"cleanup.policy": cleanup_policy, "retention.ms": retention_ms, "retention.bytes": retention_bytes}
@@ -161,7 +169,7 @@ def clean(
             config=LogConfig.from_properties(properties),
             run_id=new_job(now_ms),
             now_ms=now_ms,
-            passes=passes,
+            passes=(CompactionPass(dedupe_buffer_bytes), *passes),
             retention_policy=retention_policy,
             bytes_per_second=bytes_per_second,
             workers=runner.workers,

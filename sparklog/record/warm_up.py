@@ -12,6 +12,7 @@ from sparklog.record import (  # noqa: F401
     kernels_hash,
     kernels_legacy,
     kernels_match,
+    kernels_offset_map,
     kernels_rewrite,
     kernels_search,
     kernels_spans,

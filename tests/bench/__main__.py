@@ -27,6 +27,7 @@ MEASUREMENTS = (
     "spark_write --memory",
     "commit",
     "producer",
+    "clean",
     "jobs",
     "jobs --many",
     "jobs --memory",

@@ -209,6 +209,39 @@ def test_log_is_open_to_be_written_again(directory: Path) -> None:
     assert read_layout(folder_at(directory / "events-0")).start_offset == 120
 
 
+def test_compacted_topic_keeps_the_last_record_of_each_key_and_its_checkpoint_says_so(directory: Path) -> None:
+    """All records of the sealed segments have the key of the last ones, which are in the active segment."""
+    stored(directory, "events/cleanup.policy=compact", "events/file.delete.delay.ms=0")
+    dry = clean(directory, dry_run=True)
+    assert (directory / "cleaner-offset-checkpoint").exists() is False
+    found = clean(directory)
+    assert [(each.topic, each.removed_records, each.clean_offset) for each in found.changed] == [
+        ("events", 99, 100),
+        ("events", 99, 100),
+    ]
+    assert [each.removed_records for each in dry.changed] == [99, 99]
+    assert values(directory / "events-0") == ALL[99:]
+    assert values(directory / "orders-0") == ALL
+    assert (directory / "cleaner-offset-checkpoint").read_text() == "0\n2\nevents 0 100\nevents 1 100\n"
+    assert clean(directory).changed == ()
+    assert findings(directory / "events-0") == []
+
+
+def test_what_is_too_old_is_dropped_before_the_rest_is_compacted(directory: Path) -> None:
+    found = clean(directory, topics="events", cleanup_policy="compact,delete", retention_bytes=1000, config=AT_ONCE)
+    assert [(each.dropped_segments, each.removed_records, each.start_offset) for each in found.changed] == [
+        (4, 19, 80),
+        (4, 19, 80),
+    ]
+    assert values(directory / "events-0") == ALL[99:]
+
+
+def test_map_without_room_for_two_keys_is_refused_before_anything_is_done(directory: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=r"log\.cleaner\.dedupe\.buffer\.size of 47 bytes"):
+        clean(directory, dedupe_buffer_bytes=47, **OLD)
+    assert values(directory / "events-0") == ALL
+
+
 def test_task_of_a_dead_driver_swaps_nothing_once_another_job_has_begun(directory: Path) -> None:
     found = CleanJob(
         directory=directory_at(directory),
