@@ -26,5 +26,5 @@ for each in (one for one in done.changed if one.erased):
     print(f"{each.topic}-{each.partition}: {each.erased_records} records erased, the first at {each.erased[0][0]}")
 
 verify = [Path(sys.executable).with_name("sparklog"), "verify", directory, "--absent", keys]
-proof = subprocess.run(verify, check=False)
+proof = subprocess.run([str(each) for each in verify], check=False)
 sys.exit(proof.returncode)

@@ -6,21 +6,10 @@ no UTF-8 are base64, in a field with ``_base64`` behind the name.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-
-class Field(NamedTuple):
-    """A field of a row."""
-
-    name: str
-    kind: str
-    meaning: str
-
-
-def _fields(text: str) -> tuple[Field, ...]:
-    """Read lines of name, type and meaning."""
-    return tuple(Field(*line.split(maxsplit=2)) for line in text.strip().splitlines())
-
+from sparklog.cli.field import Field, fields_in
+from sparklog.cli.system_fields import SYSTEM_ROWS
 
 _SCANNED: Final = """
 first_timestamp        integer?  ms since 1970, of the first batch that has a time
@@ -88,7 +77,7 @@ control_type       string?   ABORT, COMMIT, ... of a marker
 coordinator_epoch  integer?  of the end of a transaction
 delete_horizon_ms  integer?  when compaction may remove tombstones
 """
-_PLANNED: Final = _fields(
+_PLANNED: Final = fields_in(
     """
 task       integer  number of the task
 topic      string   name of the topic
@@ -98,55 +87,9 @@ to         integer  the offset behind the last
 log_bytes  integer  about how many bytes of log would be read
 """
 )
-_WRITTEN: Final = """
-log_partition  integer   number of the partition of the internal topic
-log_offset     integer   offset of the record in it
-timestamp      integer   of the record, ms since 1970
-transaction    string?   committed, aborted or open; null of a record of none
-is_tombstone   boolean   whether the record removes what its key names
-raw_key        string?   bytes of a record that cannot be decoded; or raw_key_base64
-raw_value      string?   as raw_key
-"""
-_COMMITTED: Final = """
-group             string?   name of the group
-topic             string?   name of the topic
-partition         integer?  number of the partition
-offset            integer?  offset that was committed
-leader_epoch      integer?  of the record before that offset
-metadata          string?   text that the client committed with it
-commit_timestamp  integer?  ms since 1970
-expire_timestamp  integer?  ms since 1970, where the client said one
-topic_id          string?   of the topic
-"""
-_OF_GROUP: Final = """
-group      string?   name of the group
-member_id  string?   of the member that the record is about
-record     string?   name of the record in Kafka
-version    integer?  of the record
-fields     string?   fields of the record as JSON
-"""
-_TRANSACTION: Final = """
-transactional_id            string?   id that the producer has
-producer_id                 integer?  number of the producer
-producer_epoch              integer?  its epoch
-state                       string?   Empty, Ongoing, PrepareCommit, CompleteCommit, ...
-timeout_ms                  integer?  after which the coordinator aborts a transaction
-partitions                  array?    topic and partitions of its transaction
-start_timestamp             integer?  ms since 1970
-last_update_timestamp       integer?  ms since 1970
-previous_producer_id        integer?  number that the producer had before
-next_producer_id            integer?  number that it has from the next transaction on
-next_producer_epoch         integer?  epoch that goes with it
-client_transaction_version  integer?  version of the protocol that the producer speaks
-"""
-_RECORD_OF_CLUSTER: Final = """
-record   string?   name of the record in Kafka
-version  integer?  of the record
-fields   string?   fields of the record as JSON
-"""
 ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
     "describe": {
-        "a topic": _fields(
+        "a topic": fields_in(
             """
 topic                  string    name of the topic
 topic_id               string?   from partition.metadata
@@ -163,7 +106,7 @@ damaged_partitions     integer   partitions with an error
 directories            array     path, cluster_id, node_id, directory_id of each log directory
 """
         ),
-        "a partition (--partitions)": _fields(
+        "a partition (--partitions)": fields_in(
             """
 topic                  string    name of the topic, or of the folder
 partition              integer?  number of the partition
@@ -180,7 +123,7 @@ last_stable_offset     integer?  null also where finding it would mean reading m
             + _IDS
             + "error                  string?   what is damaged"
         ),
-        "a segment (--segments)": _fields(
+        "a segment (--segments)": fields_in(
             """
 topic                  string    name of the topic, or of the folder
 partition              integer?  number of the partition
@@ -193,9 +136,9 @@ log_bytes              integer   length of the .log file
             + "\nerror                  string?   what is damaged"
         ),
     },
-    "dump": {"a record": _fields(_RECORD), "a batch (--batches)": _fields(_BATCH)},
+    "dump": {"a record": fields_in(_RECORD), "a batch (--batches)": fields_in(_BATCH)},
     "verify": {
-        "a finding": _fields(
+        "a finding": fields_in(
             """
 severity  string    error, warning or note
 code      string    kind of the finding
@@ -207,7 +150,7 @@ message   string    what is wrong
         )
     },
     "recover": {
-        "an action": _fields(
+        "an action": fields_in(
             """
 status  string  done; would be (--dry-run); damaged, left as it is; failed, cannot be read or written
 path    string  the file or folder
@@ -216,7 +159,7 @@ what    string  what was done, or what is wrong
         )
     },
     "export": {
-        "a range of offsets": _fields(
+        "a range of offsets": fields_in(
             """
 topic         string    name of the topic
 partition     integer   number of the partition
@@ -232,7 +175,7 @@ files         array     path (in the target), bytes, rows and crc32c of each
         "a range of a task (--dry-run)": _PLANNED,
     },
     "copy": {
-        "a range of offsets": _fields(
+        "a range of offsets": fields_in(
             """
 topic         string    name of the topic
 partition     integer   number of the partition
@@ -250,7 +193,7 @@ files         array     none
         "a range of a task (--dry-run)": _PLANNED,
     },
     "clean": {
-        "a partition that something went from, or would (--dry-run)": _fields(
+        "a partition that something went from, or would (--dry-run)": fields_in(
             """
 topic               string    name of the topic
 partition           integer   number of the partition
@@ -273,7 +216,7 @@ lost                string    what a conversion to an older format has lost
         ),
     },
     "load": {
-        "a partition": _fields(
+        "a partition": fields_in(
             """
 topic         string   name of the topic
 partition     integer  number of the partition
@@ -283,7 +226,7 @@ records       integer  number of records
 size_bytes    integer  length of their batches
 """
         ),
-        "a file, or some row groups of one (--dry-run)": _fields(
+        "a file, or some row groups of one (--dry-run)": fields_in(
             """
 task        integer   number of the task
 path        string    path of the file
@@ -295,7 +238,7 @@ partitions  integer?  how many partitions it has, or would get
         ),
     },
     "ledger verify": {
-        "a finding": _fields(
+        "a finding": fields_in(
             """
 kind       string   ledger, missing, unfinished, size, checksum, rows, doubled, overlap, gap, unknown, staged, rewritten
 is_damage  boolean  whether rows may be lost, doubled or changed
@@ -305,7 +248,7 @@ reason     string   what is wrong
         )
     },
     "lag": {
-        "a partition": _fields(
+        "a partition": fields_in(
             """
 topic       string    name of the topic
 partition   integer   number of the partition
@@ -316,7 +259,7 @@ lag         integer?  offsets between the two
         )
     },
     "ledger show": {
-        "a partition": _fields(
+        "a partition": fields_in(
             """
 topic         string    name of the topic
 partition     integer   number of the partition
@@ -333,7 +276,7 @@ target_topic  string?   of a copy, the topic that it was copied to
 time_ms       integer   of the last commit, ms since 1970
 """
         ),
-        "a commit (--commits)": _fields(
+        "a commit (--commits)": fields_in(
             """
 number   integer  counts from 0
 job      string   what was done, such as export
@@ -344,7 +287,7 @@ rows     integer  number of records
 files    integer  files that were made, or loaded
 """
         ),
-        "a file that was loaded": _fields(
+        "a file that was loaded": fields_in(
             """
 path         string   the file
 into         string?  the topic that it was loaded into, where that was said
@@ -355,154 +298,7 @@ time_ms      integer  of the commit, ms since 1970
 """
         ),
     },
-    "groups": {
-        "a group": _fields(
-            """
-group            string    name of the group
-type             string?   classic, consumer, share or streams
-state            string    Empty, Stable, Assigning, ...; Unknown where a record of it cannot be decoded
-epoch            integer?  generation of a classic group, else the group epoch
-protocol_type    string?   consumer, connect, ...
-protocol         string?   assignment protocol of a classic group
-leader           string?   member id of the leader of a classic group
-state_timestamp  integer?  of the last change of a classic group, ms since 1970
-members          array?    as of --members
-"""
-        ),
-        "an offset (--offsets)": _fields(_COMMITTED),
-        "a member (--members)": _fields(
-            """
-group                   string    name of the group
-member_id               string    id of the member
-instance_id             string?   of a static member
-rack_id                 string?   of the client
-client_id               string    of the client
-client_host             string    of the client
-member_epoch            integer?  null in a classic group
-subscribed_topics       array?    names of topics
-subscribed_topic_regex  string?   pattern of topics
-assigned_partitions     array?    topic, topic_id, subtopology_id and partitions
-"""
-        ),
-        "a partition (--lag)": _fields(
-            """
-group           string    name of the group
-topic           string    name of the topic
-partition       integer   number of the partition
-current_offset  integer?  offset that was committed
-log_end_offset  integer?  end of the log; null where it is not there
-lag             integer?  log_end_offset less current_offset
-consumer_id     string?   id of the member that the partition is assigned
-host            string?   of that member
-client_id       string?   of that member
-"""
-        ),
-        "a record (--history)": _fields(_OF_GROUP.strip() + _WRITTEN),
-        "a commit (--offsets --history)": _fields(_COMMITTED.strip() + _WRITTEN),
-    },
-    "groups set": {
-        "an offset": _fields(
-            """
-group           string    name of the group
-topic           string    name of the topic
-partition       integer   number of the partition
-current_offset  integer?  offset that was committed before
-new_offset      integer   offset that was set, or without --execute would be
-"""
-        )
-    },
-    "transactions": {
-        "a transactional id": _fields(_TRANSACTION),
-        "a change (--history)": _fields(_TRANSACTION.strip() + _WRITTEN),
-        "an open transaction (--hanging, --abort)": _fields(
-            """
-status              string    open, aborted or would be aborted
-topic               string    name of the topic
-partition           integer   number of the partition
-producer_id         integer   id of its producer
-producer_epoch      integer   epoch of its producer
-coordinator_epoch   integer   of the producer's last marker; -1 none
-first_offset        integer   its first record
-last_stable_offset  integer   where readers of committed records stop in this log
-end_offset          integer   log end offset
-start_timestamp     integer   ms since 1970, of its first batch; -1 not known
-last_timestamp      integer   ms since 1970, of its producer's last batch
-age_ms              integer?  how long it has been open
-timeout_ms          integer?  how long it may be; null where no coordinator knows the producer
-transactional_id    string?   of the producer; null where no coordinator knows it
-is_coordinated      boolean   whether a coordinator knows that it is open
-is_hanging          boolean   whether no coordinator will end it, or one should have by now
-"""
-        ),
-    },
-    "cluster": {
-        "a topic": _fields(
-            """
-topic               string   name of the topic
-topic_id            string   id of the topic
-partitions          integer  number of partitions
-replication_factor  integer  replicas of the partition that has the most
-configs             object   values that are set for the topic, by name
-"""
-        ),
-        "a partition (partitions)": _fields(
-            """
-topic                     string    name of the topic
-topic_id                  string    id of the topic
-partition                 integer   number of the partition
-leader                    integer?  broker that leads it; null where none does
-leader_epoch              integer   counts leaders
-partition_epoch           integer   counts changes
-replicas                  array     brokers
-isr                       array     brokers in sync
-adding_replicas           array     brokers that a reassignment adds
-removing_replicas         array     brokers that it removes
-eligible_leader_replicas  array     brokers that may lead it though they are not in sync
-last_known_elr            array     those that were before an unclean shutdown
-leader_recovery_state     string    RECOVERED or RECOVERING
-directories               array     ids of log directories, one a replica
-"""
-        ),
-        "a config (configs)": _fields(
-            """
-resource_type  string  topic, broker, group, client-metrics
-resource_name  string  name or number; empty of all brokers
-name           string  name of the config
-value          string  value that is set
-"""
-        ),
-        "a broker (brokers)": _fields(
-            """
-broker_id                 integer  number of the broker
-broker_epoch              integer  of its registration
-incarnation_id            string?  of its process
-rack                      string?  that it is in
-fenced                    boolean  whether it serves nothing
-in_controlled_shutdown    boolean  whether it hands over what it leads
-endpoints                 array    name, host, port and security_protocol
-features                  array    name, min_version and max_version that it supports
-log_directories           array    ids
-cordoned_log_directories  array    ids of those that get no new partitions
-"""
-        ),
-        "a feature (features)": _fields(
-            """
-feature  string   name of the feature
-level    integer  that it is on
-"""
-        ),
-        "a record (records)": _fields(
-            """
-record      string    name of the record in Kafka
-version     integer   of the record
-fields      string    fields of the record as JSON
-log_offset  integer?  of the record; null in a snapshot
-timestamp   integer   ms since 1970
-snapshot    integer?  end offset of the snapshot that it is in
-"""
-        ),
-        "a record (--history)": _fields(_RECORD_OF_CLUSTER.strip() + _WRITTEN),
-    },
+    **SYSTEM_ROWS,
 }
 
 

@@ -77,7 +77,7 @@ class CleanJob:
     bytes_per_second : float or None
         How fast all workers together read and write, at most.
     run_id : str
-        Of `sparklog.write.staging.new_job`.
+        Of `sparklog.write.job_names.new_job`.
     now_ms : int
         Wall-clock time, ms since the epoch.
     """
@@ -152,9 +152,6 @@ class CleanJob:
         for each in task.partitions:
             try:
                 cleaned.append(cleaning.clean(self._opened(each)))
-                if not self.passes:
-                    # Retention reads next to nothing.
-                    report(Amount(each.log_bytes, 0))
             except OF_ONE_PARTITION as error:
                 error.add_note(f"in {each.folder.name}")
                 errors.append(error)

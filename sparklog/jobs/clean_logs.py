@@ -24,7 +24,7 @@ from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import discover
 from sparklog.values.named import imported
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.staging import new_job
+from sparklog.write.job_names import new_job
 
 
 @dataclass(frozen=True)

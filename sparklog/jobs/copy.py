@@ -104,7 +104,7 @@ class CopyJob:
     topic_id : str or None
         Goes into ``partition.metadata``, of one topic.
     run_id : str
-        Of `sparklog.write.staging.new_job`.
+        Of `sparklog.write.job_names.new_job`.
     now_ms : int
         Wall-clock time, ms since the epoch.
     workers : int

@@ -19,7 +19,7 @@ from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.staging import new_job
+from sparklog.write.job_names import new_job
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ class LoadJob:
     sources : tuple of paths
         See `sparklog.jobs.inputs`.
     job_id : str
-        From `sparklog.write.staging.new_job`, at ``now_ms``, which is the time of records that have none.
+        From `sparklog.write.job_names.new_job`, at ``now_ms``, which is the time of records that have none.
     tasks : int
         How many there are to be at least, where the files are large enough.
     outcome : Outcome

@@ -18,7 +18,7 @@ from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.topic.write_target import find_target
 from sparklog.values.columns import parse_columns
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.staging import new_job
+from sparklog.write.job_names import new_job
 
 _TASKS_A_PROCESS: Final = 4
 

@@ -22,7 +22,8 @@ from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import Destination, running_task
 from sparklog.topic.txn_versions import TxnVersion
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.staging import StagedRun, begin, job_of_stream
+from sparklog.write.job_names import job_of_stream
+from sparklog.write.staging import StagedRun, begin
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,8 +26,9 @@ from sparklog.topic.commit import Job, abort, commit
 from sparklog.topic.txn_versions import TxnVersion
 from sparklog.topic.write_target import WriteTarget, find_target
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.job_names import new_job
 from sparklog.write.locking import refuse_running_broker
-from sparklog.write.staging import StagedRun, begin, new_job
+from sparklog.write.staging import StagedRun, begin
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,11 +24,12 @@ from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.topic.configs import topic_config
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
+from sparklog.write.job_names import is_same_work, made_ms
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover
 from sparklog.write.staged_runs import StagedRuns
-from sparklog.write.staging import StagedRun, end, is_same_work, made_ms
+from sparklog.write.staging import StagedRun, end
 
 _log = logging.getLogger("sparklog")
 
@@ -43,7 +44,7 @@ class Job:
     Attributes
     ----------
     job_id : str
-        From `sparklog.write.staging.new_job`.
+        From `sparklog.write.job_names.new_job`.
     directory : LogDirectory
         Where the topics are.
     config : LogConfig

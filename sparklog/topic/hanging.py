@@ -31,7 +31,7 @@ from sparklog.topic.discovery import discover
 from sparklog.topic.transaction_ends import Ending, stage_ends
 from sparklog.topic.transactional_ids import read_transactional_ids
 from sparklog.topic.transactions import only_writer
-from sparklog.write.staging import new_job
+from sparklog.write.job_names import new_job
 
 _UNDECIDED: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 

@@ -39,9 +39,10 @@ from sparklog.topic.transactional_ids import (
     read_transactional_ids,
 )
 from sparklog.write.atomic import write_atomically
+from sparklog.write.job_names import job_of_stream
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, opening
-from sparklog.write.staging import StagedRun, job_of_stream
+from sparklog.write.staging import StagedRun
 
 _COORDINATOR_EPOCH: Final = 0
 """Of the markers of our transactions, which no coordinator of Kafka knows."""

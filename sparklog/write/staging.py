@@ -42,8 +42,6 @@ files.
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -83,7 +81,6 @@ assert BATCH_ENTRY.itemsize == 60
 _OF_MARKERS: Final = ("coordinator_epoch", "marker")
 _OF_HEADERS: Final = tuple(name for name in BATCH_ENTRY.names or () if name not in _OF_MARKERS)
 _NONE: Final = -1
-_WORK_DIGITS: Final = 10
 
 COPIED_SHARE_MAX: Final = 1 / 32
 """What a task has staged for a partition is copied into a log unless it is longer than this share of a segment."""
@@ -460,21 +457,6 @@ def _entries_of(encoded: EncodedBatches, headers: BatchHeaders) -> np.ndarray[An
     return entries
 
 
-def new_job(now_ms: int) -> str:
-    """Return a name for a job that no other has."""
-    return f"{now_ms:012x}{secrets.token_hex(_WORK_DIGITS // 2)}"
-
-
-def job_of_stream(application: str, now_ms: int) -> str:
-    """Return a name for work of a stream: of one attempt of a task, or of the commit of one batch."""
-    return f"{now_ms:012x}{hashlib.sha256(application.encode()).hexdigest()[:_WORK_DIGITS]}"
-
-
-def is_same_work(job: str, other: str) -> bool:
-    """Tell whether two names are of one job, or of one stream."""
-    return job[-_WORK_DIGITS:] == other[-_WORK_DIGITS:]
-
-
 def begin(directory: LogDirectory, job: str) -> None:
     """Record that a job runs, before its tasks run."""
     storage = directory.writable
@@ -495,8 +477,3 @@ def end(directory: LogDirectory, job: str) -> None:
 
 def _marker(directory: LogDirectory, job: str) -> str:
     return directory.file(files.running_job_name(job))
-
-
-def made_ms(job: str) -> int:
-    """Return the time at which a job was made, ms since the epoch."""
-    return int(job[:12], 16)

@@ -20,7 +20,8 @@ from rich.table import Table
 from sparklog.log.config import LogConfig
 from sparklog.record.encode import BatchSettings, encode_batches
 from sparklog.topic.commit import Job, commit
-from sparklog.write.staging import TaskStage, begin, new_job
+from sparklog.write.job_names import new_job
+from sparklog.write.staging import TaskStage, begin
 from tests.places import directory_at
 
 RUN_ROWS = 500_000

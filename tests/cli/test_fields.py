@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sparklog.cli.fields import ROWS, Field
+from sparklog.cli.field import Field
+from sparklog.cli.fields import ROWS
 from tests.cli.test_main import run
 from tests.golden import EXAMPLES, golden_sets
 

@@ -20,7 +20,7 @@ from sparklog.log.config import LogConfig
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.write_target import find_target
-from sparklog.write.staging import new_job
+from sparklog.write.job_names import new_job
 from tests.places import location_of
 from tests.topic.staged import NOW_MS
 

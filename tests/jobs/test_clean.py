@@ -25,9 +25,9 @@ from sparklog.jobs.job import run_job
 from sparklog.jobs.local import LocalRunner
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
+from sparklog.write.job_names import new_job
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
-from sparklog.write.staging import new_job
 from tests.cleaner.logs import ALL, NOW_MS, findings, logs, names, values, write
 from tests.jobs.attempts import TwiceRunner
 from tests.places import directory_at, folder_at

@@ -21,8 +21,8 @@ from sparklog.jobs.erase_keys import read_keys
 from sparklog.jobs.job import run_job
 from sparklog.jobs.local import LocalRunner
 from sparklog.log.config import LogConfig
+from sparklog.write.job_names import new_job
 from sparklog.write.partition import PartitionLog
-from sparklog.write.staging import new_job
 from tests import build
 from tests.build import Record
 from tests.cleaner.logs import NOW_MS, findings, names

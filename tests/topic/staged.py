@@ -16,7 +16,8 @@ from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import find_target
-from sparklog.write.staging import StagedRun, begin, new_job
+from sparklog.write.job_names import new_job
+from sparklog.write.staging import StagedRun, begin
 from tests.places import directory_at, location_of
 
 NOW_MS = 1_700_000_000_000
