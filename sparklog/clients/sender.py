@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +23,6 @@ import pyarrow as pa
 from sparklog.clients.accumulator import Accumulator, Pending
 from sparklog.clients.columns import Outcomes, columns_of
 from sparklog.clients.futures import NO_OFFSET, Int64s, TableMetadata, record_metadata
-from sparklog.clients.open_logs import borrow
 from sparklog.clients.settings import ALL
 from sparklog.errors import (
     BrokerRunningError,
@@ -38,10 +36,10 @@ from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import plus
 from sparklog.record.arrays import array_of
+from sparklog.topic.open_logs import SharedLogs
 from sparklog.topic.partitioner import Partitioner, assign_partitions, row_bytes
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.metrics import LogMetrics
-from sparklog.write.partition import PartitionLog
 
 _log = logging.getLogger("sparklog")
 
@@ -108,10 +106,10 @@ class Sender:
         idle_seconds: float,
     ) -> None:
         self._accumulator, self._routes, self._acks = accumulator, routes, acks
-        self._lock_timeout_seconds, self._idle_seconds = lock_timeout_seconds, idle_seconds
+        self._idle_seconds = idle_seconds
         self._producer_id = new_producer_id() if is_idempotent else -1
         self._sequences: dict[PartitionFolder, int] = {}
-        self._logs: dict[PartitionFolder, tuple[PartitionLog, Callable[[], None]]] = {}
+        self._logs = SharedLogs(lambda folder: routes[folder.topic].config, lock_timeout_seconds=lock_timeout_seconds)
         self.sent_records = self.failed_records = self.sent_bytes = 0
 
     def run(self) -> None:
@@ -127,22 +125,18 @@ class Sender:
 
     def logs(self) -> dict[str, LogMetrics]:
         """Return what the open logs have counted, by their partitions."""
-        return {folder.name: log.metrics() for folder, (log, _) in list(self._logs.items())}
+        return self._logs.metrics()
 
     def release(self) -> None:
         """Close the logs, so that others can write to the directory."""
-        logs, self._logs = self._logs, {}
-        for _, give_back in logs.values():
-            try:
-                give_back()
-            except SeglogError as error:
-                _log.warning("%s", error)
+        try:
+            self._logs.close()
+        except SeglogError as error:
+            _log.warning("%s", error)
 
     def forget(self) -> None:
         """Let go of the logs in a process that was forked from the one that opened them."""
-        for log, _ in self._logs.values():
-            log.close()
-        self._logs = {}
+        self._logs.forget()
 
     def _full_bytes(self, topic: str) -> int:
         return self._routes[topic].full_bytes
@@ -222,8 +216,8 @@ class Sender:
                     refused[folder.directory] = error
         for folder, numbers in touched if self._acks == ALL else ():
             try:
-                self._logs[folder][0].flush()
-            except (SeglogError, KeyError) as error:
+                self._logs.flush(folder)
+            except SeglogError as error:
                 self._failed(folder, error)
                 outcomes.failed(numbers, error)
 
@@ -254,12 +248,13 @@ class Sender:
 
     def _append_rows(self, route: Route, folder: PartitionFolder, rows: pa.RecordBatch) -> tuple[int, int | None]:
         """Append rows, and return the first offset and, under LogAppendTime, a time."""
-        log, now_ms = self._log_of(route, folder), wall_clock_ms()
+        now_ms = wall_clock_ms()
         if self._producer_id < 0:
-            first, _ = log.append(rows, config=route.config, now_ms=now_ms)
+            first, _ = self._logs.append(folder, rows, config=route.config, now_ms=now_ms)
         else:
             sequence = self._sequences.get(folder, 0)
-            first, _ = log.append(
+            first, _ = self._logs.append(
+                folder,
                 rows,
                 producer_id=self._producer_id,
                 producer_epoch=0,
@@ -270,20 +265,11 @@ class Sender:
             self._sequences[folder] = plus(sequence, rows.num_rows)
         return first, now_ms if route.config.message_timestamp_type == "LogAppendTime" else None
 
-    def _log_of(self, route: Route, folder: PartitionFolder) -> PartitionLog:
-        found = self._logs.get(folder)
-        if found is None:
-            found = self._logs[folder] = borrow(folder, route.config, self._lock_timeout_seconds)
-        return found[0]
-
     def _failed(self, folder: PartitionFolder, error: BaseException) -> None:
         """Go on after an error of a log: open it again, and let nothing new be taken for a repetition."""
         if isinstance(error, InvalidOptionError | RecordTooLargeError | BrokerRunningError):
             return
-        found = self._logs.pop(folder, None)
-        if found is not None:
-            with suppress(SeglogError):
-                found[1]()
+        self._logs.discard(folder)
         if self._producer_id >= 0:
             self._producer_id, self._sequences = new_producer_id(), {}
 

@@ -26,6 +26,7 @@ from sparklog.log.producer_state import ProducerEntry, producers_at_end
 from sparklog.record.end_markers import EndMarker
 from sparklog.storage.registry import PathText
 from sparklog.topic.commit import Job, commit
+from sparklog.topic.configs import stored_configs
 from sparklog.topic.coordinators import transactions_of_brokers
 from sparklog.topic.discovery import discover
 from sparklog.topic.transaction_ends import Ending, stage_ends
@@ -197,7 +198,7 @@ def abort_transactions(
 
 
 def _abort(directory: LogDirectory, chosen: Sequence[OpenTransaction], now_ms: int) -> None:
-    job = Job(new_job(now_ms), directory, LogConfig(), {})
+    job = Job(new_job(now_ms), directory, LogConfig(), {}, stored=stored_configs(directory))
     endings = [
         Ending(
             each.folder.name,

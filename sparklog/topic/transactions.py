@@ -31,6 +31,7 @@ from sparklog.log.places import LogDirectory
 from sparklog.record.end_markers import EndMarker
 from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.topic.commit import Job, commit
+from sparklog.topic.configs import stored_configs
 from sparklog.topic.coordinators import first_transactional_ids
 from sparklog.topic.transaction_ends import Ending, stage_ends
 from sparklog.topic.transactional_ids import (
@@ -148,6 +149,7 @@ def end_transaction(
         config=config,
         new_topics={},
         replaced={TRANSACTIONAL_IDS: after.encode()},
+        stored=stored_configs(directory),
     )
     with outcome(NOTHING_VISIBLE):
         there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
