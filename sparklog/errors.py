@@ -205,8 +205,14 @@ class NoOffsetForPartitionError(SeglogError):
     code = "SEGLOG_NO_OFFSET_FOR_PARTITION"
 
 
+class ProducerFencedError(InvalidProducerEpochError):
+    """A producer whose transactional id somebody has started since."""
+
+    code = "SEGLOG_PRODUCER_FENCED"
+
+
 class TransactionsNotSupportedError(SeglogError):
-    """Transactions over several partitions are not written by a producer yet."""
+    """Offsets of a group cannot be committed as part of a transaction."""
 
     code = "SEGLOG_TRANSACTIONS_NOT_SUPPORTED"
 

@@ -34,6 +34,7 @@ from sparklog.clients.accumulator import Accumulator
 from sparklog.clients.futures import FutureRecordMetadata, FutureTableMetadata
 from sparklog.clients.sender import Route, Sender
 from sparklog.clients.settings import ProducerSettings, converter, read_settings
+from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
     IllegalStateError,
     InvalidOptionError,
@@ -47,10 +48,12 @@ from sparklog.errors import (
     TransactionsNotSupportedError,
     UnknownTopicOrPartitionError,
 )
+from sparklog.log.config import LogConfig
 from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
 from sparklog.storage.registry import PathText
 from sparklog.topic.log_manager import LogManager
+from sparklog.topic.open_logs import SharedLogs
 from sparklog.topic.partitioner import Partitioner, make_partitioner
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.pipeline import check_records
@@ -74,9 +77,10 @@ class Producer:
         Names and defaults are those of kafka-python's KafkaProducer, but for ``linger_ms``, which is 5 as in Kafka 4:
         ``key_serializer``, ``value_serializer``, ``partitioner``, ``acks``, ``enable_idempotence``,
         ``compression_type`` (where it is not given, as stored for the topic, else lz4), ``batch_size``, ``linger_ms``,
-        ``buffer_memory``, ``max_block_ms``, ``max_request_size``, ``allow_auto_create_topics``. Beside them
-        ``num_partitions``, of topics that are made because something is sent to them; ``topic_config``, properties over
-        those that are stored for topics; and ``idle_release_ms``. What only a broker has a use for is passed over.
+        ``buffer_memory``, ``max_block_ms``, ``max_request_size``, ``allow_auto_create_topics``, ``transactional_id``,
+        ``transaction_timeout_ms``. Beside them ``num_partitions``, of topics that are made because something is sent to
+        them; ``topic_config``, properties over those that are stored for topics; and ``idle_release_ms``. What only a
+        broker has a use for is passed over.
 
     Raises
     ------
@@ -86,11 +90,7 @@ class Producer:
 
     def __init__(self, log_directory: PathText | Sequence[PathText], **config: Any) -> None:
         settings = self._settings = read_settings(ProducerSettings, config)
-        if settings.transactional_id is not None:
-            raise TransactionsNotSupportedError(
-                f"transactional_id is {settings.transactional_id!r}, and transactions are not written by a producer yet"
-            )
-        settings.log_config({})
+        config_of_all = settings.log_config({})
         self._serialize_key = converter(settings.key_serializer, "serialize", "key_serializer")
         self._serialize_value = converter(settings.value_serializer, "serialize", "value_serializer")
         self._choose = _chooser(settings.partitioner)
@@ -104,12 +104,17 @@ class Producer:
         self._routing = threading.Lock()
         self._refusal: SeglogError | None = None
         self._accumulator = Accumulator(settings.linger_ms / 1000, settings.buffer_memory, settings.max_block_ms / 1000)
+        logs = SharedLogs(
+            lambda folder: self._routes[folder.topic].config, lock_timeout_seconds=settings.max_block_ms / 1000
+        )
+        self._transactions = self._transactions_over(logs, config_of_all)
         self._sender = Sender(
             self._accumulator,
             self._routes,
             acks=settings.waits_for,
-            is_idempotent=settings.enable_idempotence,
-            lock_timeout_seconds=settings.max_block_ms / 1000,
+            is_idempotent=settings.enable_idempotence and self._transactions is None,
+            logs=logs,
+            transactions=self._transactions,
             idle_seconds=settings.idle_release_ms / 1000,
         )
         self._thread = threading.Thread(target=self._sender.run, name="sparklog producer", daemon=True)
@@ -168,12 +173,17 @@ class Producer:
         InvalidOptionError
             There is neither a key nor a value, or the time is before 1970; it is a ValueError.
         IllegalStateError
-            The producer is closed, or is another process's.
+            The producer is closed, or is another process's; or it has a transactional id, and no transaction has begun
+            or a record of the transaction has failed.
+        ProducerFencedError
+            Somebody has started the transactional id since.
         LockedError
             The topic is to be made, and another process writes to the directory, or a broker runs on it.
         """
         if self._refusal is not None:
             raise self._refusal
+        if self._transactions is not None:
+            self._transactions.refuse_record()
         size_bytes = _RECORD_BYTES
         if headers is not None:
             headers = _checked_headers(headers)
@@ -236,6 +246,8 @@ class Producer:
         """
         if self._refusal is not None:
             raise self._refusal
+        if self._transactions is not None:
+            self._transactions.refuse_record()
         route, now_ms = self._routes.get(topic) or self._route(topic), wall_clock_ms()
         rows = check_records(table, route.config, now_ms, now_ms)
         partitions = _partition_column(table)
@@ -273,6 +285,8 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Write what was sent, close the logs and end the thread. A second call does nothing.
 
+        A transaction that is open is aborted.
+
         Parameters
         ----------
         timeout : float, optional
@@ -284,6 +298,8 @@ class Producer:
             return
         self._refusal = IllegalStateError(_CLOSED)
         atexit.unregister(self.close)
+        if self._transactions is not None:
+            self._transactions.give_up()
         self._accumulator.close(self._refusal)
         if threading.current_thread() is self._thread:
             # In a callback: the thread ends when it has written what is left.
@@ -304,24 +320,79 @@ class Producer:
         }
 
     def init_transactions(self) -> None:
-        """Raise `TransactionsNotSupportedError`, as all methods of transactions."""
-        _refuse_transactions()
+        """Start the transactional id: fence whoever started it before, and abort the transaction that was left open.
+
+        Raises
+        ------
+        IllegalStateError
+            The producer has no ``transactional_id``, is closed, or was started before.
+        LockedError
+            Another process writes to the log directory, or a broker runs on it.
+        """
+        self._transactional().start()
 
     def begin_transaction(self) -> None:
-        """Raise `TransactionsNotSupportedError`."""
-        _refuse_transactions()
+        """Begin a transaction, to which the records belong that are sent from now on.
 
-    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:  # noqa: ARG002
-        """Raise `TransactionsNotSupportedError`."""
-        _refuse_transactions()
+        Raises
+        ------
+        IllegalStateError
+            One has begun, `init_transactions` was not called, or as there.
+        ProducerFencedError
+            Somebody has started the transactional id since.
+        """
+        self._transactional().begin()
 
     def commit_transaction(self) -> None:
-        """Raise `TransactionsNotSupportedError`."""
-        _refuse_transactions()
+        """Write what was sent, and have readers of committed records see all of it at once.
+
+        Raises
+        ------
+        IllegalStateError
+            No transaction has begun; or a record of it was not written, and it can only be aborted.
+        ProducerFencedError
+            Somebody has started the transactional id since, and the transaction was aborted by that.
+        SeglogError
+            As of `TransactionalWriter.commit`.
+        """
+        self._transactional().commit(self.flush)
 
     def abort_transaction(self) -> None:
-        """Raise `TransactionsNotSupportedError`."""
-        _refuse_transactions()
+        """End the transaction so that readers of committed records see none of it; errors as of `commit_transaction`.
+
+        The futures of records that are not written yet fail with `IllegalStateError`.
+        """
+        self._transactional().abort(self.flush)
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:  # noqa: ARG002
+        """Raise `TransactionsNotSupportedError`: offsets of a group are no part of a transaction here."""
+        raise TransactionsNotSupportedError(
+            "offsets of a group cannot be committed in a transaction: commit them by the consumer, behind it"
+        )
+
+    def _transactional(self) -> ProducerTransactions:
+        if self._refusal is not None:
+            raise self._refusal
+        if self._transactions is None:
+            raise IllegalStateError("the producer has no transactions: give it a transactional_id")
+        return self._transactions
+
+    def _transactions_over(self, logs: SharedLogs, config: LogConfig) -> ProducerTransactions | None:
+        settings, directories = self._settings, self._manager.directories
+        if settings.transactional_id is None:
+            return None
+        if len(directories) > 1:
+            raise KafkaConfigurationError(
+                f"transactional_id is given, and a transaction is one of a single log directory: {self!r}"
+            )
+        return ProducerTransactions(
+            directories[0],
+            settings.transactional_id,
+            config,
+            logs,
+            timeout_ms=settings.transaction_timeout_ms,
+            lock_timeout_seconds=settings.max_block_ms / 1000,
+        )
 
     def _route(self, topic: str) -> Route:
         """Find where the records of a topic go, and make the topic where it is not there."""
@@ -395,10 +466,6 @@ def _refuse_partition(route: Route, partition: Any) -> NoReturn:
     raise UnknownTopicOrPartitionError(
         f"no partition {partition!r} of {route.topic}, which has 0 to {len(route.folders) - 1}"
     )
-
-
-def _refuse_transactions() -> NoReturn:
-    raise TransactionsNotSupportedError("transactions are not written by a producer yet: send without one")
 
 
 def _to_bytes(data: Any, name: str) -> bytes:

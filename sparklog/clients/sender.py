@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,8 +25,10 @@ from sparklog.clients.accumulator import Accumulator, Pending
 from sparklog.clients.columns import Outcomes, columns_of
 from sparklog.clients.futures import NO_OFFSET, Int64s, TableMetadata, record_metadata
 from sparklog.clients.settings import ALL
+from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
     BrokerRunningError,
+    IllegalStateError,
     InvalidOptionError,
     LockedError,
     MessageSizeTooLargeError,
@@ -89,8 +92,10 @@ class Sender:
         What records wait for: 0, 1, or `ALL` for the disk.
     is_idempotent : bool
         Whether batches carry a producer id and sequence numbers.
-    lock_timeout_seconds : float
-        How long to wait for other processes that write to a log directory.
+    logs : SharedLogs
+        What it appends to.
+    transactions : ProducerTransactions or None
+        What it appends by, where the producer has a transactional id.
     idle_seconds : float
         After how long without records the logs are closed, so that other processes can write.
     """
@@ -102,14 +107,15 @@ class Sender:
         *,
         acks: int,
         is_idempotent: bool,
-        lock_timeout_seconds: float,
+        logs: SharedLogs,
+        transactions: ProducerTransactions | None,
         idle_seconds: float,
     ) -> None:
         self._accumulator, self._routes, self._acks = accumulator, routes, acks
         self._idle_seconds = idle_seconds
         self._producer_id = new_producer_id() if is_idempotent else -1
         self._sequences: dict[PartitionFolder, int] = {}
-        self._logs = SharedLogs(lambda folder: routes[folder.topic].config, lock_timeout_seconds=lock_timeout_seconds)
+        self._logs, self._transactions = logs, transactions
         self.sent_records = self.failed_records = self.sent_bytes = 0
 
     def run(self) -> None:
@@ -118,9 +124,11 @@ class Sender:
             while (taken := self._accumulator.take(self._full_bytes, self._idle_seconds)) is not None:
                 for pending in taken:
                     self._deliver(pending)
-                if not taken:
+                if not taken and (self._transactions is None or not self._transactions.in_transaction):
                     self.release()
         finally:
+            if self._transactions is not None:
+                self._transactions.close()
             self.release()
 
     def logs(self) -> dict[str, LogMetrics]:
@@ -149,6 +157,8 @@ class Sender:
             if not isinstance(error, SeglogError):
                 _log.exception("the records for %s could not be written", pending.topic)
             self.failed_records += pending.records
+            if self._transactions is not None:
+                self._transactions.failed(error)
             pending.fail(error, pending.records)
         finally:
             self._accumulator.written(pending)
@@ -172,7 +182,10 @@ class Sender:
         if self._acks == 0 and pending.table is None:
             # Nobody waits for what becomes of them.
             pending.resolve(record_metadata(pending.topic, outcomes.written()), {})
-        self._append_all(route, rows, partitions, outcomes, is_whole=pending.table is not None)
+        with nullcontext() if self._transactions is None else self._transactions.lock:
+            self._append_all(route, rows, partitions, outcomes, is_whole=pending.table is not None)
+            if outcomes.errors and self._transactions is not None:
+                self._transactions.failed(next(iter(outcomes.errors.values())))
         self.failed_records += len(outcomes.errors)
         self.sent_records += rows.num_rows - len(outcomes.errors)
         self.sent_bytes += pending.size_bytes
@@ -249,7 +262,9 @@ class Sender:
     def _append_rows(self, route: Route, folder: PartitionFolder, rows: pa.RecordBatch) -> tuple[int, int | None]:
         """Append rows, and return the first offset and, under LogAppendTime, a time."""
         now_ms = wall_clock_ms()
-        if self._producer_id < 0:
+        if self._transactions is not None:
+            first, _ = self._transactions.append(folder, rows, route.config, now_ms)
+        elif self._producer_id < 0:
             first, _ = self._logs.append(folder, rows, config=route.config, now_ms=now_ms)
         else:
             sequence = self._sequences.get(folder, 0)
@@ -267,7 +282,7 @@ class Sender:
 
     def _failed(self, folder: PartitionFolder, error: BaseException) -> None:
         """Go on after an error of a log: open it again, and let nothing new be taken for a repetition."""
-        if isinstance(error, InvalidOptionError | RecordTooLargeError | BrokerRunningError):
+        if isinstance(error, InvalidOptionError | RecordTooLargeError | BrokerRunningError | IllegalStateError):
             return
         self._logs.discard(folder)
         if self._producer_id >= 0:

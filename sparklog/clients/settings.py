@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from sparklog.errors import InvalidOptionError, KafkaConfigurationError, did_you_mean
 from sparklog.log.config import LogConfig
+from sparklog.topic.transactional_ids import TIMEOUT_MS
 
 _log = logging.getLogger("sparklog")
 
@@ -27,7 +28,7 @@ _NAMES_OF_BROKERS: Final = """
     retries retry_backoff_ms sasl_kerberos_domain_name sasl_kerberos_service_name sasl_mechanism
     sasl_oauth_token_provider sasl_plain_password sasl_plain_username security_protocol selector send_buffer_bytes
     session_timeout_ms socket_options socks5_proxy ssl_cafile ssl_certfile ssl_check_hostname ssl_ciphers ssl_context
-    ssl_crlfile ssl_keyfile ssl_password transaction_timeout_ms
+    ssl_crlfile ssl_keyfile ssl_password
 """
 _OF_BROKERS: Final = frozenset(_NAMES_OF_BROKERS.split())
 _CODECS: Final = {None: None, "none": "uncompressed", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}
@@ -68,6 +69,7 @@ class ProducerSettings:
     acks: Any = "all"
     enable_idempotence: bool = True
     transactional_id: str | None = None
+    transaction_timeout_ms: int = TIMEOUT_MS
     compression_type: str | None = None
     batch_size: int = 16_384
     linger_ms: float = 5
@@ -86,9 +88,15 @@ class ProducerSettings:
             names = ", ".join(str(name) for name in _CODECS)
             raise KafkaConfigurationError(f"compression_type must be one of {names}, and is {self.compression_type!r}")
         _refuse_low(self, linger_ms=0, max_block_ms=0, idle_release_ms=0, batch_size=0, max_request_size=1)
-        _refuse_low(self, buffer_memory=1, num_partitions=1)
-        if self.transactional_id is not None and not self.enable_idempotence:
-            raise KafkaConfigurationError("transactional_id is given, which needs enable_idempotence")
+        _refuse_low(self, buffer_memory=1, num_partitions=1, transaction_timeout_ms=1)
+        if self.transactional_id is None:
+            return
+        if not isinstance(self.transactional_id, str) or not self.transactional_id:
+            raise KafkaConfigurationError(
+                f"transactional_id must be a text that is not empty, and is {self.transactional_id!r}"
+            )
+        if not self.enable_idempotence or self.waits_for != ALL:
+            raise KafkaConfigurationError("transactional_id is given, which needs enable_idempotence and acks='all'")
 
     @property
     def waits_for(self) -> int:

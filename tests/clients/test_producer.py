@@ -30,7 +30,6 @@ from sparklog.errors import (
     SeglogError,
     SerializationError,
     StorageError,
-    TransactionsNotSupportedError,
     UnknownTopicOrPartitionError,
 )
 from sparklog.log.files import TopicPartition
@@ -504,12 +503,3 @@ def test_what_was_sent_is_written_at_the_end_of_a_program_that_forgets_to_close(
     program = "import sys, sparklog; sparklog.Producer(sys.argv[1], linger_ms=600000).send('events', b'a')"
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=SECONDS)
     assert read(tmp_path, "value") == [b"a"]
-
-
-def test_transactions_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(TransactionsNotSupportedError, match="'t'"):
-        Producer(tmp_path, transactional_id="t")
-    with Producer(tmp_path) as producer:
-        for call in (producer.begin_transaction, producer.commit_transaction, producer.abort_transaction):
-            with pytest.raises(TransactionsNotSupportedError):
-                call()
