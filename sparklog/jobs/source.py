@@ -190,10 +190,9 @@ class LogSource:
         if not names or not folders:
             return {}
         # What decodes the offsets takes long to import: not for who names no group.
-        from sparklog.topic.groups import group_logs
+        from sparklog.topic.groups import committed_by_groups
 
-        logs = group_logs((each.directory for each in folders), self.offsets_path)
-        return {name: logs.committed(name) for name in names}
+        return committed_by_groups(names, (each.directory for each in folders), self.offsets_path)
 
     def _selected(
         self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: CommittedOffsets

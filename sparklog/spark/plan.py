@@ -131,10 +131,9 @@ def committed_offsets(options: SeglogOptions, logs: Mapping[TopicPartition, Part
     if not names or not logs:
         return {}
     # What decodes the offsets takes long to import: not for the plans that need none.
-    from sparklog.topic.groups import group_logs
+    from sparklog.topic.groups import committed_by_groups
 
-    found = group_logs((layout.folder.directory for layout in logs.values()), options.offsets_path)
-    return {name: found.committed(name) for name in names}
+    return committed_by_groups(names, (layout.folder.directory for layout in logs.values()), options.offsets_path)
 
 
 def _whole_range(

@@ -25,6 +25,7 @@ from sparklog.storage.registry import PathText
 from sparklog.system import consumer_offsets
 from sparklog.system.records import InternalLog, Unreadable
 from sparklog.topic.discovery import discover, named, partitions_in
+from sparklog.topic.group_tables import GroupOffsetsOf
 
 CONSUMER_OFFSETS: Final = consumer_offsets.TOPIC
 _INT_BITS: Final = 32
@@ -137,6 +138,40 @@ def group_logs(directories: Iterable[LogDirectory], offsets_path: Sequence[PathT
             f"directories that have it by consumerOffsetsPath, offsets_path in Python, --offsets-path at the terminal"
         )
     return GroupLogs(by_number, paths)
+
+
+def committed_by_groups(
+    groups: Iterable[str], directories: Iterable[LogDirectory], offsets_path: Sequence[PathText] = ()
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return the offsets that groups have committed: in ``seglog.offsets``, and else in ``__consumer_offsets``.
+
+    Parameters
+    ----------
+    groups : iterable of str
+    directories : iterable of LogDirectory
+        Those that are read; what is in their ``seglog.offsets`` is over what is in ``__consumer_offsets``.
+    offsets_path : sequence of str or os.PathLike
+        The log directories to look in for ``__consumer_offsets`` instead, and nowhere else.
+
+    Raises
+    ------
+    InvalidOptionError
+        A group has committed nothing here; otherwise as of `group_logs`.
+    CorruptCheckpointError
+        A ``seglog.offsets`` cannot be read.
+    """
+    known = sorted(set(directories), key=lambda each: each.path)
+    own = GroupOffsetsOf.directories(() if offsets_path else known).groups
+    found: dict[str, dict[TopicPartition, int]] = {}
+    for group in groups:
+        of_own = {at: commit.offset for at, commit in own.get(group, {}).items()}
+        try:
+            found[group] = {**group_logs(known, offsets_path).committed(group), **of_own}
+        except InvalidOptionError:
+            if not of_own:
+                raise
+            found[group] = of_own
+    return found
 
 
 def _of_group(offsets: pa.Table, group: str) -> dict[TopicPartition, int]:

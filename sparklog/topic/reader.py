@@ -178,16 +178,15 @@ class TopicReader:
         Raises
         ------
         InvalidOptionError
-            The group has committed no offset, or there is no ``__consumer_offsets``.
+            The group has committed no offset, in ``seglog.offsets`` or in ``__consumer_offsets``.
         """
         paths = (
             [offsets_path] if isinstance(offsets_path, str) or not isinstance(offsets_path, Sequence) else offsets_path
         )
         # What decodes the offsets takes long to import: not for who names no group.
-        from sparklog.topic.groups import group_logs
+        from sparklog.topic.groups import committed_by_groups
 
-        logs = group_logs((log.directory for log in self._logs.values()), paths)
-        committed = logs.committed(group)
+        committed = committed_by_groups([group], (log.directory for log in self._logs.values()), paths)[group]
         return {each: committed.get(each, log.start_offset) for each, log in self._logs.items()}
 
     def read(

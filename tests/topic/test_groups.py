@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
-from sparklog.topic.groups import group_logs, partition_of_group
+from sparklog.log.files import TopicPartition
+from sparklog.topic.group_offsets import OffsetCommit, commit_group_offsets
+from sparklog.topic.groups import committed_by_groups, group_logs, partition_of_group
 from tests.places import directory_at
 from tests.topic.groups import commits, write_groups, write_shop
 
@@ -86,3 +88,19 @@ def test_other_directories_are_looked_in_when_they_are_given(tmp_path: Path) -> 
     assert group_logs([one], [tmp_path / "two"]).committed("g") == {("a", 0): 2}
     with pytest.raises(InvalidOptionError, match="is in two places"):
         group_logs([one, two])
+
+
+def test_commits_of_consumers_of_ours_are_over_those_of_the_cluster(tmp_path: Path) -> None:
+    at = TopicPartition("events", 0)
+    directory = directory_at(tmp_path)
+    with pytest.raises(InvalidOptionError, match="there is no __consumer_offsets"):
+        committed_by_groups(["mine"], [directory])
+    commit_group_offsets(directory, "mine", {at: OffsetCommit(4, "", 8)})
+    assert committed_by_groups(["mine"], [directory]) == {"mine": {at: 4}}
+    offsets = {"theirs": {("events", 0): 1}, "mine": {("events", 0): 1, ("events", 1): 2}}
+    write_groups(tmp_path, {group: commits(group, of_group) for group, of_group in offsets.items()})
+    found = committed_by_groups(["mine", "theirs"], [directory])
+    assert found == {"mine": {at: 4, TopicPartition("events", 1): 2}, "theirs": {at: 1}}
+    assert committed_by_groups(["mine"], [directory], [tmp_path])["mine"][at] == 1
+    with pytest.raises(InvalidOptionError, match="no group 'other'"):
+        committed_by_groups(["other"], [directory])
