@@ -11,9 +11,13 @@ import pytest
 
 import sparklog
 from sparklog.log.config import LogConfig
+from sparklog.log.end_batch import end_batch
+from sparklog.log.layout import read_layout
+from tests.build import Record, v2_batch, write_partition
 from tests.cleaner.logs import findings
 from tests.cleaner.test_readers import beside
 from tests.cli.test_dump import Following, follow
+from tests.places import folder_at
 
 __all__ = ["follow"]
 
@@ -96,3 +100,32 @@ def test_follower_prints_all_that_stays_and_nothing_twice(tmp_path: Path, follow
     assert following.said() == ""
     assert offsets == sorted(set(offsets))
     assert staying(end_offset) <= set(offsets)
+
+
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_batch_that_was_cleaned_is_still_known_for_what_it_was(
+    tmp_path: Path, way: dict[str, Any], timestamp_type: str
+) -> None:
+    """Streams of topics without an id would else take the log for another one."""
+    folder = tmp_path / "events-0"
+    fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 2, "leader_epoch": 3}
+    batches = [
+        v2_batch(
+            [Record(n, 1000 + first + n, key(first + n).encode(), b"value") for n in range(10)],
+            base_offset=first,
+            base_sequence=first,
+            log_append_time=timestamp_type == "LogAppendTime",
+            **fields,
+        )
+        for first in range(0, 200, 10)
+    ]
+    write_partition(folder, batches, segment_bytes=1_000, index_interval_bytes=300)
+    before = [end_batch(read_layout(folder_at(folder)), n) for n in range(1, 201)]
+    assert sparklog.clean(tmp_path, config=AT_ONCE, processes=1, **way).changed
+    layout = read_layout(folder_at(folder))
+    for end_offset, was in enumerate(before, 1):
+        found = end_batch(layout, end_offset)
+        assert was is not None
+        assert found is not None
+        assert was.may_become(found), (end_offset, was, found)

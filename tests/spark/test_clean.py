@@ -89,3 +89,38 @@ def test_logs_are_compacted_as_here(spark: SparkSession, logs: Path) -> None:
         append(logs / f"events-{partition}", ["another"] * 500)
     both(spark, logs, cleanup_policy="compact")
     assert len(offsets(logs / "events-0")) < 4000
+
+
+def key_of(offset: int) -> str:
+    return "gone" if offset % 10 == 3 else "same" if offset % 10 > 6 else f"key {offset}"
+
+
+WAYS: list[dict[str, Any]] = [
+    {"cleanup_policy": "compact"},
+    {"erase": ["gone"]},
+    {"recompress": "zstd"},
+    {"erase": ["same"], "blank": "null"},
+    {"recompress": "lz4"},
+]
+
+
+def test_stream_beside_cleanings_misses_nothing_that_stays_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of a topic without an id, whose log a stream knows by the batch that it has read last."""
+    folder = tmp_path / "logs" / "events-0"
+    append(folder, [key_of(n) for n in range(300)])
+    rows = spark.readStream.format("seglog").option("startingOffsets", "earliest").load(str(tmp_path / "logs"))
+    query = rows.select("offset").writeStream.format("memory").queryName("beside_cleanings").start()
+    try:
+        end_offset = 300
+        for turn in range(2 * len(WAYS)):
+            append(folder, [key_of(n) for n in range(end_offset, end_offset + 50)])
+            end_offset += 50
+            sparklog.clean(tmp_path / "logs", config=AT_ONCE, processes=1, **WAYS[turn % len(WAYS)])
+        query.processAllAvailable()
+        found = [row["offset"] for row in spark.table("beside_cleanings").collect()]
+    finally:
+        query.stop()
+    assert found == sorted(set(found))
+    assert {n for n in range(end_offset) if key_of(n).startswith("key")} <= set(found)
