@@ -41,7 +41,7 @@ test-floors: $(FLOORS)/.ready  ## The default tests with the oldest versions of 
 test-install: $(READY)  ## Installs a wheel into an empty environment, from the package index, and reads with all that starts Spark there.
 	$(RUN) -m pytest -m install
 
-test-kills: $(READY)  ## Kills exports, loads and copies, on local processes and on Spark, and completes them; for some minutes.
+test-kills: $(READY)  ## Kills exports, loads, copies and cleanings, on local processes and on Spark, and completes them; for some minutes.
 	$(RUN) -m tests.jobs.kills --kills $(KILLS)
 
 fuzz: $(READY)  ## Damages logs a million times, kills writers, fills disks; for hours. Saves what it finds in build/fuzz.

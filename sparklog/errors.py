@@ -20,6 +20,9 @@ WILL_BE_VISIBLE: Final = (
 )
 """An error of a write ends with exactly one of these three sentences on what readers see of it."""
 
+NOTHING_CLEANED: Final = "No log was changed: repeat the cleaning once the cause is gone"
+"""Said where a cleaning ends before it has begun with the first log."""
+
 NOT_KNOWN: Final = (
     "It is not known how much of this write is visible: open the log again, and its end offset tells; "
     "what is there are whole batches from its first on"
@@ -36,7 +39,7 @@ class SeglogError(Exception):
         What is wrong, where, and what to do.
     outcome : str
         What readers see of a write that failed: one of `NOTHING_VISIBLE`, `ALL_VISIBLE`, `WILL_BE_VISIBLE` and, where
-        the disk failed twice, `NOT_KNOWN`. It is empty where the error is not about a write.
+        the disk failed twice, `NOT_KNOWN`; of a cleaning that did not begin, `NOTHING_CLEANED`. Else it is empty.
     others : tuple of Exception
         What went wrong in other tasks of the same job.
     picture : str

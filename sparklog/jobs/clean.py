@@ -18,12 +18,12 @@ from sparklog.cleaner.partition import Cleaned, Cleaning, CleanPass
 from sparklog.cleaner.removal import remove_before, set_offsets
 from sparklog.cleaner.retention import KafkaRetention, RetentionPolicy
 from sparklog.cleaner.throttle import Throttle
-from sparklog.errors import CorruptLogError, LockedError
+from sparklog.errors import NOTHING_CLEANED, CorruptLogError, LockedError
 from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.source import grouped
 from sparklog.log import files
-from sparklog.log.config import LogConfig
+from sparklog.log.config import LOCAL_RETENTION, LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import list_segments
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -101,7 +101,13 @@ class CleanJob:
     def held(self) -> AbstractContextManager[None]:
         if self.dry_run:
             return nullcontext()
-        return exclusive(self.directory, self.run_id, self.lock_timeout_seconds, keeps_writers_out=True)
+        return exclusive(
+            self.directory,
+            self.run_id,
+            self.lock_timeout_seconds,
+            keeps_writers_out=True,
+            nothing_done=NOTHING_CLEANED,
+        )
 
     def plan(self) -> list[CleanTask]:
         """Give each partition its configuration, and small partitions to one task together.
@@ -111,7 +117,7 @@ class CleanJob:
         InvalidOptionError
             A stored property is wrong, or contradicts what the caller says.
         """
-        stored = stored_configs(self.directory)
+        stored = stored_configs(self.directory, warns_of=LOCAL_RETENTION)
         each = [
             PartitionToClean(folder, self._config_of(folder.topic, stored), _log_bytes(folder))
             for folder in self.folders

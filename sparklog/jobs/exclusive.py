@@ -24,7 +24,12 @@ from sparklog.write.staging import begin
 
 @contextmanager
 def exclusive(
-    directory: LogDirectory, job_id: str, timeout_seconds: float, *, keeps_writers_out: bool = False
+    directory: LogDirectory,
+    job_id: str,
+    timeout_seconds: float,
+    *,
+    keeps_writers_out: bool = False,
+    nothing_done: str = NOTHING_VISIBLE,
 ) -> Iterator[None]:
     """Keep other jobs out of a log directory, which is made where it is not there; begin one, and end it.
 
@@ -34,6 +39,8 @@ def exclusive(
     ----------
     keeps_writers_out : bool
         Whether no other writer may change the directory either, until the end.
+    nothing_done : str
+        The outcome of an error before the job begins.
 
     Raises
     ------
@@ -41,7 +48,7 @@ def exclusive(
         Another job, or another writer, took too long; or a broker runs on the directory.
     """
     with ExitStack() as held:
-        with outcome(NOTHING_VISIBLE):
+        with outcome(nothing_done):
             directory.writable.make_folder(directory.path)
             refuse_running_broker(directory)
             held.enter_context(_of_jobs(directory, timeout_seconds))

@@ -45,15 +45,16 @@ _CLEANED: Final = "'sparklog clean' drops and compacts old records, or a broker 
 
 _log = logging.getLogger("sparklog")
 
+LOCAL_RETENTION: Final = frozenset(
+    {"local.retention.bytes", "local.retention.ms", "log.local.retention.bytes", "log.local.retention.ms"}
+)
+"""Properties that say how much of a log stays where a broker has its older segments in remote storage."""
+
 # Topic properties of a cluster's own life: a log that is written with no broker has no use for them.
-BROKER_ONLY: Final = frozenset(
+BROKER_ONLY: Final = LOCAL_RETENTION.union(
     {
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "log.local.retention.bytes",
-        "log.local.retention.ms",
         "message.downconversion.enable",
         "message.format.version",
         "min.insync.replicas",

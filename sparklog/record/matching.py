@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,6 +46,10 @@ class KeySet:
     slots: Int64s
     count: int
 
+    def __reduce__(self) -> tuple[Callable[[Int64s, Octets], KeySet], tuple[Int64s, Octets]]:
+        # To workers go the keys alone: the table is larger than they are, and made in less time than it travels.
+        return _hashed, (self.borders, self.octets)
+
     def matches(self, spans: RecordSpans) -> Mask | None:
         """Return which records have one of the keys."""
         out = np.zeros(len(spans.table), np.uint8)
@@ -78,7 +83,13 @@ def key_set(keys: pa.Array | pa.ChunkedArray) -> KeySet:
     if len(array):
         borders = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     octets = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    slots = np.zeros((1 << (2 * len(array)).bit_length(), kernels.SLOT_FIELDS), dtype=np.int64)
+    # Of a slice, whose buffers are those of the whole.
+    octets = octets[borders[0] : borders[-1]]
+    return _hashed(borders - borders[0], octets)
+
+
+def _hashed(borders: Int64s, octets: Octets) -> KeySet:
+    slots = np.zeros((1 << (2 * (len(borders) - 1)).bit_length(), kernels.SLOT_FIELDS), dtype=np.int64)
     count = kernels.fill_slots(borders, octets, slots)
     return KeySet(borders, octets, slots, int(count))
 

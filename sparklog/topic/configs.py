@@ -18,7 +18,7 @@ A log directory that a broker serves has its properties in the cluster: a broker
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import javaproperties
@@ -27,6 +27,7 @@ from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log import files
 from sparklog.log.config import BROKER_ONLY, LogConfig, properties_in, property_names
 from sparklog.log.files import is_topic_name
+from sparklog.log.folders import listed
 from sparklog.log.places import LogDirectory
 from sparklog.write.atomic import write_atomically
 from sparklog.write.locking import hold, opening
@@ -40,8 +41,14 @@ _BEHIND_TOPIC: Final = "/"
 _CLUSTER_VIEW: Final = "cluster_configs"
 
 
-def stored_configs(directory: LogDirectory) -> dict[str, dict[str, str]]:
+def stored_configs(directory: LogDirectory, *, warns_of: Collection[str] = frozenset()) -> dict[str, dict[str, str]]:
     """Return the properties that are stored for the topics of a log directory.
+
+    Parameters
+    ----------
+    warns_of : collection of str
+        Properties that only a broker has a use for, and that a caller would expect to count: a warning names those that
+        are stored. Else all such properties are left out in silence.
 
     Returns
     -------
@@ -57,8 +64,10 @@ def stored_configs(directory: LogDirectory) -> dict[str, dict[str, str]]:
     """
     found = _of_cluster(directory)
     for topic, properties in read_properties(directory).items():
-        found.setdefault(topic, {}).update(_without_brokers_own(properties))
-    return found
+        found.setdefault(topic, {}).update(properties)
+    _warn(found, warns_of)
+    kept = {topic: _without_brokers_own(properties) for topic, properties in found.items()}
+    return {topic: properties for topic, properties in kept.items() if properties}
 
 
 def topic_config(topic: str, given: LogConfig, stored: StoredConfigs) -> LogConfig:
@@ -158,6 +167,14 @@ def _without_brokers_own(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in properties.items() if name not in BROKER_ONLY}
 
 
+def _warn(stored: StoredConfigs, names: Collection[str]) -> None:
+    """Warn once of properties with one of some names, and say of which topics they are."""
+    for name in sorted(names):
+        topics = sorted(topic for topic, properties in stored.items() if name in properties)
+        if topics:
+            _log.warning("%s is stored for %s, and means nothing here: no broker is asked", name, listed(topics))
+
+
 def _of_cluster(directory: LogDirectory) -> dict[str, dict[str, str]]:
     """Return what the cluster's metadata say of topics, as far as they are there, and say what is passed over."""
     found: dict[str, dict[str, str]] = {}
@@ -182,7 +199,7 @@ def _is_readable(path: str, topic: str, row: Mapping[str, str]) -> bool:
     """Tell whether a property of the cluster means something here, and warn if it should and does not."""
     name = row["name"]
     if name in BROKER_ONLY:
-        return False
+        return True
     try:
         LogConfig.from_properties({name: row["value"]})
     except InvalidOptionError as error:

@@ -281,7 +281,7 @@ def _names_beside(parent: LogDirectory, beside: list[Name], name: str) -> list[s
     folders = [parent.folder(each.name) for each in beside if each.is_folder and parse_partition_folder(each.name)]
     meant = parse_partition_folder(name)
     partitions = [each.name for each in folders if meant and each.topic == meant.topic]
-    others = {entry.name for entry in beside} - {each.name for each in folders}
+    others = {entry.name for entry in beside if entry.is_folder} - {each.name for each in folders}
     return partitions or sorted({each.topic for each in folders} | others)
 
 

@@ -3,7 +3,8 @@
 Each kind of job has a folder whose source grows before every run. A run is killed at a random moment of it: the moments
 of so many kills are spread evenly over as long as a run takes. What is visible then holds no row twice. The next run
 goes on, and in the end every row is there exactly once, the ledger says what the files hold, and nothing is left
-staged.
+staged. Of a cleaning that was killed readers see a part at most of what it removes, and never less than what an
+undisturbed one leaves, which is what there is in the end.
 """
 
 from __future__ import annotations
@@ -17,30 +18,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Final, Literal
 
 import psutil
 
 import sparklog
-from sparklog.jobs.ledger import Loaded, Moved, commits
-from sparklog.jobs.ledger_check import verify_ledger
-from sparklog.log.files import JOBS_LEDGER
-from sparklog.storage.local import LocalStorage
-from tests.jobs.lakes import Delta, Iceberg, Lake
-from tests.jobs.loads import strings, values, write_parquet
-from tests.jobs.tables import append, read, rows
+from tests.jobs.cleanings import CLEANING
+from tests.jobs.victims import MOVING, Victim
 from tests.processes import kill_all, of_session
-from tests.topic.staged import findings
 
 ROOT: Final = Path(__file__).parents[2]
-PARTITIONS: Final = 6
 OUTLIVED_SECONDS_MAX: Final = 120.0
 _BEHIND_THE_END: Final = 1.1
 """Runs differ: so many times as long as one takes moments are spread over, so that its end is among them."""
@@ -48,180 +41,7 @@ _BEHIND_THE_END: Final = 1.1
 Where = Literal["local", "spark"]
 
 
-class Victim(ABC):
-    """A kind of job, and a folder of it whose source grows.
-
-    Attributes
-    ----------
-    is_atomic : bool
-        Whether all that a run moves becomes visible at once.
-    """
-
-    name: str
-    is_atomic = False
-
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        self.folder, self._rng = folder, rng
-        folder.mkdir()
-
-    @property
-    def logs(self) -> Path:
-        return self.folder / "logs"
-
-    @property
-    def out(self) -> Path:
-        return self.folder / "out"
-
-    def grow(self) -> None:
-        """Let the source have more rows."""
-        for partition in self._rng.sample(range(PARTITIONS), 3):
-            for _ in range(self._rng.randrange(1, 4)):
-                append(self.logs / f"a-{partition}", *self._new_rows(150))
-
-    def _new_rows(self, most: int) -> list[str]:
-        return [f"{self._rng.getrandbits(96):x}" * 10 for _ in range(self._rng.randrange(1, most))]
-
-    @abstractmethod
-    def order(self) -> tuple[str, list[Any], dict[str, Any]]:
-        """Return the job, its arguments, and its options."""
-
-    @abstractmethod
-    def visible(self) -> list[Any]:
-        """Return the rows that a reader of the target sees."""
-
-    def wanted(self) -> list[Any]:
-        """Return the rows that there are to be in the end."""
-        return [row["value"] for row in read(self.logs)]
-
-    @abstractmethod
-    def differs(self) -> list[str]:
-        """Say where the ledger and the files do not agree, and what is left staged; the job was run to its end."""
-
-
-class Export(Victim):
-    name = "export to Parquet"
-
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        super().__init__(folder, rng)
-        self._by = rng.choice([["topic", "partition"], ["date"], []])
-
-    def order(self) -> tuple[str, list[Any], dict[str, Any]]:
-        options = {"partition_by": self._by, "commit_interval_ms": 0, "task_bytes": 1 << 13}
-        return "export", [str(self.logs), str(self.out)], options
-
-    def visible(self) -> list[Any]:
-        return [row["value"] for row in rows(self.out)] if self.out.is_dir() else []
-
-    def differs(self) -> list[str]:
-        found = [str(finding) for finding in verify_ledger(self.out)]
-        left = {path.name for path in (self.out / "_seglog").iterdir()} - {"ledger.jsonl", "lock"}
-        return found + [f"{name} is left" for name in sorted(left)]
-
-
-class LakeExport(Export):
-    lake: Lake
-
-    def order(self) -> tuple[str, list[Any], dict[str, Any]]:
-        job, arguments, options = super().order()
-        return job, arguments, options | self.lake.given()
-
-    def visible(self) -> list[Any]:
-        return [row["value"] for row in self.lake.rows()] if self._is_there() else []
-
-    def _is_there(self) -> bool:
-        return (self.out / "_delta_log").is_dir()
-
-    def differs(self) -> list[str]:
-        of_table = {name: value for name, value in self.lake.given().items() if name != "format"}
-        left = {path.name for path in (self.out / "_seglog").iterdir()} - {"lock"}
-        return [str(finding) for finding in verify_ledger(self.out, **of_table)] + [f"{name} is left" for name in left]
-
-
-class DeltaExport(LakeExport):
-    name = "export to Delta Lake"
-
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        super().__init__(folder, rng)
-        self.lake = Delta(self.out)
-
-
-class IcebergExport(LakeExport):
-    name = "export to Iceberg"
-
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        super().__init__(folder, rng)
-        self.lake = self._iceberg = Iceberg(self.out)
-
-    def _is_there(self) -> bool:
-        if not (self.folder / "catalog.db").exists():
-            return False
-        with self._iceberg.opened() as catalog:
-            return bool(catalog.namespace_exists("db") and catalog.table_exists("db.rows"))
-
-
-class IntoLogs(Victim):
-    """A job that writes logs, all of it at once."""
-
-    is_atomic = True
-
-    def differs(self) -> list[str]:
-        found = findings(self.out)
-        found += [f"{path.name} is left" for path in self.out.iterdir() if path.name.endswith((".staged", ".tmp"))]
-        told, there = self._told(), len(self.visible())
-        return found if told == there else [*found, f"the ledger says {told} rows, and there are {there}"]
-
-    def _told(self) -> int:
-        """Return how many rows the ledger says to be there."""
-        entries = [each for commit in self._commits() for each in commit.entries]
-        return sum(each.rows for each in entries if isinstance(each, Moved | Loaded))
-
-    def _commits(self) -> Iterator[Any]:
-        return commits(LocalStorage(), str(self.out / JOBS_LEDGER))
-
-    def visible(self) -> list[Any]:
-        # Of a new partition that is being made there may be an empty folder.
-        found = sorted(self.out.glob("a-*"))
-        return [value for folder in found if any(folder.iterdir()) for value in values(folder)]
-
-
-class Load(IntoLogs):
-    name = "load"
-
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        super().__init__(folder, rng)
-        self._wanted: list[bytes] = []
-        (folder / "in").mkdir()
-
-    def grow(self) -> None:
-        for _ in range(self._rng.randrange(2, 5)):
-            new = self._new_rows(400)
-            name = f"{len(list((self.folder / 'in').iterdir())):06}"
-            write_parquet(self.folder / "in" / f"{name}.parquet", strings(new))
-            self._wanted += [each.encode() for each in new]
-
-    def order(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return "load", [str(self.folder / "in"), str(self.out)], {"topic": "a", "num_partitions": 3}
-
-    def wanted(self) -> list[Any]:
-        return self._wanted
-
-
-class Copy(IntoLogs):
-    name = "copy"
-
-    def order(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return "copy", [str(self.logs), str(self.out)], {"task_bytes": 1 << 13}
-
-    def wanted(self) -> list[Any]:
-        # Offsets too: each log is copied as it is.
-        return [value for folder in sorted(self.logs.glob("a-*")) for value in values(folder)]
-
-    def differs(self) -> list[str]:
-        is_same = self.visible() == self.wanted()
-        return super().differs() + ([] if is_same else ["records are in another order than in their source"])
-
-
-KINDS: Final[tuple[type[Victim], ...]] = (Export, DeltaExport, IcebergExport, Load, Copy)
+KINDS: Final = (*MOVING, *CLEANING)
 
 
 class Child:
@@ -374,6 +194,7 @@ class Killer:
             self._rerun()
             self._check_rows()
         child.refuse_survivors()
+        self._victim.recover()
         self._close()
 
     def _rerun(self) -> None:
@@ -381,14 +202,9 @@ class Killer:
         getattr(sparklog, job)(*arguments, **options, processes=1)
 
     def _check_visible(self, before: int) -> None:
-        """Refuse rows that are there twice, and of what comes at once a part; ``before`` so many rows were there."""
-        there = Counter(self._victim.visible())
-        twice = sum(count > 1 for count in there.values())
-        assert not twice, f"{self._victim.name}: {twice} rows are there twice after a kill"
-        saw_none, saw_all = there.total() == before, there.total() == len(self._victim.wanted())
-        assert saw_none or saw_all or not self._victim.is_atomic, f"{self._victim.name}: a part of a run is visible"
-        self._tally.saw_none += saw_none
-        self._tally.saw_all += saw_all
+        sees_none, sees_all = self._victim.check_visible(before)
+        self._tally.saw_none += sees_none
+        self._tally.saw_all += sees_all
 
     def _check_rows(self) -> None:
         there, wanted = Counter(self._victim.visible()), Counter(self._victim.wanted())
@@ -426,9 +242,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, where, tally in kill_all_kinds(Path(folder), of_each, places, kinds, given.seed):
             print(
-                f"{name}, {where}: {tally.kills} kills, and {tally.was_done} that came too late; of the new rows "
-                f"{tally.saw_none} times none and {tally.saw_all} times all were visible; in the end each row was "
-                f"there once, nothing was left staged, and ledger and files agreed",
+                f"{name}, {where}: {tally.kills} kills, and {tally.was_done} that came too late; of what a run does "
+                f"{tally.saw_none} times nothing and {tally.saw_all} times all was visible; in the end there was what "
+                f"an undisturbed run leaves, each row once, and nothing was left staged",
                 flush=True,
             )
 

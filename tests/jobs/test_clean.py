@@ -117,7 +117,7 @@ def test_directory_of_a_running_broker_is_refused(directory: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as broker:
         assert broker.stdout is not None
         broker.stdout.readline()
-        with pytest.raises(BrokerRunningError, match="a broker runs on"):
+        with pytest.raises(BrokerRunningError, match=r"a broker runs on .* stop it first\. No log was changed: repeat"):
             clean(directory, **OLD)
         broker.kill()
     assert starts(directory)["events-0"] == 0
@@ -157,6 +157,23 @@ def test_properties_of_tiers_mean_nothing_here(directory: Path, caplog: pytest.L
     with caplog.at_level(logging.WARNING, "sparklog"):
         clean(directory, config={"local.retention.ms": "1"})
     assert any("mean nothing here: local.retention.ms" in message for message in caplog.messages)
+
+
+def test_stored_properties_of_tiers_are_warned_of_once(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stored(directory, "events/local.retention.ms=1", "orders/local.retention.ms=1", "orders/min.insync.replicas=2")
+    with caplog.at_level(logging.WARNING, "sparklog"):
+        assert clean(directory).changed == ()
+    assert caplog.messages == [
+        "local.retention.ms is stored for events, orders, and means nothing here: no broker is asked"
+    ]
+
+
+def test_empty_policy_keeps_everything_whatever_the_retention(directory: Path) -> None:
+    """As in Kafka since 4.2."""
+    stored(directory, "events/cleanup.policy=", "events/retention.ms=1", "events/retention.bytes=1")
+    assert clean(directory, topics="events").changed == ()
+    assert clean(directory, topics="orders", cleanup_policy="", retention_ms=1, retention_bytes=1).changed == ()
+    assert values(directory / "events-0") == values(directory / "orders-0") == ALL
 
 
 def test_processes_share_the_partitions(directory: Path) -> None:

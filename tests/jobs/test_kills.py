@@ -1,4 +1,7 @@
-"""SIGKILL to jobs and their workers: every row is moved exactly once. `make test-kills` has many, also on Spark."""
+"""SIGKILL to jobs and their workers: every row is moved exactly once, and a cleaning loses none.
+
+`make test-kills` has many, also on Spark.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.kills import KINDS, Killer, Victim
+from tests.jobs.kills import KINDS, Killer
+from tests.jobs.victims import Victim
 
 KILLS = 1
 

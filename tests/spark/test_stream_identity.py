@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+import sparklog
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.storage.local import LocalStorage
 from sparklog.topic.stream_offsets import INITIAL, StreamOffset
@@ -132,6 +133,18 @@ def test_log_that_was_made_anew_between_plan_and_run_is_not_read_for_the_old_one
         again = reader_of(folder.parent, failOnDataLoss="false")
         assert read(again, start, end) == []
         assert read(again, end, again.latestOffset(end, ALL)) == [("t-0", 0, 30)]
+
+
+def test_log_that_was_converted_to_an_old_format_and_back_is_data_loss(tmp_path: Path) -> None:
+    """Of the batch that the stream has read last nothing proves that it is the same: its leader epoch is lost."""
+    records = [Record(n, 1_000 + n, b"%d" % n, b"v") for n in range(10)]
+    write(tmp_path / "t-0", *(v2_batch(records, base_offset=first, leader_epoch=3) for first in (0, 10)))
+    reader = reader_of(tmp_path, startingOffsets="earliest")
+    end = reader.latestOffset(INITIAL, ALL)
+    for record_format in (1, 2):
+        sparklog.clean(tmp_path, format=record_format, recompress="gzip", processes=1)
+    with pytest.raises(DataLossError, match="t-0 has another batch before offset 20 than when it was read"):
+        read(reader, end, reader.latestOffset(end, ALL))
 
 
 def test_offset_in_the_midst_of_a_batch_is_known_by_that_batch(tmp_path: Path) -> None:
