@@ -141,3 +141,24 @@ def test_aborted_transaction_that_is_cut_off_is_in_no_index(tmp_path: Path) -> N
     assert truncate_to(folder, 11, config=config).end_offset == 11
     assert findings(folder) == []
     assert not (folder / "00000000000000000000.txnindex").exists()
+
+
+@pytest.mark.parametrize("start", [47, 40])
+def test_log_that_is_cut_in_the_batch_of_its_start_is_empty_and_begins_there(folder: Path, start: int) -> None:
+    delete_records(folder, before_offset=start, config=AT_ONCE)
+    found = truncate_to(folder, 49, config=AT_ONCE)
+    assert (found.start_offset, found.end_offset) == (start, start)
+    assert values(folder) == []
+    assert findings(folder) == []
+    with PartitionLog.open(folder) as log:
+        assert log.append({"value": [b"next"]}) == (start, start)
+    assert values(folder) == [b"next"]
+
+
+def test_log_of_which_only_batches_before_its_start_would_be_left_is_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [batch(0), batch(20), batch(60), batch(80)], segment_bytes=300)
+    delete_records(folder, before_offset=35, config=AT_ONCE)
+    assert truncate_to(folder, 61, config=AT_ONCE).end_offset == 35
+    assert values(folder) == []
+    assert findings(folder) == []
