@@ -190,11 +190,12 @@ def _to_set_aside(layout: PartitionLayout, offset: int) -> list[int]:
     before it would be a log that ends before it starts. Segments of such batches alone go before all others.
     """
     bases = [each.base_offset for each in layout.segments]
-    for row, segment in enumerate(layout.segments):
-        with segment.open() as opened:
+    row = -1
+    first = None
+    while first is None and row + 1 < len(layout.segments):
+        row += 1
+        with layout.segments[row].open() as opened:
             first = opened.first_batch_from(layout.start_offset)
-        if first is not None:
-            break
     if first is not None and int(first.column("last_offset")[0]) < offset:
         return bases[: layout.segment_of(offset) : -1]
     return [*bases[:row], *reversed(bases[row:])]
