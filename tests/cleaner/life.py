@@ -495,6 +495,12 @@ class Life:
         assert found in self.partitions[number].stable_offsets(), (number, found)
         return found
 
+    def stable_offset_of_batches(self, number: int) -> int:
+        """Return the last stable offset of who knows no more than the batches on the disk."""
+        model, without_end = self.partitions[number], self.producers_without_end(number)
+        first = [each.first_offset for each in model.open() if each.producer_id in without_end]
+        return max(model.start, min([model.end, *first]))
+
     def check(self) -> None:
         """Hold the directory against the model."""
         for number, model in self.partitions.items():
