@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 
 from sparklog.cleaner.compaction import Compaction, CompactionRound, LastBatch, last_batches
@@ -19,6 +20,7 @@ from sparklog.errors import InvalidOptionError
 from sparklog.log import files
 from sparklog.log.layout import DirectoryView
 from sparklog.log.producer_state import producers_at_end
+from sparklog.log.segment import Segment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.decode import DecodeLimits
 from sparklog.record.offset_map import DEDUPE_BUFFER_BYTES, LOAD_FACTOR, OffsetMap
@@ -115,7 +117,7 @@ def compact(log: OpenedLog, rewriter: Rewriter, offset_map: OffsetMap, checkpoin
         return Compacted(section, False, (), 0, 0, section.start_offset)
     last = last_batches(producers_at_end(log.layout, log.now_ms))
     # What a round leaves of these says the same of all transactions of which anything is left.
-    aborted = AbortedTransactions(log.layout.segments)
+    aborted = AbortedTransactions(partial(_segments_now, log))
     groups: list[Rewritten] = []
     rounds = removed_records = 0
     while section.start_offset < section.end_offset and not (rewriter.dry_run and rounds):
@@ -127,6 +129,10 @@ def compact(log: OpenedLog, rewriter: Rewriter, offset_map: OffsetMap, checkpoin
         segments = _described(log)
         section = _section(log, segments, stable_offset, offset_map.latest_offset + 1)
     return Compacted(found, True, tuple(groups), rounds, removed_records, section.start_offset)
+
+
+def _segments_now(log: OpenedLog) -> Sequence[Segment]:
+    return log.relisted().layout.segments
 
 
 def _described(log: OpenedLog) -> list[SegmentDescription]:

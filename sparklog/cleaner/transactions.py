@@ -33,13 +33,14 @@ class AbortedTransactions:
 
     Parameters
     ----------
-    segments : sequence of Segment
-        Those of the log, all of which are read when the first batch of a transaction is asked about; the checksum of
-        every batch is checked, since a marker whose header is wrong looks like any other batch.
+    list_segments : callable
+        Lists the segments of the log, all of which are read when the first batch of a transaction is asked about; by
+        then a cleaning may have swapped some. The checksum of every batch is checked, since a marker whose header is
+        wrong looks like any other batch.
     """
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = segments
+    def __init__(self, list_segments: Callable[[], Sequence[Segment]]) -> None:
+        self._list_segments = list_segments
         self._found: dict[int, tuple[list[int], list[AbortedTransaction]]] | None = None
 
     def of(self, producer_id: int, offset: int) -> AbortedTransaction | None:
@@ -64,7 +65,7 @@ class AbortedTransactions:
     def _read(self) -> dict[int, tuple[list[int], list[AbortedTransaction]]]:
         found: defaultdict[int, tuple[list[int], list[AbortedTransaction]]] = defaultdict(lambda: ([], []))
         producers = Producers()
-        for segment in self._segments:
+        for segment in self._list_segments():
             with segment.open() as log:
                 for window in log.windows(log.start):
                     refuse_damaged(segment, window)

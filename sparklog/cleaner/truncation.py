@@ -19,6 +19,7 @@ from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import refuse_to_write
+from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.log.times import Time
@@ -138,17 +139,19 @@ def truncate_to(
             )
         if offset >= layout.end_offset:
             return Extent(layout.start_offset, layout.end_offset)
+        gone = _to_set_aside(layout, offset)
+        is_all = len(gone) == len(layout.segments)
         # Everything from the segment on may be gone when this is interrupted.
-        _lower_checkpoints(log, at, layout.segments[layout.segment_of(offset)].base_offset)
-        rows = range(len(layout.segments) - 1, layout.segment_of(offset), -1)
-        gone = [layout.segments[row].base_offset for row in rows]
+        left = layout.start_offset if is_all else layout.segments[layout.segment_of(offset)].base_offset
+        _lower_checkpoints(log, at, left)
         for base in gone:
-            # The last first, and on the disk before the one before it goes: what is left is always a whole log.
+            # On the disk before the next one goes: what is left is always a whole log.
             set_aside(folder, [base], log.config.file_delete_delay_ms, log.now_ms)
             folder.writable.sync_folder(folder.location)
         if not log.config.file_delete_delay_ms:
             remove_set_aside(folder, gone)
-        _cut(log, offset)
+        if not is_all:
+            _cut(log, offset)
         found = recover(folder, log.config, log.now_ms, is_quiet=True)
         seal_active(folder, found.state, found.producers)
         return Extent(found.start_offset, found.state.end_offset)
@@ -178,6 +181,24 @@ def _lower_checkpoints(log: OpenedLog, at: TopicPartition, offset: int) -> None:
         known = parse_offset_checkpoint(directory.storage.read_small(path) or b"", path)
         if known.get(at, 0) > offset:
             set_offsets(directory, name, {at: offset})
+
+
+def _to_set_aside(layout: PartitionLayout, offset: int) -> list[int]:
+    """Return the base offsets of the segments that go whole, in the order in which they go: the last first.
+
+    Where nothing is left from the log start on, all go, and the log begins anew at its start: batches that lie wholly
+    before it would be a log that ends before it starts. Segments of such batches alone go before all others.
+    """
+    bases = [each.base_offset for each in layout.segments]
+    row = -1
+    first = None
+    while first is None and row + 1 < len(layout.segments):
+        row += 1
+        with layout.segments[row].open() as opened:
+            first = opened.first_batch_from(layout.start_offset)
+    if first is not None and int(first.column("last_offset")[0]) < offset:
+        return bases[: layout.segment_of(offset) : -1]
+    return [*bases[:row], *reversed(bases[row:])]
 
 
 def _cut(log: OpenedLog, offset: int) -> None:

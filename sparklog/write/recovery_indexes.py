@@ -5,6 +5,7 @@ Source: apache/kafka, LogSegment.java (recover, sanityCheck).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,6 +25,7 @@ from sparklog.write.policy import ActiveSegment
 from sparklog.write.recovery_actions import RecoveryActions
 
 _NONE: Final = -1
+_FROM_BATCHES: Final = "from the batches of its log"
 
 
 def recover_active_segment(
@@ -152,14 +154,18 @@ def _rebuilt(
             aborted += producers.fold(window)
     state, last_entry = seal(state)
     times += last_entry
-    for suffix, data in (
-        (files.OFFSET_INDEX, bytes(offsets)),
-        (files.TIME_INDEX, bytes(times)),
-        (files.TRANSACTION_INDEX, encode_aborted(aborted)),
-    ):
-        if data or suffix != files.TRANSACTION_INDEX:
-            actions.make(offset_file_name(segment.base_offset, suffix), data, "from the batches of its log")
+    for suffix, data in ((files.OFFSET_INDEX, bytes(offsets)), (files.TIME_INDEX, bytes(times))):
+        actions.make(offset_file_name(segment.base_offset, suffix), data, _FROM_BATCHES)
+    _remake_transactions(actions, offset_file_name(segment.base_offset, files.TRANSACTION_INDEX), aborted)
     return state
+
+
+def _remake_transactions(actions: RecoveryActions, name: str, aborted: Sequence[AbortedTransaction]) -> None:
+    """Make a transaction index anew; where nothing was aborted there is none."""
+    if aborted:
+        actions.make(name, encode_aborted(aborted), _FROM_BATCHES)
+    elif any(other == name for _, other in actions.names()):
+        actions.remove(name, "which names transactions that its log does not abort")
 
 
 def _producers_at(layout: PartitionLayout, offset: int) -> Producers:

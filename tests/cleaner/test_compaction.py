@@ -365,3 +365,19 @@ def test_crash_at_any_call_costs_no_key_its_last_value(tmp_path: Path) -> None:
         assert not [name for name in names(folder) if name.endswith((".cleaned", ".swap", ".deleted"))], str(crash)
     assert was_old
     assert was_new
+
+
+def test_transactions_of_the_clean_section_are_found_after_segments_were_swapped(tmp_path: Path) -> None:
+    """Nothing that is dirty is of a transaction, so that the first batch of one is met behind a group that is done."""
+    folder = tmp_path / "events-0"
+    rows = [Batch(at, at, ((at, 1000 + at, key, bytes(200)),)) for at, key in enumerate((b"a", b"b", b"key"))]
+    of_transaction = [
+        Batch(3, 3, ((3, 1003, b"a", bytes(200)),), producer_id=7, epoch=0, base_sequence=0, is_transactional=True),
+        Batch(4, 4, ((4, 1004, b"", b""),), producer_id=7, epoch=0, is_transactional=True, marker="abort"),
+    ]
+    dirty = [Batch(at, at, ((at, 1000 + at, b"key", bytes(200)),)) for at in range(5, 8)]
+    write(folder, [*rows, *of_transaction, *dirty], segment_bytes=300)
+    run(folder, 5, CONFIG_OF_GROUPS)
+    with sparklog.open_log(folder) as log:
+        assert log.read(columns=["offset"])["offset"].to_pylist() == [0, 1, 6, 7]
+    assert findings(folder) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.log.producer_state import AbortedTransaction, encode_aborted
 from sparklog.storage.registry import Location, locate
 from sparklog.write.partition import PartitionLog
+from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.cleaner.logs import ALL, findings, logs, names, values, write
+from tests.log.logs import batch
 from tests.storage.crash import CrashingStorage, crashes
 
 AT = TopicPartition("events", 0)
@@ -125,3 +129,36 @@ def test_cut_that_is_killed_anywhere_leaves_a_sound_log(tmp_path: Path, monkeypa
         assert findings(folder) == [], str(crash)
         ends.add(end)
     assert ends == {120, 100, 80, 60, 40, 30}
+
+
+def test_aborted_transaction_that_is_cut_off_is_in_no_index(tmp_path: Path) -> None:
+    folder, config = tmp_path / "events-0", replace(AT_ONCE, index_interval_bytes=0)
+    rows: list[Record] = [Record(0, timestamp=1000, value=b"aborted")]
+    data = v2_batch(rows, base_offset=10, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    write_partition(folder, [batch(0), data, control_batch("abort", 11, 7, timestamp=2000)], segment_bytes=1 << 20)
+    (folder / "00000000000000000000.txnindex").write_bytes(encode_aborted([AbortedTransaction(7, 10, 11, 10)]))
+    PartitionLog.open(folder, config).close()
+    assert truncate_to(folder, 11, config=config).end_offset == 11
+    assert findings(folder) == []
+    assert not (folder / "00000000000000000000.txnindex").exists()
+
+
+@pytest.mark.parametrize("start", [47, 40])
+def test_log_that_is_cut_in_the_batch_of_its_start_is_empty_and_begins_there(folder: Path, start: int) -> None:
+    delete_records(folder, before_offset=start, config=AT_ONCE)
+    found = truncate_to(folder, 49, config=AT_ONCE)
+    assert (found.start_offset, found.end_offset) == (start, start)
+    assert values(folder) == []
+    assert findings(folder) == []
+    with PartitionLog.open(folder) as log:
+        assert log.append({"value": [b"next"]}) == (start, start)
+    assert values(folder) == [b"next"]
+
+
+def test_log_of_which_only_batches_before_its_start_would_be_left_is_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    write_partition(folder, [batch(0), batch(20), batch(60), batch(80)], segment_bytes=300)
+    delete_records(folder, before_offset=35, config=AT_ONCE)
+    assert truncate_to(folder, 61, config=AT_ONCE).end_offset == 35
+    assert values(folder) == []
+    assert findings(folder) == []
