@@ -105,7 +105,7 @@ def test_wrapper_that_is_too_long_compressed_is_written_as_two(magic: int) -> No
         ("gzip", {"decompressed_bytes_max": 1000}),
     ],
 )
-def test_record_that_fits_no_batch_is_refused_by_its_row(codec: str, limits: dict[str, int]) -> None:
+def test_record_that_fits_no_batch_is_refused_by_its_row(codec: str, limits: dict[str, Any]) -> None:
     rows: list[Row] = [(None, b"", 5), (None, np.random.default_rng(1).bytes(2000), 5)]
     with pytest.raises(RecordTooLargeError, match=r"row 1 .* is 1000"):
         encoded([(0, rows)], BatchSettings(codec=codec, magic=1, **limits))

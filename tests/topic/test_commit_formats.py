@@ -15,13 +15,13 @@ WRITABLE = [(0, "uncompressed"), *((1, codec) for codec in ("uncompressed", "gzi
 VERSIONS = {0: "0.9.0", 1: "0.10.2"}
 
 
-def config_of(magic: int, codec: str, **settings: int) -> LogConfig:
+def config_of(magic: int, codec: str, segment_bytes: int = 1 << 30) -> LogConfig:
     return LogConfig(
         message_format_version=VERSIONS[magic],
         compression_type=codec,
         index_interval_bytes=100,
         batch_size=400,
-        **settings,
+        segment_bytes=segment_bytes,
     )
 
 
@@ -54,7 +54,10 @@ def test_formats_follow_one_another_in_a_log(tmp_path: Path) -> None:
     given = [f"{n}" for n in range(100)]
     for magic, codec in WRITABLE:
         write(tmp_path, [rows(given)], partitions=1, config=config_of(magic, codec))
+    assert not (tmp_path / "events-0" / "leader-epoch-checkpoint").exists()
     write(tmp_path, [rows(given)], partitions=1)
+    # The first epoch begins with the first batch that has one.
+    assert (tmp_path / "events-0" / "leader-epoch-checkpoint").read_text() == f"0\n1\n0 {len(given) * len(WRITABLE)}\n"
     assert values(tmp_path) == {"events-0": given * (len(WRITABLE) + 1)}
     assert findings(tmp_path) == []
 

@@ -91,6 +91,7 @@ def test_whatever_is_written_is_read_by_all(
         assert peers(aiokafka_records.MemoryRecords(data)) == wanted
         assert peers(kafka_records.MemoryRecords(data)) == wanted
     assert findings(folder) == []
+    assert not (folder / "leader-epoch-checkpoint").exists()
 
 
 def append(folder: Path, columns: dict[str, Any], properties: dict[str, str], **options: Any) -> None:
