@@ -79,6 +79,7 @@ DEFERRED = {
     ("spark/views.py", "sparklog.spark.view_batches"),
     ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/plan.py", "sparklog.topic.groups"),
+    ("write/pipeline.py", "sparklog.record.encode_messages"),  # hardly a log is written in format 0 or 1
     ("jobs/source.py", "sparklog.topic.groups"),
     ("topic/configs.py", "sparklog.topic.views"),  # few log directories have the cluster's metadata
     ("topic/reader.py", "sparklog.topic.groups"),  # and what a group has committed

@@ -6,7 +6,8 @@ strictly and a wrong value is refused by name, whichever way it came: a mapping,
 Beside it stands where it acts, and why not elsewhere: in an append, in a commit (a write of Spark), in a read, or
 nowhere yet. `LogConfig.warn_idle` tells the user from there.
 
-Defaults are those of Kafka 4, but for ``compression.type`` and ``max.decompressed.message.bytes``.
+Defaults are those of Kafka 4, but for ``compression.type`` and ``max.decompressed.message.bytes``, and that of Kafka 3
+for ``message.format.version``, which 4 no longer has.
 
 Source: apache/kafka, LogConfig.java, ServerTopicConfigSynonyms.java, CompressionType.java.
 """
@@ -22,6 +23,7 @@ from typing import Any, ClassVar, Final, Self
 import javaproperties
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
+from sparklog.log.message_format import NEWEST, TAKES, magic_of
 from sparklog.log.properties import (
     APPEND,
     CLEAN,
@@ -56,7 +58,6 @@ BROKER_ONLY: Final = LOCAL_RETENTION.union(
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "message.downconversion.enable",
-        "message.format.version",
         "min.insync.replicas",
         "remote.log.copy.disable",
         "remote.log.delete.on.disable",
@@ -245,6 +246,14 @@ class LogConfig:
         idle="a commit leaves no file open to be written to",
         doc="Give a new segment its full size at once; it is cut to what was written when it rolls.",
     )
+    message_format_version: str = option(
+        "message.format.version",
+        NEWEST,
+        takes=TAKES,
+        also=("log.message.format.version",),
+        doc="Write the record format of that version: 0.8.0 to 0.9.0 write format 0, 0.10.0 to 0.10.2 format 1, and "
+        "0.11.0 and later format 2.",
+    )
     message_timestamp_type: str = option(
         "message.timestamp.type",
         "CreateTime",
@@ -281,6 +290,7 @@ class LogConfig:
             value = getattr(self, field)
             if not declared.allows(value):
                 raise InvalidOptionError(f"{declared.name} must be {declared.bound}, got {value!r}")
+        magic_of(self.message_format_version)
         if self.compression_gzip_level == 0:
             raise InvalidOptionError("compression.gzip.level must be 1 to 9, or -1 for its own default, got 0")
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
@@ -406,6 +416,11 @@ class LogConfig:
     @property
     def _is_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def magic(self) -> int:
+        """The record format of new batches."""
+        return magic_of(self.message_format_version)
 
     @property
     def codec(self) -> str:

@@ -57,6 +57,8 @@ class BatchSettings:
         Whether the batches belong to a transaction of that producer.
     leader_epoch : int
         The leader epoch of the log.
+    magic : int
+        The record format. The functions of this module write 2; `sparklog.record.encode_messages` has 0 and 1.
     """
 
     codec: str = "lz4"
@@ -70,6 +72,7 @@ class BatchSettings:
     base_sequence: int = -1
     is_transactional: bool = False
     leader_epoch: int = 0
+    magic: int = 2
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class EncodedBatches:
 
 
 @dataclass(frozen=True)
-class _Fields:
+class Fields:
     """Records to write, as the kernels take them."""
 
     records: Int64s
@@ -94,9 +97,9 @@ class _Fields:
     def __len__(self) -> int:
         return int(self.records.shape[1])
 
-    def rows(self, start: int, end: int) -> _Fields:
+    def rows(self, start: int, end: int) -> Fields:
         chosen = np.ascontiguousarray(self.records[:, start:end])
-        return _Fields(chosen, self.headers, self.keys, self.values, self.names, self.contents)
+        return Fields(chosen, self.headers, self.keys, self.values, self.names, self.contents)
 
 
 def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset: int = 0) -> EncodedBatches:
@@ -125,7 +128,7 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
     RecordTooLargeError
         A record alone makes a batch above ``batch_bytes_max``.
     """
-    table, data = _compressed(_fields(columns), settings, np.array([columns.num_rows]))
+    table, data = _compressed(fields_of(columns), settings, np.array([columns.num_rows]))
     return _sealed(table, data, settings, base_offset)
 
 
@@ -155,7 +158,7 @@ def encode_logs(
     InvalidOptionError, RecordTooLargeError
         As of `encode_batches`.
     """
-    table, data = _compressed(_fields(columns), settings, row_ends)
+    table, data = _compressed(fields_of(columns), settings, row_ends)
     logs = np.searchsorted(row_ends, table[:, kernels.ROW], side="right")
     first_rows = np.concatenate(([0], row_ends[:-1]))
     table[:, kernels.ROW] += (base_offsets - first_rows)[logs]
@@ -184,7 +187,7 @@ def _sealed(table: Int64s, data: memoryview, settings: BatchSettings, base_offse
 
 
 def _compressed(
-    fields: _Fields, settings: BatchSettings, row_ends: Int64s, first_row: int = 0
+    fields: Fields, settings: BatchSettings, row_ends: Int64s, first_row: int = 0
 ) -> tuple[Int64s, memoryview]:
     """Encode rows as batches, and leave the bytes of their headers free.
 
@@ -236,7 +239,7 @@ def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, 
 
 
 def _halved(
-    fields: _Fields, table: Int64s, out: memoryview, settings: BatchSettings, first_row: int
+    fields: Fields, table: Int64s, out: memoryview, settings: BatchSettings, first_row: int
 ) -> tuple[Int64s, memoryview]:
     """Encode each batch that is too long again, as two batches; see `_compressed`."""
     tables, pieces, filled_bytes = [], [], 0
@@ -286,7 +289,7 @@ class _ThreadMemory(threading.local):
 _of_thread = _ThreadMemory()
 
 
-def _written(fields: _Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[Int64s, list[int], memoryview]:
+def _written(fields: Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[Int64s, list[int], memoryview]:
     """Cut records into batches and write them.
 
     Returns
@@ -312,7 +315,7 @@ def _written(fields: _Fields, row_ends: Int64s, records_bytes_max: int) -> tuple
     return cuts, sizes, memoryview(out.data)
 
 
-def _fields(columns: pa.RecordBatch) -> _Fields:
+def fields_of(columns: pa.RecordBatch) -> Fields:
     """Turn the columns into the tables that the kernels take."""
     refuse_twice(columns.schema)
     named = dict(zip(columns.schema.names, columns.columns, strict=True))
@@ -334,7 +337,7 @@ def _fields(columns: pa.RecordBatch) -> _Fields:
         headers, header_names, contents = _take_headers_apart(named["headers"], records)
     else:
         records[kernels.FIRST_HEADER : kernels.END_HEADER + 1] = 0
-    return _Fields(records, headers, keys, values, header_names, contents)
+    return Fields(records, headers, keys, values, header_names, contents)
 
 
 def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:

@@ -9,9 +9,15 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from sparklog.record.kernels import BYTES, BYTES_OUT, TABLE, TABLE_OUT, crc32
+from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, TABLE, TABLE_OUT, crc32
 from sparklog.record.kernels_compile import inlined, kernel
-from sparklog.record.kernels_encode import put_integer
+from sparklog.record.kernels_encode import (
+    KEY_LENGTH,
+    KEY_POSITION,
+    VALUE_LENGTH,
+    VALUE_POSITION,
+    put_integer,
+)
 from sparklog.record.kernels_memory import memcpy
 from sparklog.record.kernels_rewrite import is_inside, put_record
 from sparklog.record.kernels_spans import KEY, KEY_BYTES, OFFSET, TIMESTAMP, VALUE, VALUE_BYTES
@@ -84,6 +90,22 @@ def _put_field(out, position, octets, start, length):
     return position
 
 
+@inlined
+def _put_lead(out, start, offset, magic, attributes, timestamp):
+    position = put_integer(out, start, offset, 8) + 8
+    out[position], out[position + 1] = magic, attributes
+    position += 2
+    if magic == 1:
+        position = put_integer(out, position, timestamp, 8)
+    return position
+
+
+@inlined
+def _put_size(out, start, position):
+    put_integer(out, start + 8, position - start - 12, 4)
+    put_integer(out, start + 12, crc32(out, start + 16, position), 4)
+
+
 @kernel(_CONVERT)
 def convert_messages(octets, records, units, magic, out):
     """Write the records of some batches as messages of magic 0 or 1; as `convert_records`, without gaps."""
@@ -95,15 +117,46 @@ def convert_messages(octets, records, units, magic, out):
         for row in range(units[u, FIRST_ROW], units[u, END_ROW]):
             if not is_inside(octets, records, row, out.shape[0] - position):
                 return False
-            start = position
-            position = put_integer(out, start, records[row, OFFSET] - units[u, BASE_OFFSET], 8) + 8
-            out[position], out[position + 1] = magic, units[u, ATTRIBUTES]
-            position += 2
-            if magic == 1:
-                position = put_integer(out, position, records[row, TIMESTAMP], 8)
+            start, offset = position, records[row, OFFSET] - units[u, BASE_OFFSET]
+            position = _put_lead(out, start, offset, magic, units[u, ATTRIBUTES], records[row, TIMESTAMP])
             position = _put_field(out, position, octets, records[row, KEY], records[row, KEY_BYTES])
             position = _put_field(out, position, octets, records[row, VALUE], records[row, VALUE_BYTES])
-            put_integer(out, start + 8, position - start - 12, 4)
-            put_integer(out, start + 12, crc32(out, start + 16, position), 4)
+            _put_size(out, start, position)
         units[u, UNIT_END] = position
     return True
+
+
+@kernel(types.boolean(TABLE, BYTES, BYTES, NUMBERS, NUMBERS, *[types.int64] * 5, BYTES_OUT))
+def write_messages(records, keys, values, offsets, times, first_row, end_row, base_offset, magic, attributes, out):
+    """Write records as messages of magic 0 or 1.
+
+    Parameters
+    ----------
+    records : int64 array, shape (kernels_encode.FIELDS, n_records)
+    keys, values : uint8 arrays
+        The buffers that the table's places are in; the caller has checked the places against them.
+    offsets, times : int64 array, shape (n_records,)
+        Of each record; timestamps in ms.
+    first_row, end_row : int
+        Which of the records to write.
+    base_offset : int
+        What the offsets that are written are counted from.
+    out : uint8 array
+        Written.
+
+    Returns
+    -------
+    bool
+        Whether the messages took all of the output.
+    """
+    position, overhead_bytes = np.int64(0), 34 if magic == 1 else 26
+    for row in range(first_row, end_row):
+        key_bytes, value_bytes = records[KEY_LENGTH, row], records[VALUE_LENGTH, row]
+        if overhead_bytes + max(key_bytes, 0) + max(value_bytes, 0) > out.shape[0] - position:
+            return False
+        start = position
+        position = _put_lead(out, start, offsets[row] - base_offset, magic, attributes, times[row])
+        position = _put_field(out, position, keys, records[KEY_POSITION, row], key_bytes)
+        position = _put_field(out, position, values, records[VALUE_POSITION, row], value_bytes)
+        _put_size(out, start, position)
+    return position == out.shape[0]

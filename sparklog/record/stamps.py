@@ -42,3 +42,8 @@ def stamp_batches(
     octets[starts[:, None] + np.arange(OFFSET.size)] = offsets
     epoch = np.frombuffer(leader_epoch.to_bytes(4, "big", signed=True), np.uint8)
     octets[starts[is_modern, None] + np.arange(_LEADER_EPOCH_AT, _LEADER_EPOCH_AT + len(epoch))] = epoch
+
+
+def fixes_offsets(magic: int | Column, codec_id: int | Column) -> bool | np.ndarray[Any, np.dtype[np.bool_]]:
+    """Tell which batches cannot be stamped with other offsets: wrappers of magic 0, whose messages have their own."""
+    return (magic == 0) & (codec_id != 0)

@@ -23,6 +23,7 @@ from sparklog.topic.partitioner import Partitioner, assign_partitions, make_part
 from sparklog.topic.routing import grouped
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.formats import refuse_fixed_offsets
 from sparklog.write.pipeline import (
     BUFFERED_BYTES_MAX,
     NO_PRODUCER,
@@ -153,7 +154,9 @@ class RecordAccumulator:
         """Return the properties of a topic; those that are stored are read once for each."""
         config = self._configs.get(topic)
         if config is None:
-            config = self._configs[topic] = topic_config(topic, self._task.config, self._task.target.stored)
+            config = topic_config(topic, self._task.config, self._task.target.stored)
+            refuse_fixed_offsets(config)
+            self._configs[topic] = config
         return config
 
     def _partitions(

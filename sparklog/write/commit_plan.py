@@ -161,13 +161,15 @@ def plan_commit(
     snapshots = frozenset(offset for offset, _ in snapshots_of(folder))
     plan = _CommitPlan(folder, found, config, small, snapshots)
     leader_epoch = max((epoch for epoch, _ in found.leader_epochs), default=0)
-    first_offset = found.state.end_offset
+    first_offset, epoch_offset = found.state.end_offset, None
     for number, group in enumerate(gathered(staged, _GATHERED_BYTES_MAX)):
         base_offset = plan.base_offset_for(group[0])
         batches = runs.batches(group, base_offset)
         if not number:
             plan.begin_at(base_offset if bounds.start_offset is None else min(base_offset, bounds.start_offset), now_ms)
             first_offset = base_offset
+        if epoch_offset is None:
+            epoch_offset = batches.first_with_epoch()
         plan.refuse_mixed(group[0], batches)
         if group[0].is_alone:
             runs.stamp_file(group[0], batches, leader_epoch)
@@ -175,9 +177,8 @@ def plan_commit(
         else:
             plan.add_bytes(memoryview(runs.stamped(group, batches, leader_epoch)), batches, now_ms)
     plan.end_at(bounds.end_offset, now_ms)
-    epochs = found.leader_epochs or ([(0, first_offset)] if staged else [])
-    if epochs and not found.leader_epochs:
-        plan.put_file(encode_leader_epochs(epochs), files.LEADER_EPOCH_CHECKPOINT)
+    if epoch_offset is not None and not found.leader_epochs:
+        plan.put_file(encode_leader_epochs([(0, epoch_offset)]), files.LEADER_EPOCH_CHECKPOINT)
     metadata = metadata_to_write(folder, topic_id)
     if metadata is not None:
         plan.put_file(metadata, files.PARTITION_METADATA)

@@ -29,7 +29,7 @@ from sparklog.record.compression import (
 from sparklog.record.encode import EncodedBatches
 from sparklog.record.framing import OVERHEAD_BYTES
 from sparklog.record.headers import BatchHeaders
-from sparklog.record.stamps import stamp_batches
+from sparklog.record.stamps import fixes_offsets, stamp_batches
 from sparklog.record.wrappers import last_offset_inside
 
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1 + OVERHEAD_BYTES
@@ -106,7 +106,7 @@ class BatchTaker:
         table = headers.table
         is_fixed = np.zeros(len(headers), bool)
         if not self.keeps_offsets:
-            is_fixed = (table["magic"] == 0) & (table["record_count"] < 0)
+            is_fixed |= fixes_offsets(table["magic"], headers.codec_ids)
         if self.codec is not None:
             is_fixed |= table["magic"] < 2
         for row in np.flatnonzero(is_fixed)[:1].tolist():

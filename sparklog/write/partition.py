@@ -312,7 +312,8 @@ class PartitionLog:
         # Only this producer's entry changes; a log may have many thousands.
         entry = self._producers.entries.get(producer_id)
         try:
-            if not self._epochs:
+            # Messages of magic 0 and 1 have no leader epochs, and a broker of their days warns of a checkpoint of some.
+            if not self._epochs and encoded.headers.column("magic")[0] == 2:
                 self._epochs = ((0, before.end_offset),)
                 write_atomically(self._folder, files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._epochs))
             self._write(encoded, producer_id, now_ms)

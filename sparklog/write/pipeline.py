@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import RecordTooLargeError
@@ -25,6 +26,7 @@ from sparklog.log.producer_state import plus
 from sparklog.record import encode
 from sparklog.record.encode import BatchSettings, EncodedBatches, Int64s, encode_batches
 from sparklog.record.intake import Records, take_records
+from sparklog.write.formats import check_format, refuse_producer
 from sparklog.write.validation import check_admissible, fill_timestamps
 
 BUFFERED_BYTES_MAX: Final = 1 << 25
@@ -104,9 +106,11 @@ def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int
     Raises
     ------
     InvalidOptionError
-        A column is missing, is there twice or is of a type that cannot be written, or a broker would refuse a record.
+        A column is missing, is there twice or is of a type that cannot be written, or a broker would refuse a record,
+        or the log's record format cannot hold what is given.
     """
     taken = take_records(rows)
+    check_format(taken, config)
     records = fill_timestamps(taken, written_ms)
     check_admissible(records, config, now_ms, written_ms if "timestamp" not in taken.schema.names else None)
     return records
@@ -140,10 +144,12 @@ def encode_records(
     RecordTooLargeError
         A record can never fit into a batch.
     InvalidOptionError
-        A header has no key.
+        A header has no key, or the record format has no producers or headers.
     """
     settings = _settings(config, written_ms, producer, leader_epoch)
     try:
+        if settings.magic < 2:
+            return _encode_messages(records, settings, np.array([records.num_rows]), np.array([base_offset]))[0]
         return encode_batches(records, settings, base_offset)
     except RecordTooLargeError as error:
         raise RecordTooLargeError(f"a record for {name} is too large: {error.message}") from error
@@ -167,13 +173,24 @@ def encode_logs(
     producer : ProducerIdentity
         `NO_PRODUCER` or `UNKNOWN_PRODUCER`.
     """
+    settings = _settings(config, written_ms, producer)
+    encode_all = _encode_messages if settings.magic < 2 else encode.encode_logs
     try:
-        return encode.encode_logs(records, _settings(config, written_ms, producer), row_ends, base_offsets)
+        return encode_all(records, settings, row_ends, base_offsets)
     except RecordTooLargeError:
         # One log after the other, the error says which it is.
         for name, (start, end) in zip(names, pairwise((0, *row_ends.tolist())), strict=True):
             encode_records(records.slice(start, end - start), config, 0, written_ms, name=name)
         raise
+
+
+def _encode_messages(
+    records: pa.RecordBatch, settings: BatchSettings, row_ends: Int64s, base_offsets: Int64s
+) -> tuple[EncodedBatches, list[int]]:
+    # Hardly a log is written in an old format, and its compiled code takes time to load.
+    from sparklog.record.encode_messages import encode_messages
+
+    return encode_messages(records, settings, row_ends, base_offsets)
 
 
 def _settings(
@@ -182,6 +199,8 @@ def _settings(
     usual, has_append_time = _usual_settings(config), config.message_timestamp_type == "LogAppendTime"
     if producer == NO_PRODUCER and not leader_epoch and not has_append_time:
         return usual
+    if producer != NO_PRODUCER:
+        refuse_producer(config)
     return replace(
         usual,
         append_time=written_ms if has_append_time else None,
@@ -202,4 +221,5 @@ def _usual_settings(config: LogConfig) -> BatchSettings:
         batch_bytes=config.batch_size,
         batch_bytes_max=config.batch_bytes_max,
         decompressed_bytes_max=config.max_decompressed_message_bytes,
+        magic=config.magic,
     )

@@ -69,6 +69,11 @@ class StagedBatches:
     def base_offset(self) -> int:
         return int(self.entries["base_offset"][0])
 
+    def first_with_epoch(self) -> int | None:
+        """Return the base offset of the first batch that has a leader epoch, which is none of magic 0 and 1."""
+        has_epoch = self.entries["magic"] == 2
+        return int(self.entries["base_offset"][has_epoch.argmax()]) if has_epoch.any() else None
+
     def in_transactions(self) -> list[int]:
         """Return the ids of the producers that have batches of transactions, or markers, among these."""
         has = (self.entries["attributes"] & v2.TRANSACTIONAL != 0) & (self.entries["producer_id"] >= 0)

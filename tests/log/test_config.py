@@ -19,7 +19,8 @@ from sparklog.log.properties import described, options_of
 SAMPLE = Path(__file__).parents[2] / "conf" / "topic.properties"
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
-# What Kafka 4 has, property by property, but for compression.type and max.decompressed.message.bytes (2147483639).
+# What Kafka 4 has, property by property, but for compression.type and max.decompressed.message.bytes (2147483639); and
+# message.format.version, which Kafka 3 is the last to have.
 DEFAULTS = {
     "segment.bytes": "1073741824",
     "segment.ms": "604800000",
@@ -43,6 +44,7 @@ DEFAULTS = {
     "compression.lz4.level": "9",
     "compression.zstd.level": "3",
     "preallocate": "false",
+    "message.format.version": "3.0-IV1",
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": "9223372036854775807",
     "message.timestamp.after.max.ms": "3600000",
@@ -270,6 +272,28 @@ def test_properties_survive_being_written_and_read(
         preallocate=preallocate,
     )
     assert LogConfig.from_properties(config.to_properties()) == config
+
+
+@pytest.mark.parametrize(
+    ("magic", "versions"),
+    [
+        (0, "0.8.0 0.8.2 0.8.2.2 0.9.0 0.9.0.1"),
+        (1, "0.10.0 0.10.0-IV0 0.10.0.1 0.10.1-IV2 0.10.2 0.10.2-IV0"),
+        (2, "0.11.0 0.11.0-IV2 0.11.0.3 1.0 1.1-IV0 2.8 2.8-IV1 2.8.2 3.0-IV1 3.9 4.0-IV3"),
+    ],
+)
+def test_version_of_kafka_says_the_record_format(magic: int, versions: str) -> None:
+    for version in versions.split():
+        assert LogConfig.from_properties({"message.format.version": version}).magic == magic, version
+        assert LogConfig.from_properties({"log.message.format.version": version}).magic == magic, version
+
+
+@pytest.mark.parametrize("version", ["", "0", "1", "0.7.2", "0.8.3", "0.9.1", "0.10.3", "0.12.0", "0.10", "2", "v2.8"])
+def test_version_that_kafka_never_had_is_refused(version: str) -> None:
+    with pytest.raises(
+        InvalidOptionError, match=r"message\.format\.version must be a version of Kafka, such as 0\.9\.0"
+    ):
+        LogConfig.from_properties({"message.format.version": version})
 
 
 def test_file_is_read_as_java_reads_it(tmp_path: Path) -> None:

@@ -181,6 +181,39 @@ def test_transactional_write_is_one_transaction(spark: SparkSession, tmp_path: P
     assert findings(tmp_path) == []
 
 
+@pytest.mark.parametrize(("version", "magic", "codec"), [("0.9.0", 0, "uncompressed"), ("0.10.2", 1, "gzip")])
+def test_old_message_format_is_written_behind_what_is_there(
+    spark: SparkSession, tmp_path: Path, version: str, magic: int, codec: str
+) -> None:
+    options: dict[str, Any] = {"topic": "t", "numPartitions": 2, "compression.type": codec}
+    options["message.format.version"] = version
+    for _ in range(2):
+        save(rows(spark, 500, 3), tmp_path, **options)
+    found = load(spark, tmp_path, columns="key,value,offset,partition,magic,compression")
+    assert found.select("magic", "compression").distinct().collect() == [(magic, codec.replace("uncompressed", "none"))]
+    twice = rows(spark, 500).union(rows(spark, 500))
+    assert found.selectExpr("string(key)", "string(value)").exceptAll(twice).isEmpty()
+    assert found.count() == found.select("partition", "offset").distinct().count() == 1000
+    assert findings(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"message.format.version": "0.9.0"}, "compression.type must be uncompressed here"),
+        ({"message.format.version": "0.10.2", "compression.type": "zstd"}, "which has no codec zstd"),
+        ({"message.format.version": "0.10.2", "transactional": "true", "txnAppId": "a"}, "which has no producers"),
+        ({"message.format.version": "0.12"}, "message.format.version must be a version of Kafka"),
+    ],
+)
+def test_what_an_old_message_format_does_not_have_is_refused(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        save(rows(spark, 10, 1), tmp_path / "logs", topic="t", numPartitions=1, **options)
+    assert not list(tmp_path.glob("logs/t-0/*.log"))
+
+
 def test_overwrite_shows_the_new_rows_behind_the_old_offsets(spark: SparkSession, tmp_path: Path) -> None:
     save(rows(spark, 10), tmp_path, topic="t", numPartitions=1)
     save(rows(spark, 3), tmp_path, "overwrite", topic="t")

@@ -62,6 +62,7 @@ SETTINGS = {
     "compression.lz4.level": Setting("17", (("compression.type", "lz4"),)),
     "compression.zstd.level": Setting("-100", (("compression.type", "zstd"),)),
     "preallocate": Setting("true", (("segment.bytes", "100000"),)),
+    "message.format.version": Setting("0.10.2"),
     "message.timestamp.type": Setting("LogAppendTime"),
     "message.timestamp.before.max.ms": Setting("1"),
     "message.timestamp.after.max.ms": Setting("1"),
