@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,25 +27,33 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
 
 
-def test_python_snippets_run_one_after_the_other() -> None:
-    snippets = [text for kind, text in BLOCKS if kind == "python" and "/var/lib/kafka" not in text]
-    assert len(snippets) >= 5
+@pytest.fixture(scope="module")
+def snippets() -> Iterator[subprocess.CompletedProcess[str]]:
+    """Run the README's Python, all of it in one process; some commands go on with what it leaves."""
+    found = [text for kind, text in BLOCKS if kind == "python" and "/var/lib/kafka" not in text]
+    assert len(found) >= 5
     if not HAS_LIMITS:
-        snippets = [re.sub(r"\n *\.option\(\"max\w+PerTrigger\", \d+\)", "", text) for text in snippets]
+        found = [re.sub(r"\n *\.option\(\"max\w+PerTrigger\", \d+\)", "", text) for text in found]
     shutil.rmtree("/tmp/sparklog-readme", ignore_errors=True)
-    done = run(sys.executable, "-W", "error::DeprecationWarning:sparklog", "-c", "\n".join(snippets))
-    assert done.returncode == 0, done.stderr
-    assert "user-" in done.stdout
-    shutil.rmtree("/tmp/sparklog-readme")
+    yield run(sys.executable, "-W", "error::DeprecationWarning:sparklog", "-c", "\n".join(found))
+    shutil.rmtree("/tmp/sparklog-readme", ignore_errors=True)
 
 
-@pytest.mark.parametrize("line", [line for line in SHELL_LINES if "sparklog " in line and "pip" not in line])
+def test_python_snippets_run_one_after_the_other(snippets: subprocess.CompletedProcess[str]) -> None:
+    assert snippets.returncode == 0, snippets.stderr
+    assert "user-" in snippets.stdout
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in SHELL_LINES if ("sparklog " in line and "pip" not in line) or line.startswith("printf ")]
+)
+@pytest.mark.usefixtures("snippets")
 def test_command_line_runs(line: str) -> None:
     if "/checkpoint" in line:
         make_checkpoint(Path("/tmp/sparklog-readme/checkpoint"))
-    done = run("env", *shlex.split(line))
+    done = run("bash", "-c", line)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert done.stdout or ">" in line
 
 
 def make_checkpoint(path: Path) -> None:
