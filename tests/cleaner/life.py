@@ -290,7 +290,9 @@ class Life:
         and whose marker was then compacted away: a broker is in the same doubt.
         """
         markers = {each.base_offset for each in self.batches(number) if each.is_control}
-        for each in self.partitions[number].transactions:
+        # A producer has one transaction after the other: those before its last one have ended.
+        last = {each.producer_id: each for each in self.partitions[number].transactions}
+        for each in last.values():
             if each.first_offset < self.partitions[number].start and each.marker_offset not in markers:
                 each.marker_offset = -1
         for each in self.partitions[number].open():
