@@ -290,13 +290,14 @@ class Life:
         and whose marker was then compacted away: a broker is in the same doubt.
         """
         markers = {each.base_offset for each in self.batches(number) if each.is_control}
-        # A producer has one transaction after the other: those before its last one have ended.
-        last = {each.producer_id: each for each in self.partitions[number].transactions}
-        for each in last.values():
+        for each in self.partitions[number].transactions:
             if each.first_offset < self.partitions[number].start and each.marker_offset not in markers:
                 each.marker_offset = -1
+        # A producer has one transaction after the other: its batches without an end are of the last one.
+        last = {each.producer_id: each for each in self.partitions[number].transactions}
+        without_end = self.producers_without_end(number)
         for each in self.partitions[number].open():
-            each.is_certain = each.producer_id in self.producers_without_end(number)
+            each.is_certain = each is last[each.producer_id] and each.producer_id in without_end
 
     def clean(self, crash_at: int | None = None, **asked: Any) -> CleanSummary:
         """Clean all partitions; with ``crash_at``, only after one that dies at that change of a file."""
@@ -397,7 +398,10 @@ class Life:
                 # A cleaning that died may have come to its end, and left nothing that is due.
                 model.clean_to = self.clean_offset(each.partition) if crash_at is not None else model.clean_to
                 dirty = range(max(model.clean_to, model.start), actives[each.partition])
-                assert model.open() or not [at for at in model.records if at in dirty]
+                left = {row[0] for row in self.read(each.partition, "read_uncommitted")}
+                assert model.open() or not [at for at in left if at in dirty]
+                gone = [at for at in model.records if at in dirty and at not in left]
+                model.clean_to = max([model.clean_to, *(at + 1 for at in gone)])
             else:
                 assert each.clean_offset <= actives[each.partition]
                 if not model.open():
