@@ -189,19 +189,32 @@ class NewSegments:
         growing.state, last_entry = seal(growing.state)
         growing.times += last_entry
         base_offset, end_offset = growing.state.segment.base_offset, growing.state.end_offset
-        aborted = [each for each in self._aborted if base_offset <= each.last_offset < end_offset]
         indexes = {files.OFFSET_INDEX: bytes(growing.offsets), files.TIME_INDEX: bytes(growing.times)}
-        if aborted:
-            indexes[files.TRANSACTION_INDEX] = encode_aborted(aborted)
         if not self._dry_run:
             self._flush()
             with self._log():
                 pass
             growing.log = None
             for suffix, data in indexes.items():
-                with self._folder.writable.open_for_append(self._path(base_offset, suffix)) as file:
-                    file.append(data)
+                self._write(base_offset, suffix, data)
         self._done.append(NewSegment(base_offset, end_offset, growing.state.segment.size_bytes, (files.LOG, *indexes)))
+
+    def _write(self, base_offset: int, suffix: str, data: bytes) -> None:
+        with self._folder.writable.open_for_append(self._path(base_offset, suffix)) as file:
+            file.append(data)
+
+    def _with_transactions(self, segment: NewSegment) -> NewSegment:
+        """Write the transaction index of a segment, if it needs one.
+
+        That is done last: which transactions were aborted is known at the end of a source, and that may reach into
+        several new segments.
+        """
+        aborted = [each for each in self._aborted if segment.base_offset <= each.last_offset < segment.end_offset]
+        if not aborted:
+            return segment
+        if not self._dry_run:
+            self._write(segment.base_offset, files.TRANSACTION_INDEX, encode_aborted(aborted))
+        return replace(segment, suffixes=(*segment.suffixes, files.TRANSACTION_INDEX))
 
     def _path(self, base_offset: int, suffix: str) -> str:
         return self._folder.path(base_offset, suffix + files.CLEANED)
@@ -219,6 +232,7 @@ class NewSegments:
         if self.is_unchanged:
             self._write_what_was_unchanged()
         self._end_segment()
+        self._done = [self._with_transactions(each) for each in self._done]
         if not self._dry_run:
             storage = self._folder.writable
             for each in self._done:

@@ -138,6 +138,18 @@ def test_a_walk_at_random_is_as_the_model_says(seed: int, tmp_path: Path) -> Non
     live(Life(tmp_path / "logs"), seed, 40)
 
 
+def test_aborted_transaction_is_in_the_index_of_the_first_of_several_new_segments(tmp_path: Path) -> None:
+    life = Life(tmp_path / "logs")
+    life.transact({0: [Content()]}, "abort")
+    for _ in range(4):
+        life.append(0, [Content(value=bytes(600))], "zstd")
+    before = len(life.segment_sizes(0))
+    life.recompress("uncompressed")
+    assert len(life.segment_sizes(0)) > before
+    assert len(list(life.folder(0).glob("*.txnindex"))) == 1
+    life.check()
+
+
 @pytest.mark.fuzz
 def test_long_lives_are_as_the_model_says() -> None:
     run_state_machine_as_test(LifeMachine, settings=settings_of(EXAMPLES_OF_FUZZ, STEPS))
