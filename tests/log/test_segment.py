@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 from sparklog.errors import CorruptBatchError, SeglogError
 from sparklog.log import segment
 from sparklog.log.layout import read_layout
-from sparklog.log.reader import LogReader, open_log
+from sparklog.log.reader import IsolationLevel, LogReader, open_log
+from sparklog.log.transactions import stable_offset_again
+from sparklog.storage.local import LocalFile
 from tests.build import Record, offset_index, time_index, v2_batch, write_partition
 from tests.log.logs import RECORDS_PER_BATCH, batch, batches, counted, offsets, only_log, write
 from tests.places import folder_at
@@ -261,6 +265,50 @@ def test_log_that_grows_while_it_is_read_ends_where_it_ended_when_opened(tmp_pat
         assert first.column("offset").to_pylist() + rest == list(range(10 * len(written)))
         assert offsets(log) == list(range(60))
     assert open_log(str(tmp_path)).end_offset == 70
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_batches_appended_between_any_calls_of_a_reader_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: IsolationLevel
+) -> None:
+    """Two of them: the first ends behind what the reader wants, and the second while it looks at what follows."""
+    written = write(tmp_path, 3, with_indexes=False)
+    log, calls, appends_before = only_log(tmp_path), 0, list[int]()
+
+    def growing(name: str) -> None:
+        plain = getattr(LocalFile, name)
+
+        def call(self: LocalFile, *arguments: Any) -> Any:
+            nonlocal calls
+            if calls in appends_before:
+                with log.open("ab") as file:
+                    file.write(batch(30 + 10 * appends_before.index(calls)))
+            calls += 1
+            return plain(self, *arguments)
+
+        monkeypatch.setattr(LocalFile, name, call)
+
+    def read() -> list[int]:
+        nonlocal calls
+        calls = 0
+        log.write_bytes(b"".join(written))
+        layout = read_layout(folder_at(tmp_path))
+        if level == "read_uncommitted":
+            return offsets(LogReader(layout))
+        stable_offset, _ = stable_offset_again(layout, None)
+        assert stable_offset == layout.end_offset
+        return offsets(LogReader(layout, stable_offset))
+
+    for name in ("size_bytes", "read", "read_into"):
+        growing(name)
+    assert read() == list(range(30))
+    calls_of_a_read = calls
+    assert calls_of_a_read > 5
+    for first, second in itertools.combinations(range(calls_of_a_read), 2):
+        appends_before[:] = [first, second]
+        found = read()
+        assert found == list(range(len(found)))
+        assert len(found) in (30, 40, 50)
 
 
 def test_log_cut_while_it_is_read_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
