@@ -22,7 +22,6 @@ from sparklog.log.layout import DirectoryView
 from sparklog.log.producer_state import producers_at_end
 from sparklog.log.segment import Segment
 from sparklog.log.transactions import last_stable_offset
-from sparklog.record.decode import DecodeLimits
 from sparklog.record.offset_map import DEDUPE_BUFFER_BYTES, LOAD_FACTOR, OffsetMap
 
 _COMPACT = "compact"
@@ -154,8 +153,7 @@ def _fill(
     offset_map: OffsetMap, log: OpenedLog, rewriter: Rewriter, section: DirtySection, aborted: AbortedTransactions
 ) -> None:
     offset_map.clear()
-    limits = DecodeLimits(decompressed_bytes_max=log.config.max_decompressed_message_bytes)
-    filler = MapFiller(offset_map, aborted, section.start_offset, section.end_offset, limits, rewriter.throttle)
+    filler = MapFiller(offset_map, aborted, section.start_offset, section.end_offset, log.limits, rewriter.throttle)
     filler.fill(log.layout.segments)
     if offset_map.latest_offset < section.start_offset:
         raise InvalidOptionError(
@@ -173,9 +171,8 @@ def _editor(
     last: Mapping[int, LastBatch],
 ) -> Compaction:
     legacy_end_ms = legacy_tombstones_end_ms(segments, section, log.config.delete_retention_ms)
-    return Compaction(
-        CompactionRound(offset_map, aborted, last, log.layout.end_offset, legacy_end_ms, log.now_ms, log.config)
-    )
+    of_round = CompactionRound(offset_map, aborted, last, log.layout.end_offset, legacy_end_ms, log.now_ms, log.config)
+    return Compaction(of_round, log.limits)
 
 
 def _rewrite(log: OpenedLog, rewriter: Rewriter, end_offset: int, editor: Compaction) -> list[Rewritten]:

@@ -31,21 +31,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.editor import SpanEditor
 from sparklog.cleaner.transactions import AbortedTransactions, MarkerTracker
-from sparklog.errors import CorruptBatchError
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import AbortedTransaction, Producers
 from sparklog.log.segment import Segment, Window
 from sparklog.record import kernels_offset_map as kernels
 from sparklog.record import v2
 from sparklog.record.changes import Changes
-from sparklog.record.decode import DecodeLimits, Progress
+from sparklog.record.decode import DecodeLimits
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.kernels_spans import KEY, KEY_BYTES, OFFSET, VALUE_BYTES
 from sparklog.record.offset_map import OffsetMap
 from sparklog.record.rewrite import rewritten
-from sparklog.record.spans import RecordSpans, record_spans
+from sparklog.record.spans import RecordSpans
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -98,7 +97,7 @@ class CompactionRound:
     config: LogConfig
 
 
-class Compaction(Editor):
+class Compaction(SpanEditor):
     """Leaves of each batch what a round of compaction lets stay.
 
     Attributes
@@ -107,11 +106,10 @@ class Compaction(Editor):
         How many records it has left out so far.
     """
 
-    def __init__(self, of_round: CompactionRound) -> None:
+    def __init__(self, of_round: CompactionRound, limits: DecodeLimits) -> None:
+        super().__init__(limits)
         self._round = of_round
         self._markers = MarkerTracker(of_round.aborted)
-        self._limits = DecodeLimits(decompressed_bytes_max=of_round.config.max_decompressed_message_bytes)
-        self._progress = Progress()
         self._last_offsets = np.unique([each.last_offset for each in of_round.last_batches.values()])
         self._keeps_legacy_tombstones = True
         self.removed_records = 0
@@ -121,17 +119,12 @@ class Compaction(Editor):
         with segment.file() as log:
             modified_ms = log.modified_ns() // 1_000_000
         self._keeps_legacy_tombstones = modified_ms > self._round.legacy_tombstones_end_ms
-        # As the machine scans each segment by itself.
-        self._progress = Progress()
 
     def edit(self, window: Window) -> Iterator[memoryview]:
-        try:
-            for spans in record_spans(window.buffer, window.headers, limits=self._limits, progress=self._progress):
-                batches = list(rewritten(spans, self._changes(spans)))
-                # The machine does some work for each piece, and most pieces are single batches.
-                yield batches[0] if len(batches) == 1 else memoryview(b"".join(batches))
-        except CorruptBatchError as error:
-            raise error.located(path=self.segment.path()) from error
+        for spans in self.spans(window):
+            batches = list(rewritten(spans, self._changes(spans)))
+            # The machine does some work for each piece, and most pieces are single batches.
+            yield batches[0] if len(batches) == 1 else memoryview(b"".join(batches))
 
     def aborted(self) -> Sequence[AbortedTransaction]:
         return self._markers.take_retained()

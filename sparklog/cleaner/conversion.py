@@ -7,26 +7,26 @@ A log with an open transaction is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.editor import SpanEditor
 from sparklog.cleaner.opened import OpenedLog
 from sparklog.cleaner.partition import PassDone
 from sparklog.cleaner.rewriting import Rewriter
-from sparklog.errors import CorruptBatchError, InvalidOptionError
+from sparklog.errors import InvalidOptionError
 from sparklog.log.producer_state import AbortedTransaction
 from sparklog.log.scan import refuse_damaged
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Window
 from sparklog.log.transactions import EndMarkers, TransactionState
 from sparklog.record.changes import Mask
 from sparklog.record.convert import Losses, converted, losses
-from sparklog.record.decode import LIMITS, DecodeLimits, Progress
-from sparklog.record.spans import RecordSpans, record_spans
+from sparklog.record.decode import LIMITS, DecodeLimits
+from sparklog.record.spans import RecordSpans
 
 
-class Conversion(Editor):
+class Conversion(SpanEditor):
     """Converts batches.
 
     Parameters
@@ -40,7 +40,7 @@ class Conversion(Editor):
     markers : EndMarkers or None
         Of the log, for magic 0 and 1.
     limits : DecodeLimits
-        How much is decompressed at a time, and at most.
+        As of `SpanEditor`.
 
     Attributes
     ----------
@@ -59,36 +59,29 @@ class Conversion(Editor):
         markers: EndMarkers | None = None,
         limits: DecodeLimits = LIMITS,
     ) -> None:
-        self._magic, self._codec, self._level, self._markers, self._limits = magic, codec, level, markers, limits
-        self._progress = Progress()
+        super().__init__(limits)
+        self._magic, self._codec, self._level, self._markers = magic, codec, level, markers
         self.lost, self.aborted_records = Losses(), 0
-
-    def begin(self, segment: Segment) -> None:
-        """Go on with the next source segment."""
-        super().begin(segment)
-        self._progress = Progress()
 
     def edit(self, window: Window) -> Iterator[memoryview]:
         """Yield the batches of a window in their new form."""
-        for spans, keep in self._spanned(window):
+        for spans, keep in self._decided(window):
             yield from converted(spans, self._magic, self._codec, self._level, keep)
 
     def count(self, window: Window) -> None:
         """Count what the batches of a window would lose."""
-        for _ in self._spanned(window):
+        for _ in self._decided(window):
             pass
 
-    def _spanned(self, window: Window) -> Iterator[tuple[RecordSpans, Mask | None]]:
-        try:
-            for spans in record_spans(window.buffer, window.headers, limits=self._limits, progress=self._progress):
-                keep = self._decided(spans)
-                self.lost += losses(spans, self._magic)
-                self.aborted_records += 0 if keep is None else int((~keep).sum())
-                yield spans, keep
-        except CorruptBatchError as error:
-            raise error.located(path=self.segment.path()) from error
+    def _decided(self, window: Window) -> Iterator[tuple[RecordSpans, Mask | None]]:
+        """Yield the records of a window's batches, and which of them stay; count what goes."""
+        for spans in self.spans(window):
+            keep = self._kept(spans)
+            self.lost += losses(spans, self._magic)
+            self.aborted_records += 0 if keep is None else int((~keep).sum())
+            yield spans, keep
 
-    def _decided(self, spans: RecordSpans) -> Mask | None:
+    def _kept(self, spans: RecordSpans) -> Mask | None:
         """Tell which records are of no aborted transaction; None where all are, or it does not matter."""
         headers = spans.headers
         if self._markers is None or not headers.is_transactional.any():
@@ -140,12 +133,14 @@ class ConversionPass:
         """
         is_down = self.magic in (0, 1)
         markers = EndMarkers(log.layout) if is_down else None
-        limits = replace(LIMITS, decompressed_bytes_max=log.config.max_decompressed_message_bytes)
-        conversion = Conversion(self.magic, self.codec, self.level, markers=markers, limits=limits)
+        conversion = self._conversion(log, markers)
         if is_down:
-            self._refuse_losses(log, Conversion(self.magic, self.codec, self.level, markers=markers, limits=limits))
+            self._refuse_losses(log, self._conversion(log, markers))
         done = tuple(rewriter.rewrite((segment,), conversion) for segment in log.rewritable)
         return PassDone(rewritten=done, removed_records=conversion.aborted_records, lost=str(conversion.lost))
+
+    def _conversion(self, log: OpenedLog, markers: EndMarkers | None) -> Conversion:
+        return Conversion(self.magic, self.codec, self.level, markers=markers, limits=log.limits)
 
     def _refuse_losses(self, log: OpenedLog, conversion: Conversion) -> None:
         """Go through the log once before anything is changed."""

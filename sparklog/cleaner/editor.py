@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sparklog.errors import PathNotFoundError
+from sparklog.errors import CorruptBatchError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.producer_state import AbortedTransaction
 from sparklog.log.segment import Segment, Window
+from sparklog.record.decode import LIMITS, DecodeLimits, Progress
+from sparklog.record.spans import RecordSpans, record_spans
 
 
 class Editor:
@@ -40,6 +42,33 @@ class Editor:
     def aborted(self) -> Sequence[AbortedTransaction]:
         """Return the entries for the transaction index whose markers were in the segment, and stay."""
         return aborted_in(self.segment)
+
+
+class SpanEditor(Editor):
+    """An editor that looks at the records of batches.
+
+    Parameters
+    ----------
+    limits : DecodeLimits
+        How much is decompressed at a time, and at most.
+    """
+
+    def __init__(self, limits: DecodeLimits = LIMITS) -> None:
+        self._limits = limits
+        self._progress = Progress()
+
+    def begin(self, segment: Segment) -> None:
+        """Go on with the next source segment."""
+        super().begin(segment)
+        # As the machine scans each segment by itself.
+        self._progress = Progress()
+
+    def spans(self, window: Window) -> Iterator[RecordSpans]:
+        """Find the records of a window's batches, some batches at a time."""
+        try:
+            yield from record_spans(window.buffer, window.headers, limits=self._limits, progress=self._progress)
+        except CorruptBatchError as error:
+            raise error.located(path=self.segment.path()) from error
 
 
 def aborted_in(segment: Segment) -> list[AbortedTransaction]:

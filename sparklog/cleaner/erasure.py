@@ -8,23 +8,22 @@ producers their sequence numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from sparklog.cleaner.editor import Editor
+from sparklog.cleaner.editor import SpanEditor
 from sparklog.cleaner.opened import OpenedLog
 from sparklog.cleaner.partition import PassDone
 from sparklog.cleaner.rewriting import Rewriter
-from sparklog.errors import CorruptBatchError
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Window
 from sparklog.record.changes import NULL, Changes, Mask
-from sparklog.record.decode import LIMITS, DecodeLimits, Progress
+from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.record.kernels_spans import OFFSET, VALUE_BYTES
 from sparklog.record.matching import AnyOf, KeySet, Matcher, Passing, is_data
 from sparklog.record.rewrite import rewritten
-from sparklog.record.spans import RecordSpans, record_spans
+from sparklog.record.spans import RecordSpans
 from sparklog.record.where import Where
 from sparklog.record.where_program import program_of
 
@@ -54,7 +53,7 @@ class ErasedOffsets:
         return list(zip(offsets[first].tolist(), offsets[last].tolist(), strict=True))
 
 
-class Erasure(Editor):
+class Erasure(SpanEditor):
     """Erases the records that a matcher means; markers of transactions stay.
 
     Parameters
@@ -67,7 +66,7 @@ class Erasure(Editor):
         What values are replaced by: `sparklog.record.changes.NULL`, a tombstone where the topic is compacted, or
         `EMPTY`.
     limits : DecodeLimits
-        How much is decompressed at a time, and at most.
+        As of `SpanEditor`.
 
     Attributes
     ----------
@@ -78,32 +77,23 @@ class Erasure(Editor):
     def __init__(
         self, matcher: Matcher, *, is_blanked: bool = False, blank_bytes: int = NULL, limits: DecodeLimits = LIMITS
     ) -> None:
-        self._matcher, self._is_blanked, self._blank_bytes, self._limits = matcher, is_blanked, blank_bytes, limits
-        self._progress = Progress()
+        super().__init__(limits)
+        self._matcher, self._is_blanked, self._blank_bytes = matcher, is_blanked, blank_bytes
         self.erased = ErasedOffsets()
-
-    def begin(self, segment: Segment) -> None:
-        """Go on with the next source segment."""
-        super().begin(segment)
-        self._progress = Progress()
 
     def edit(self, window: Window) -> Iterator[memoryview]:
         """Yield the batches of a window without the records that are meant, or with blank values."""
         kept_from, position = 0, 0
-        spanned = record_spans(window.buffer, window.headers, limits=self._limits, progress=self._progress)
-        try:
-            for spans in spanned:
-                last = spans.headers.table[-1]
-                end = int(last["position"] + last["batch_bytes"]) - spans.headers.origin
-                chosen = self._chosen(spans)
-                if chosen is not None:
-                    if kept_from < position:
-                        yield window.buffer[kept_from:position]
-                    yield from rewritten(spans, self._changes(chosen))
-                    kept_from = end
-                position = end
-        except CorruptBatchError as error:
-            raise error.located(path=self.segment.path()) from error
+        for spans in self.spans(window):
+            last = spans.headers.table[-1]
+            end = int(last["position"] + last["batch_bytes"]) - spans.headers.origin
+            chosen = self._chosen(spans)
+            if chosen is not None:
+                if kept_from < position:
+                    yield window.buffer[kept_from:position]
+                yield from rewritten(spans, self._changes(chosen))
+                kept_from = end
+            position = end
         if kept_from < position:
             yield window.buffer[kept_from:position]
 
@@ -157,8 +147,9 @@ class ErasurePass:
             parts.append(Passing(program_of(self.where.of_partition(at.topic, at.partition).tree)))
         if not parts:
             return PassDone()
-        limits = replace(LIMITS, decompressed_bytes_max=log.config.max_decompressed_message_bytes)
-        erasure = Erasure(AnyOf(tuple(parts)), is_blanked=self.is_blanked, blank_bytes=self.blank_bytes, limits=limits)
+        erasure = Erasure(
+            AnyOf(tuple(parts)), is_blanked=self.is_blanked, blank_bytes=self.blank_bytes, limits=log.limits
+        )
         done = tuple(rewriter.rewrite((segment,), erasure) for segment in log.rewritable)
         return PassDone(
             rewritten=done,

@@ -12,6 +12,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
+from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.recovery import Recovered, recover
 from sparklog.write.rolling import roll
@@ -47,6 +48,11 @@ class OpenedLog:
         A dry run rolls nothing, and looks at the active segment as well.
         """
         return self.layout.segments if self.recovered is None else self.sealed
+
+    @property
+    def limits(self) -> DecodeLimits:
+        """How much of a batch is decompressed at a time, and at most."""
+        return replace(LIMITS, decompressed_bytes_max=self.config.max_decompressed_message_bytes)
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -114,10 +114,6 @@ class Cleaned:
         return bool(self.dropped_segments or self.old_segments)
 
 
-def _nothing(_: int) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Cleaning:
     """How to clean partitions.
@@ -139,7 +135,7 @@ class Cleaning:
     policy: RetentionPolicy
     passes: Sequence[CleanPass] = ()
     throttle: Throttle | None = None
-    report: Callable[[int], None] = _nothing
+    report: Callable[[int], None] = field(default=lambda _: None)
     before_swap: Callable[[], None] = field(default=lambda: None)
 
     def clean(self, log: OpenedLog) -> Cleaned:

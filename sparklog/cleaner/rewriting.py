@@ -12,7 +12,7 @@ its own, and the next cleaning takes that away.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -54,10 +54,6 @@ class Rewritten:
     is_changed: bool
 
 
-def _nothing(_: int) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Rewriter:
     """Rewrites groups of sealed segments of one log, whose directory is locked; in a dry run it only counts.
@@ -80,7 +76,7 @@ class Rewriter:
     config: LogConfig
     now_ms: int
     throttle: Throttle | None = None
-    report: Callable[[int], None] = _nothing
+    report: Callable[[int], None] = field(default=lambda _: None)
     before_swap: Callable[[], None] = lambda: None
     dry_run: bool = False
 
