@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -53,18 +53,21 @@ class Commits:
             raise IllegalStateError("offsets are committed by a group: give a group_id")
         return self._settings.group_id
 
-    def first_position(self, at: TopicPartition) -> int | None:
-        """Return where the group begins with a partition; None where it has committed nothing, or is no group."""
-        found = None if self._settings.group_id is None else self.committed(at)
-        return None if found is None else found.offset
+    def first_positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where the group begins with partitions: all of which it has committed something, if it is a group."""
+        if self._settings.group_id is None:
+            return {}
+        return {at: each.offset for at, each in self.committed(partitions).items()}
 
-    def committed(self, at: TopicPartition) -> OffsetAndMetadata | None:
-        """Return what the group has committed for a partition: here, else in ``__consumer_offsets``."""
-        found = read_group_offsets(self._directories[0]).get(self._group, {}).get(at)
-        if found is not None:
-            return OffsetAndMetadata(found.offset, found.metadata)
-        offset = self._committed_in_cluster().get(at)
-        return None if offset is None else OffsetAndMetadata(offset)
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what the group has committed for partitions: here, else in ``__consumer_offsets``."""
+        found = read_group_offsets(self._directories[0]).get(self._group, {})
+        committed = {at: OffsetAndMetadata(found[at].offset, found[at].metadata) for at in partitions if at in found}
+        if len(committed) < len(partitions):
+            of_cluster = self._committed_in_cluster()
+            others = (at for at in partitions if at not in found and at in of_cluster)
+            committed.update((at, OffsetAndMetadata(of_cluster[at])) for at in others)
+        return committed
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets, in one step."""

@@ -77,7 +77,7 @@ class Consumer:
         self._manager = LogManager(log_directory)
         self._commits = Commits(self._manager.directories, self._settings)
         self._fetcher = Fetcher(
-            self._settings.isolation_level, self._commits.first_position, self._settings.auto_offset_reset
+            self._settings.isolation_level, self._commits.first_positions, self._settings.auto_offset_reset
         )
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
@@ -295,14 +295,12 @@ class Consumer:
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Go on at the beginning of partitions, all that are assigned where none is named."""
-        for at in self._all_or(partitions):
-            log = self._fetcher.log_of(at)
+        for at, log in self._fetcher.logs_of(self._all_or(partitions)).items():
             self._fetcher.partitions[at].seek(0 if log is None else log.layout.start_offset)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
         """Go on at the end of partitions, all that are assigned where none is named."""
-        for at in self._all_or(partitions):
-            log = self._fetcher.log_of(at)
+        for at, log in self._fetcher.logs_of(self._all_or(partitions)).items():
             self._fetcher.partitions[at].seek(0 if log is None else log.latest)
 
     def pause(self, *partitions: tuple[str, int]) -> None:
@@ -396,7 +394,8 @@ class Consumer:
             None where it has committed none.
         """
         self._refuse_closed()
-        found = self._commits.committed(named_partition(partition))
+        at = named_partition(partition)
+        found = self._commits.committed([at]).get(at)
         return found if metadata or found is None else found.offset
 
     def close(self, autocommit: bool = True) -> None:

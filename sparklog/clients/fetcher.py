@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.storage.base import Stamp
-from sparklog.topic.live import LiveLog, LiveLogs
+from sparklog.topic.live import LiveLog, LiveLogs, stamps_of
 
 _COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers", "leader_epoch")
 _SLEEP_SECONDS_MIN: Final = 0.001
@@ -105,15 +105,22 @@ class Fetcher:
     isolation_level : str
         ``read_uncommitted`` or ``read_committed``.
     begin : callable
-        Returns the first position in a partition, from what is committed; None where nothing is.
+        Returns the first positions in partitions, from what is committed; without those of which nothing is.
     reset : str
         ``earliest``, ``latest`` or ``none``: where a partition without a position is begun.
     """
 
-    def __init__(self, isolation_level: Any, begin: Callable[[TopicPartition], int | None], reset: str) -> None:
+    def __init__(
+        self,
+        isolation_level: Any,
+        begin: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
+        reset: str,
+    ) -> None:
         self._isolation_level, self._begin, self._reset = isolation_level, begin, reset
         self._live = LiveLogs(is_committed=isolation_level == "read_committed")
         self.partitions: dict[TopicPartition, Fetched] = {}
+        # Of those that have no position yet: None where nothing is committed.
+        self._begun: dict[TopicPartition, int | None] = {}
         self._turn = 0
         self._looked_seconds = float("-inf")
 
@@ -123,6 +130,7 @@ class Fetcher:
             at: known if (known := self.partitions.get(at)) and known.folder == folder else Fetched(folder)
             for at, folder in folders.items()
         }
+        self._begun.clear()
         self._looked_seconds = float("-inf")
 
     def fetch(self, records_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...]]]:
@@ -145,7 +153,7 @@ class Fetcher:
 
     def look(self) -> None:
         """Look at the logs, all of them at one time."""
-        stamps = {at: _stamps(each.folder, each.log) for at, each in self.partitions.items()}
+        stamps = {at: stamps_of(each.log.layout) for at, each in self.partitions.items() if each.log is not None}
         found = self._live.look(each.folder for each in self.partitions.values())
         self._looked_seconds = time.monotonic()
         for at, each in self.partitions.items():
@@ -170,24 +178,28 @@ class Fetcher:
         if each.position is None and each.log is None:
             self.look()
         if each.position is None and each.log is not None:
-            begun = self._begin(at)
+            if at not in self._begun:
+                self._begin_all()
+            begun = self._begun.pop(at)
             each.seek(self._reset_to(at, each.log) if begun is None else begun)
         return each.position
 
-    def log_of(self, at: TopicPartition) -> LiveLog | None:
-        """Return a log as it is now; None where it is not there."""
+    def _begin_all(self) -> None:
+        """Ask once what is committed of all partitions that have no position."""
+        new = [at for at, each in self.partitions.items() if each.position is None and each.log is not None]
+        self._begun = {**dict.fromkeys(new), **self._begin(new)}
+
+    def logs_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LiveLog | None]:
+        """Return logs as they are now; None for one that is not there."""
         self.look()
-        return self.partitions[at].log
+        return {at: self.partitions[at].log for at in partitions}
 
     def _is_stale(self, names: Iterable[TopicPartition]) -> bool:
         if time.monotonic() - self._looked_seconds > _LOOK_SECONDS:
             return True
         for at in names:
             each = self.partitions[at]
-            if each.log is None:
-                continue
-            stamps = _stamps(each.folder, each.log)
-            if stamps != each.stamps:
+            if each.log is not None and stamps_of(each.log.layout) != each.stamps:
                 return True
         return False
 
@@ -249,12 +261,3 @@ class Fetcher:
 
 def _file_of(log: LiveLog) -> str | None:
     return log.layout.segments[-1].path() if log.layout.segments else None
-
-
-def _stamps(folder: PartitionFolder, log: LiveLog | None) -> tuple[Stamp | None, ...]:
-    """Return the stamps of a folder and of its last segment's file; none where nothing is known of it."""
-    if log is None:
-        return ()
-    path = _file_of(log)
-    storage = folder.storage
-    return storage.stamp(folder.location), None if path is None else storage.stamp(path)

@@ -107,7 +107,7 @@ class LiveLogs:
         if (
             known is not None
             and (known.start_offset, known.bound) == (start_offset, bound)
-            and known.stamps == _stamps(known.log.layout)
+            and known.stamps == stamps_of(known.log.layout)
         ):
             return known
         try:
@@ -132,7 +132,8 @@ class LiveLogs:
         return stable_offset
 
 
-def _stamps(layout: PartitionLayout) -> tuple[Stamp | None, ...]:
+def stamps_of(layout: PartitionLayout) -> tuple[Stamp | None, ...]:
+    """Return the stamps of a log's folder and of its last segment's file, by which changes are noticed."""
     return layout.storage.stamp(layout.path), _stamp_of_last(layout)
 
 

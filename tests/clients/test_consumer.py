@@ -27,6 +27,8 @@ from sparklog.errors import (
 from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.log.places import LogDirectory
+from sparklog.topic.group_offsets import GroupOffsets, read_group_offsets
 from sparklog.topic.log_manager import LogManager
 from sparklog.write.partition import PartitionLog
 from tests.golden import golden_set
@@ -98,6 +100,29 @@ def test_group_goes_on_where_it_has_committed(tmp_path: Path) -> None:
         assert polled(consumer, 1) == [b"c"]
     with from_start(tmp_path, "events", group_id="other") as consumer:
         assert polled(consumer, 3) == [b"a", b"b", b"c"]
+
+
+def test_committed_offsets_of_many_partitions_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = [TopicPartition("events", number) for number in range(20)]
+    LogManager(tmp_path).create_topic("events", 20)
+    for at in partitions:
+        send(tmp_path, b"old", b"new %d" % at.partition, partition=at.partition)
+    with Consumer(tmp_path, "events", group_id="g") as consumer:
+        consumer.commit(dict.fromkeys(partitions[5:], 1))
+    reads = 0
+
+    def counted(directory: LogDirectory) -> GroupOffsets:
+        nonlocal reads
+        reads += 1
+        return read_group_offsets(directory)
+
+    monkeypatch.setattr("sparklog.clients.commits.read_group_offsets", counted)
+    with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
+        wanted = [b"old"] * 5 + [b"new %d" % number for number in range(20)]
+        assert sorted(polled(consumer, 25)) == sorted(wanted)
+        assert reads == 1
+        consumer.seek_to_beginning()
+        assert sorted(polled(consumer, 40)) == sorted([*wanted, *[b"old"] * 15])
 
 
 def test_positions_are_committed_at_the_end_and_now_and_then(tmp_path: Path) -> None:
