@@ -8,37 +8,15 @@ Source: apache/kafka, UnifiedLog.java (maybeIncrementLogStartOffset, deleteSegme
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sparklog.cleaner.swap import remove_set_aside, set_aside
 from sparklog.errors import CorruptCheckpointError
 from sparklog.log import files
-from sparklog.log.checkpoints import (
-    encode_leader_epochs,
-    encode_offset_checkpoint,
-    parse_leader_epochs,
-    parse_offset_checkpoint,
-)
+from sparklog.log.checkpoints import encode_leader_epochs, parse_leader_epochs
 from sparklog.log.config import LogConfig
-from sparklog.log.files import TopicPartition
 from sparklog.log.layout import list_segments
-from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.write.atomic import write_atomically
-
-
-def set_offsets(directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Set lines of an offset checkpoint of a log directory; the others stay. The directory is locked.
-
-    Raises
-    ------
-    CorruptCheckpointError
-        The checkpoint is damaged: what it says of other logs would be lost.
-    """
-    path = directory.file(name)
-    known = parse_offset_checkpoint(directory.storage.read_small(path) or b"", path)
-    if any(known.get(at) != offset for at, offset in offsets.items()):
-        write_atomically(directory, name, encode_offset_checkpoint({**known, **offsets}))
 
 
 def remove_before(folder: PartitionFolder, start_offset: int, config: LogConfig, now_ms: int) -> list[Segment]:

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from sparklog.cleaner.opened import OpenedLog, open_to_clean
-from sparklog.cleaner.removal import remove_before, set_offsets
+from sparklog.cleaner.removal import remove_before
 from sparklog.cleaner.swap import remove_set_aside, set_aside
 from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log import files
-from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import refuse_to_write
@@ -27,10 +25,9 @@ from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_link
+from sparklog.write.offset_checkpoints import BEFORE_LOG_END, lower_offset, set_offsets
 from sparklog.write.recovery import recover
 from sparklog.write.rolling import seal_active
-
-_LOWERED: Final = (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +140,9 @@ def truncate_to(
         is_all = len(gone) == len(layout.segments)
         # Everything from the segment on may be gone when this is interrupted.
         left = layout.start_offset if is_all else layout.segments[layout.segment_of(offset)].base_offset
-        _lower_checkpoints(log, at, left)
+        for name in BEFORE_LOG_END:
+            # Before the log ends earlier: one that ends before its recovery point has lost its end, for recovery.
+            lower_offset(folder.directory, name, at, left)
         for base in gone:
             # On the disk before the next one goes: what is left is always a whole log.
             set_aside(folder, [base], log.config.file_delete_delay_ms, log.now_ms)
@@ -171,16 +170,6 @@ def _opened(
     with hold(folder.directory, lock_timeout_seconds):
         apply_journal(folder.directory)
         yield open_to_clean(folder, config or LogConfig(), wall_clock_ms()), at
-
-
-def _lower_checkpoints(log: OpenedLog, at: TopicPartition, offset: int) -> None:
-    """Lower what the directory says of the end of the log, before the log ends earlier: else its end would be lost."""
-    directory = log.folder.directory
-    for name in _LOWERED:
-        path = directory.file(name)
-        known = parse_offset_checkpoint(directory.storage.read_small(path) or b"", path)
-        if known.get(at, 0) > offset:
-            set_offsets(directory, name, {at: offset})
 
 
 def _to_set_aside(layout: PartitionLayout, offset: int) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from sparklog.cleaner.opened import OpenedLog, look_at, open_to_clean
 from sparklog.cleaner.partition import Cleaned, Cleaning, CleanPass
-from sparklog.cleaner.removal import remove_before, set_offsets
+from sparklog.cleaner.removal import remove_before
 from sparklog.cleaner.retention import KafkaRetention, RetentionPolicy
 from sparklog.cleaner.throttle import Throttle
 from sparklog.errors import NOTHING_CLEANED, CorruptLogError, LockedError
@@ -30,6 +30,7 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.properties import UNLIMITED
 from sparklog.topic.configs import StoredConfigs, stored_configs, topic_config
 from sparklog.values.named import imported
+from sparklog.write.offset_checkpoints import set_offsets
 
 TASK_BYTES: Final = 1 << 28
 """How many bytes of log the partitions have that share a task, at most, about."""
@@ -189,8 +190,8 @@ class CleanJob:
         dropped = {at: each.start_offset for at, each in cleaned.items() if each.dropped_segments}
         if dropped:
             set_offsets(self.directory, files.LOG_START_CHECKPOINT, dropped)
-        for folder, config in self._configs(dropped):
-            remove_before(folder, dropped[TopicPartition(folder.topic, folder.partition or 0)], config, self.now_ms)
+            for folder, config in self._configs(dropped):
+                remove_before(folder, dropped[TopicPartition(folder.topic, folder.partition or 0)], config, self.now_ms)
         compacted = {at: each.clean_offset for at, each in cleaned.items() if each.clean_offset is not None}
         if compacted:
             set_offsets(self.directory, files.CLEANER_CHECKPOINT, compacted)

@@ -20,7 +20,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.places import PartitionFolder
 from sparklog.record.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from sparklog.record.where import Where
-from sparklog.storage.registry import PathText
+from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.discovery import discover
 from sparklog.values.named import imported
 from sparklog.write.clock import wall_clock_ms
@@ -185,7 +185,7 @@ def _chosen(
     path: PathText | Sequence[PathText], topics: str | Sequence[str], partitions: Sequence[tuple[str, int]]
 ) -> list[PartitionFolder]:
     """Return the partitions that are to be cleaned, those of a log directory together."""
-    paths = [path] if isinstance(path, str) or not isinstance(path, Sequence) else path
+    paths = paths_of(path)
     found = discover(paths)
     names = [topics] if isinstance(topics, str) else list(topics)
     folders = found.all_topics() if not names and not partitions else found.named(names)

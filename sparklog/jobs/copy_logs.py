@@ -17,7 +17,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.reader import IsolationLevel
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
 
@@ -134,7 +134,7 @@ def copy(
     runner = runner_of(processes, spark)
     if task_bytes < 1:
         raise InvalidOptionError(f"task_bytes is {task_bytes}, and must be at least 1")
-    paths = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
+    paths = paths_of(source)
     # Each for itself: the same partition may be in several.
     sources = [
         source_of(

@@ -20,7 +20,7 @@ from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import last_stable_offset
 from sparklog.log.where_parser import parse_where
 from sparklog.record.where import Where
-from sparklog.storage.registry import PathText
+from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.discovery import discover, named, read_layouts
 from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange
@@ -378,7 +378,7 @@ def source_of(
 
 
 def _paths(given: PathText | Sequence[PathText]) -> tuple[str, ...]:
-    paths = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    paths = paths_of(given)
     return tuple(str(path) for path in paths)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import translate
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -71,6 +71,13 @@ _schemes: dict[str, Scheme] = {_LOCAL: Scheme(lambda _: LocalWritableStorage(), 
 def register_scheme(name: str, scheme: Scheme) -> None:
     """Have URLs of one more scheme understood in this process."""
     _schemes[name.lower()] = scheme
+
+
+def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
+    """Return one or several paths as a list."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return [given]
+    return list(given)
 
 
 def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | None = None) -> Location:

@@ -30,7 +30,7 @@ from sparklog.log.files import is_topic_name
 from sparklog.log.folders import listed
 from sparklog.log.places import LogDirectory
 from sparklog.write.atomic import write_atomically
-from sparklog.write.locking import hold, opening
+from sparklog.write.journal import only_writer
 
 _log = logging.getLogger("sparklog")
 
@@ -142,7 +142,7 @@ def update_configs(
     LockedError
         A broker runs on the directory, or another writer holds it.
     """
-    with hold(directory, lock_timeout_seconds, is_shared=True), opening():
+    with only_writer(directory, lock_timeout_seconds):
         now = dict(read_properties(directory).get(topic, {}))
         for name, value in changes.items():
             now.pop(name, None)

@@ -31,8 +31,8 @@ from sparklog.topic.coordinators import transactions_of_brokers
 from sparklog.topic.discovery import discover
 from sparklog.topic.transaction_ends import Ending, stage_ends
 from sparklog.topic.transactional_ids import read_transactional_ids
-from sparklog.topic.transactions import only_writer
 from sparklog.write.job_names import new_job
+from sparklog.write.journal import only_writer
 
 _UNDECIDED: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 

@@ -19,7 +19,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
-from sparklog.storage.registry import PathText
+from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic import views
 from sparklog.topic.discovery import discover, named, read_layouts
 
@@ -78,7 +78,7 @@ def lag(path: PathText | Sequence[PathText], groups: str | Sequence[str] = ()) -
     CorruptLogError
         A batch of ``__consumer_offsets`` is damaged. Of a damaged log of another topic the end is null.
     """
-    paths = [path] if isinstance(path, str) or not isinstance(path, Sequence) else path
+    paths = paths_of(path)
     of_groups, wanted = views.read(paths, "consumer_groups").to_pylist(), _names(groups)
     _refuse_unknown(wanted, [each["group"] for each in of_groups])
     committed = {

@@ -27,28 +27,22 @@ from sparklog.errors import (
     did_you_mean,
 )
 from sparklog.log import files
-from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
-from sparklog.log.files import PARTITION_MAX, TopicPartition, is_topic_name, parse_partition_folder
+from sparklog.log.files import PARTITION_MAX, is_topic_name, parse_partition_folder
 from sparklog.log.folders import FolderKind, look_at, refuse_within_partition, what_it_is
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.topic.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
-from sparklog.write.atomic import write_atomically
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.journal import apply_journal
-from sparklog.write.locking import hold, opening, refuse_claimed
+from sparklog.write.journal import only_writer
+from sparklog.write.locking import refuse_claimed
+from sparklog.write.offset_checkpoints import BEFORE_LOG_END, keep_offsets
 from sparklog.write.partition import PartitionLog
 
 _log = logging.getLogger("sparklog")
 
-_CHECKPOINTS: Final = (
-    files.LOG_START_CHECKPOINT,
-    files.RECOVERY_POINT_CHECKPOINT,
-    files.HIGH_WATERMARK_CHECKPOINT,
-    files.CLEANER_CHECKPOINT,
-)
+_CHECKPOINTS: Final = (files.LOG_START_CHECKPOINT, *BEFORE_LOG_END)
 _TOKEN_BYTES: Final = 10
 _TOKEN_DIGITS: Final = 19
 
@@ -237,8 +231,7 @@ class LogManager:
         folders = self.partitions(name)
         due_ms = self._clock() + self.config(name).file_delete_delay_ms
         for directory in self._holding(folders):
-            with hold(directory, self._lock_timeout_seconds, is_shared=True), opening():
-                apply_journal(directory)
+            with only_writer(directory, self._lock_timeout_seconds):
                 ours = [folder for folder in folders.values() if folder.directory == directory]
                 for folder in ours:
                     refuse_claimed(folder)
@@ -310,29 +303,13 @@ class LogManager:
         if known:
             gone: dict[str, str | None] = dict.fromkeys(known)
             update_configs(directory, topic, gone, lock_timeout_seconds=self._lock_timeout_seconds)
-        with hold(directory, self._lock_timeout_seconds, is_shared=True), opening():
+        with only_writer(directory, self._lock_timeout_seconds):
             there = {each.name for each in directory.storage.names(directory.path) if each.is_folder}
             for name in _CHECKPOINTS:
-                path = directory.file(name)
-                data = directory.storage.read_small(path)
-                offsets = {} if data is None else parse_offset_checkpoint(data, path)
-                kept = {at: offset for at, offset in offsets.items() if not _is_gone(at, topic, there)}
-                if len(kept) < len(offsets):
-                    write_atomically(directory, name, encode_offset_checkpoint(kept))
+                keep_offsets(directory, name, lambda at: at.topic != topic or str(at) in there)
 
     def _where(self) -> str:
         return ", ".join(each.path for each in self.directories)
-
-
-def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
-    """Return one or several paths as a list."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        return [given]
-    return list(given)
-
-
-def _is_gone(at: TopicPartition, topic: str, there: set[str]) -> bool:
-    return at.topic == topic and str(at) not in there
 
 
 def _directory_at(path: PathText) -> LogDirectory:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -230,11 +230,9 @@ class OpenLogs:
         """Append records to a log; arguments, result and errors as of `PartitionLog.append`."""
         return self._logs.append(PartitionFolder(self._directory, topic, partition), table, **producer)
 
-    @contextmanager
-    def closed(self, folders: Collection[str]) -> Iterator[None]:
+    def closed(self, folders: Collection[str]) -> AbstractContextManager[None]:
         """Close some logs, by the names of their folders, and let nobody open one while the block runs."""
-        with self._logs.closed([self._directory.folder(name) for name in folders]):
-            yield
+        return self._logs.closed([self._directory.folder(name) for name in folders])
 
     def close(self) -> None:
         """Let go of all logs; an append opens what it needs again."""

@@ -19,7 +19,7 @@ from sparklog.record.arrays import scalar_of
 from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.record.schema import selector
 from sparklog.record.where import Where
-from sparklog.storage.registry import PathText
+from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.discovery import discover, read_layouts
 from sparklog.topic.threads import merged
 
@@ -75,7 +75,7 @@ def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> Topi
     """
     if threads < 1:
         raise InvalidOptionError(f"threads is {threads}, and must be at least 1")
-    paths = [path] if isinstance(path, str) or not isinstance(path, Sequence) else path
+    paths = paths_of(path)
     layouts = read_layouts(discover(paths).all_topics())
     return TopicReader({found: LogReader(layout) for found, layout in layouts.items()}, threads)
 
@@ -180,13 +180,11 @@ class TopicReader:
         InvalidOptionError
             The group has committed no offset, in ``seglog.offsets`` or in ``__consumer_offsets``.
         """
-        paths = (
-            [offsets_path] if isinstance(offsets_path, str) or not isinstance(offsets_path, Sequence) else offsets_path
-        )
         # What decodes the offsets takes long to import: not for who names no group.
         from sparklog.topic.groups import committed_by_groups
 
-        committed = committed_by_groups([group], (log.directory for log in self._logs.values()), paths)[group]
+        directories = (log.directory for log in self._logs.values())
+        committed = committed_by_groups([group], directories, paths_of(offsets_path))[group]
         return {each: committed.get(each, log.start_offset) for each, log in self._logs.items()}
 
     def read(

@@ -29,8 +29,9 @@ from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.topic.open_logs import OpenLogs
 from sparklog.topic.transactional_ids import TIMEOUT_MS, check_transactional_id, read_transactional_ids
-from sparklog.topic.transactions import begin_transactional_id, end_transaction, known_ids, only_writer, write_ids
+from sparklog.topic.transactions import begin_transactional_id, end_transaction, known_ids, write_ids
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.journal import only_writer
 
 _log = logging.getLogger("sparklog")
 

@@ -16,8 +16,8 @@ Source: apache/kafka, KafkaProducer.java, TransactionManager.java, TransactionCo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Final
 
@@ -41,20 +41,11 @@ from sparklog.topic.transactional_ids import (
 )
 from sparklog.write.atomic import write_atomically
 from sparklog.write.job_names import job_of_stream
-from sparklog.write.journal import apply_journal
-from sparklog.write.locking import hold, opening
+from sparklog.write.journal import only_writer
 from sparklog.write.staging import StagedRun
 
 _COORDINATOR_EPOCH: Final = 0
 """Of the markers of our transactions, which no coordinator of Kafka knows."""
-
-
-@contextmanager
-def only_writer(directory: LogDirectory, lock_timeout_seconds: float) -> Iterator[None]:
-    """Keep brokers and other processes out, and threads of this one that open a log; finish what was decided."""
-    with hold(directory, lock_timeout_seconds, is_shared=True), opening():
-        apply_journal(directory)
-        yield
 
 
 def begin_transactional_id(

@@ -21,7 +21,7 @@ from sparklog.log.files import parse_partition_folder
 from sparklog.log.folders import FolderKind, look_at, what_it_is
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.storage.registry import Location, PathText, expand_one, is_pattern, locate
+from sparklog.storage.registry import Location, PathText, expand_one, is_pattern, locate, paths_of
 from sparklog.system.records import InternalLog, Unreadable
 from sparklog.system.views import VIEWS, View, view_of
 from sparklog.topic.discovery import discover
@@ -97,7 +97,7 @@ def batches(path: Paths, name: str, *, history: bool = False) -> Iterator[pa.Rec
 
 def _log_directories(path: Paths) -> Iterator[Location]:
     """Yield the paths that are log directories; a pattern is none."""
-    for each in [path] if isinstance(path, str) or not isinstance(path, Sequence) else path:
+    for each in paths_of(path):
         location = locate(each)
         if is_pattern(location):
             continue
@@ -107,7 +107,7 @@ def _log_directories(path: Paths) -> Iterator[Location]:
 
 def find_logs(path: Paths, name: str) -> list[PartitionFolder]:
     """Find the logs that a view is made of; parameters and errors as of `read`."""
-    paths = [path] if isinstance(path, str) or not isinstance(path, Sequence) else path
+    paths = paths_of(path)
     topic = view_of(name).topic
     return [_metadata_log(paths)] if topic == files.METADATA_TOPIC else discover(paths).named([topic])
 

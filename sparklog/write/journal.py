@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -15,8 +16,17 @@ from sparklog.log.journal import Append, Journal, Move, Rename, pending
 from sparklog.log.places import LogDirectory, folder_of
 from sparklog.storage.base import ReadableFile
 from sparklog.write.atomic import write_atomically
+from sparklog.write.locking import hold, opening
 
 _COMPARED_BYTES: Final = 1 << 20
+
+
+@contextmanager
+def only_writer(directory: LogDirectory, lock_timeout_seconds: float) -> Iterator[None]:
+    """Keep brokers and other processes out, and threads of this one that open a log; finish what was decided."""
+    with hold(directory, lock_timeout_seconds, is_shared=True), opening():
+        apply_journal(directory)
+        yield
 
 
 def write_journal(directory: LogDirectory, journal: Journal) -> None:

@@ -25,12 +25,7 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError, CorruptCheckpointError, CorruptLogError
 from sparklog.log import files
-from sparklog.log.checkpoints import (
-    encode_leader_epochs,
-    encode_offset_checkpoint,
-    parse_leader_epochs,
-    parse_offset_checkpoint,
-)
+from sparklog.log.checkpoints import encode_leader_epochs, parse_leader_epochs
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name
 from sparklog.log.layout import DirectoryView, PartitionLayout
@@ -43,7 +38,7 @@ from sparklog.log.producer_state import (
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
 from sparklog.write.active_segment import ActiveSegmentState
-from sparklog.write.atomic import write_atomically
+from sparklog.write.offset_checkpoints import BEFORE_LOG_END, lower_offset
 from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
 from sparklog.write.recovery_indexes import recover_active_segment, recover_older_indexes
 
@@ -281,18 +276,16 @@ def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
 def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> None:
     """Lower the offsets in the log directory's checkpoints that are past the end of the log, as a broker does."""
     at, directory = layout.topic_partition, actions.folder.directory
-    for name in (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT):
-        if at is None or actions.view.offsets(name).get(at, 0) <= layout.end_offset:
+    for name in BEFORE_LOG_END:
+        known = None if at is None else actions.view.offsets(name).get(at)
+        if at is None or known is None or known <= layout.end_offset:
             continue
         path = directory.file(name)
-        # Other lines may have been lowered since the view was made.
-        offsets = parse_offset_checkpoint(actions.storage.read_small(path) or b"", path)
-        was = f"the line of {at} lowered from {offsets[at]} to {layout.end_offset}, where its log ends"
+        was = f"the line of {at} lowered from {known} to {layout.end_offset}, where its log ends"
         actions.done.append(Action(path, was))
         actions.warn(f"{path}: {was}; records that were there are gone")
         if not actions.is_dry:
-            offsets[at] = layout.end_offset
-            write_atomically(directory, name, encode_offset_checkpoint(offsets))
+            lower_offset(directory, name, at, layout.end_offset)
 
 
 def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, truncate: bool) -> None:
