@@ -3,11 +3,11 @@
     python -m tests.bench.stream_connector [--rows N] [--rounds N] [--small-batches N]
 
 A real broker runs on this machine, and takes its share of it, for the connector; seglog reads the broker's directory
-while it runs, and writes into one of its own. All rows are read by `Trigger.AvailableNow`; they are written in batches
-of a million by the same query, which reads the directory, and by one from end to end. The same rows, lz4, warm, in
-turn, on ``local[2]``; ratios are medians over rounds, more than 1 is faster than the connector, and beside them are
-those of processor seconds, the broker's among them. Latency is from the acknowledgement of ten records, by a broker, to
-when they are in the log of a sink, of a query from end to end that runs. Needs Maven Central.
+while it runs, and writes into one of its own. All rows are read by `Trigger.AvailableNow`, in one batch or in batches
+of a million; those that are only written come from Parquet files, of which Spark makes a stream at little cost. The same rows, lz4, warm, in turn, on ``local[2]``; ratios are medians over rounds, more than 1 is faster than
+the connector, and beside them are those of processor seconds, the broker's among them. Latency is from the
+acknowledgement of ten records, by a broker, to when they are in the log of a sink, of a query from end to end that
+runs. Needs Maven Central.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from tests.kafka.tool import Record
 
 PARTITIONS = 2
 KINDS = ("seglog", "kafka")
-IN_BATCHES = {"maxOffsetsPerTrigger": "1000000"}
+BATCH_ROWS = 1_000_000
+IN_BATCHES = {"maxOffsetsPerTrigger": str(BATCH_ROWS)}
+FILES_PER_BATCH = 2
 WANTED = 2.5
 TOPIC, SMALL_TOPIC = "events", "small"
 POLLED_EVERY_SECONDS = 0.002
@@ -64,27 +66,32 @@ class Streams:
         self._kafka = {"kafka.bootstrap.servers": broker.bootstrap}
         self._spark: SparkSession = session(jars=connector_jars())
         self._spark.sparkContext.setLogLevel("OFF")
+        self._parquet = str(folder / "parquet")
         self._numbers = itertools.count()
 
     def measure(self, rows: int, rounds: int, small_batches: int) -> None:
         self._broker.create_topic(TOPIC, partitions=PARTITIONS)
-        frame = generated(self._spark, rows, tasks=2).drop("timestamp")
+        frame = generated(self._spark, rows, tasks=FILES_PER_BATCH * max(1, rows // BATCH_ROWS)).drop("timestamp")
         for _ in range(2):
-            frame.write.format("kafka").options(topic=TOPIC, **self._kafka, **PATIENCE).save()
+            frame.write.mode("append").parquet(self._parquet)
+        made = self._spark.read.parquet(self._parquet)
+        made.write.format("kafka").options(topic=TOPIC, **self._kafka, **PATIENCE).save()
         cases = {
             "read": lambda kind: self._run(self._read(kind), None),
-            "write": lambda kind: self._run(self._read("seglog", **IN_BATCHES), kind),
-            "read and write": lambda kind: self._run(self._read(kind, **IN_BATCHES), kind),
+            "write": lambda kind: self._run(self._read_parquet(), kind),
+            "read and write": lambda kind: self._run(self._read(kind), kind),
+            "write, in batches": lambda kind: self._run(self._read_parquet(maxFilesPerTrigger=FILES_PER_BATCH), kind),
+            "both, in batches": lambda kind: self._run(self._read(kind, **IN_BATCHES), kind),
         }
         print(
-            f"{'':14} {'seglog Mrows/s':>14} {'times kafka':>11} {'wanted':>6} {'range':>12} {'processor':>9}",
+            f"{'':17} {'seglog Mrows/s':>14} {'times kafka':>11} {'wanted':>6} {'range':>12} {'processor':>9}",
             flush=True,
         )
         for name, run in cases.items():
             seconds, spent = timed({kind: partial(run, kind) for kind in KINDS}, rounds)
             found = ratios(seconds["seglog"], seconds["kafka"])
             print(
-                f"{name:14} {2 * rows / statistics.median(seconds['seglog']) / 1e6:14.3g} "
+                f"{name:17} {2 * rows / statistics.median(seconds['seglog']) / 1e6:14.3g} "
                 f"{statistics.median(found):11.2g} {WANTED:6} {found[0]:5.2g}..{found[-1]:.2g} "
                 f"{statistics.median(ratios(spent['seglog'], spent['kafka'])):9.2g}",
                 flush=True,
@@ -101,6 +108,9 @@ class Streams:
         if kind == "kafka":
             return reader.options(subscribe=topic, **self._kafka).load().select("key", "value")
         return reader.load(f"{self._broker.log_dir}/{topic}").select("key", "value")
+
+    def _read_parquet(self, **options: int) -> DataFrame:
+        return self._spark.readStream.schema("key binary, value binary").options(**options).parquet(self._parquet)
 
     def _written(self, frame: DataFrame, kind: str | None, target: str) -> DataStreamWriter:
         checkpoint = str(self._folder / "checkpoints" / str(next(self._numbers)))
