@@ -32,12 +32,12 @@ from sparklog.log.damage import (
 )
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, floor_offset, floor_time, read_entries
 from sparklog.log.places import PartitionFolder, split_path
-from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
+from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers, scan_pieces
 from sparklog.record.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.kept_files import KeptFiles
 
-WINDOW_BYTES: Final = 1 << 24
+WINDOW_BYTES: Final = 1 << 22
 _FIRST_WINDOW_BYTES: Final = 1 << 16
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
@@ -174,10 +174,10 @@ class WindowScan:
                 memory = memoryview(np.empty(asked_bytes, dtype=np.uint8).data)
             # Into the same memory each time: new pages would cost a good part of what reading does.
             buffer = memory[: self._file.read_into(self.position, memory[:asked_bytes])]
-            headers = scan_headers(buffer, self.position)
-            if len(headers):
-                self.position += headers.valid_bytes
-                yield Window(buffer, headers)
+            for piece, headers in scan_pieces(buffer, self.position):
+                if len(headers):
+                    self.position += headers.valid_bytes
+                    yield Window(piece, headers)
             next_batch_bytes, self.fault = headers.next_batch_bytes, headers.fault
             if self.fault or len(buffer) < wanted_bytes or self.position + next_batch_bytes > self.size_bytes:
                 return
