@@ -423,14 +423,14 @@ class OpenSegment:
             if base_offset < lowest_offset or last_offset >= self.segment.upper_offset:
                 raise self._out_of_order(headers, lowest_offset, self.segment.upper_offset)
             return int(last_offset) + 1
-        last_offsets, lowest = headers.column("last_offset"), headers.column("lowest_offset")
+        from sparklog.record.kernels import set_lowest_offsets
+
         # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
-        lowest[0], lowest[1:] = lowest_offset, last_offsets[:-1] + 1
-        is_wrong = (headers.column("base_offset") < lowest) | (last_offsets >= self.segment.upper_offset)
-        if is_wrong.any():
-            row = int(is_wrong.argmax())
-            raise self._out_of_order(headers[row : row + 1], int(lowest[row]), self.segment.upper_offset)
-        return int(last_offsets[-1]) + 1
+        row = set_lowest_offsets(headers.numbers, lowest_offset, self.segment.upper_offset)
+        if row < len(headers):
+            wrong = headers[row : row + 1]
+            raise self._out_of_order(wrong, int(wrong.column("lowest_offset")[0]), self.segment.upper_offset)
+        return int(headers.column("last_offset")[-1]) + 1
 
     def _out_of_order(self, header: BatchHeaders, lowest_offset: int, upper_offset: int) -> CorruptBatchError:
         return CorruptBatchError(
