@@ -58,6 +58,7 @@ FILE_NAME = re.compile(
 # Imports that wait until they are needed, and why.
 DEFERRED = {
     ("record/framing.py", "sparklog.record.kernels"),  # planning reads single headers, and should not load numba
+    ("log/segment.py", "sparklog.record.kernels"),  # as above: it checks the headers of whole windows only
     ("log/segment.py", "sparklog.record.wrappers"),  # hardly a log begins with a wrapper that does not say its offset
     ("log/scan.py", "sparklog.record.decode"),  # a plan without transactions checks nothing
     ("log/damage.py", "sparklog.record.kernels_search"),  # most logs are not damaged

@@ -12,6 +12,7 @@ from sparklog.errors import CorruptBatchError, CorruptLogError, DataLossError, P
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.record.framing import checksum_fault
+from sparklog.record.headers import Column
 
 _log = logging.getLogger("sparklog")
 
@@ -68,7 +69,7 @@ def scan(
                 reached = segment.base_offset
                 for window in log.windows(log.seek(offset)):
                     last_offsets = window.headers.column("last_offset")
-                    first, last = np.searchsorted(last_offsets, [offset, end_offset - 1]).tolist()
+                    first, last = _rows_of(last_offsets, offset, end_offset)
                     _check_skipped(segment, window, first, offset)
                     if first < len(last_offsets):
                         chosen = Window(window.buffer, window.headers[first : last + 1])
@@ -182,6 +183,15 @@ def _check_skipped(segment: Segment, window: Window, first: int, offset: int) ->
         raise CorruptBatchError(
             fault, path=segment.path(), position=int(batch["position"]), offset=int(batch["base_offset"])
         )
+
+
+def _rows_of(last_offsets: Column, start_offset: int, end_offset: int) -> tuple[int, int]:
+    """Return the rows of the first and the last batch of a range; where the range goes on, the last row is the end."""
+    # A search copies the column, and most ranges hold all batches of a window.
+    if last_offsets[0] >= start_offset and last_offsets[-1] < end_offset - 1:
+        return 0, len(last_offsets)
+    first, last = np.searchsorted(last_offsets, [start_offset, end_offset - 1]).tolist()
+    return first, last
 
 
 def _lose(path: str, offset: int, end_offset: int, fail_on_data_loss: bool) -> int:

@@ -32,12 +32,12 @@ from sparklog.log.damage import (
 )
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, floor_offset, floor_time, read_entries
 from sparklog.log.places import PartitionFolder, split_path
-from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
+from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers, scan_pieces
 from sparklog.record.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.kept_files import KeptFiles
 
-WINDOW_BYTES: Final = 1 << 24
+WINDOW_BYTES: Final = 1 << 22
 _FIRST_WINDOW_BYTES: Final = 1 << 16
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
@@ -174,10 +174,10 @@ class WindowScan:
                 memory = memoryview(np.empty(asked_bytes, dtype=np.uint8).data)
             # Into the same memory each time: new pages would cost a good part of what reading does.
             buffer = memory[: self._file.read_into(self.position, memory[:asked_bytes])]
-            headers = scan_headers(buffer, self.position)
-            if len(headers):
-                self.position += headers.valid_bytes
-                yield Window(buffer, headers)
+            for piece, headers in scan_pieces(buffer, self.position):
+                if len(headers):
+                    self.position += headers.valid_bytes
+                    yield Window(piece, headers)
             next_batch_bytes, self.fault = headers.next_batch_bytes, headers.fault
             if self.fault or len(buffer) < wanted_bytes or self.position + next_batch_bytes > self.size_bytes:
                 return
@@ -423,14 +423,14 @@ class OpenSegment:
             if base_offset < lowest_offset or last_offset >= self.segment.upper_offset:
                 raise self._out_of_order(headers, lowest_offset, self.segment.upper_offset)
             return int(last_offset) + 1
-        last_offsets, lowest = headers.column("last_offset"), headers.column("lowest_offset")
+        from sparklog.record.kernels import set_lowest_offsets
+
         # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
-        lowest[0], lowest[1:] = lowest_offset, last_offsets[:-1] + 1
-        is_wrong = (headers.column("base_offset") < lowest) | (last_offsets >= self.segment.upper_offset)
-        if is_wrong.any():
-            row = int(is_wrong.argmax())
-            raise self._out_of_order(headers[row : row + 1], int(lowest[row]), self.segment.upper_offset)
-        return int(last_offsets[-1]) + 1
+        row = set_lowest_offsets(headers.numbers, lowest_offset, self.segment.upper_offset)
+        if row < len(headers):
+            wrong = headers[row : row + 1]
+            raise self._out_of_order(wrong, int(wrong.column("lowest_offset")[0]), self.segment.upper_offset)
+        return int(headers.column("last_offset")[-1]) + 1
 
     def _out_of_order(self, header: BatchHeaders, lowest_offset: int, upper_offset: int) -> CorruptBatchError:
         return CorruptBatchError(

@@ -9,7 +9,9 @@ runs this on the driver.
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -26,13 +28,16 @@ PREFIX_BYTES: Final = 17
 
 HEADER_BYTES_MAX: Final = v2.HEADER_BYTES
 
+BATCHES_MAX: Final = 1 << 13
+"""Batches that are scanned together. The headers of more leave the processor's cache before records are decoded."""
+
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _LAYOUTS = {0: legacy.HEADER_V0, 1: legacy.HEADER_V1, 2: v2.HEADER}
 _BATCH_BYTES_MIN = (*legacy.MESSAGE_BYTES_MIN.values(), v2.HEADER_BYTES)
 
 
-def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
+def scan_headers(buffer: memoryview | bytes, origin: int = 0, *, batches_max: int = sys.maxsize) -> BatchHeaders:
     """Find the whole batches at the beginning of a buffer.
 
     Parameters
@@ -41,12 +46,14 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         Bytes of a ``.log`` file from a batch boundary on.
     origin : int
         Position in the file of the first of them.
+    batches_max : int, optional
+        The walk ends behind so many batches.
 
     Returns
     -------
     BatchHeaders
-        All whole batches. What follows them in the buffer, if anything, is told by its ``fault`` and
-        ``next_batch_bytes``; it is never an error here, since a log may end anywhere while it is written.
+        All whole batches, as far as the walk goes. What follows them in the buffer, if anything, is told by its
+        ``fault`` and ``next_batch_bytes``; it is never an error here, since a log may end anywhere while it is written.
     """
     # Planning a read looks at single headers only (`first_header`), and should not wait for numba to be imported.
     from sparklog.record.kernels import scan
@@ -55,16 +62,37 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     tables: list[np.ndarray[Any, Any]] = []
     # Most batches of a log are about as long as its first; rows that are not used cost nothing.
     first_bytes = int.from_bytes(view[8:OVERHEAD_BYTES], "big") + OVERHEAD_BYTES
-    position, rows, capacity = 0, 1, 16 + len(octets) // max(first_bytes, _BATCH_BYTES_MIN[0])
-    while rows:
+    position, found, capacity = 0, 0, 16 + 5 * len(octets) // (4 * max(first_bytes, _BATCH_BYTES_MIN[0]))
+    while True:
+        capacity = min(capacity, batches_max - found)
         numbers = np.empty((capacity, TABLE_FIELDS), dtype=np.int64)
         rows, position = scan(octets, position, origin, numbers)
         tables.append(numbers[:rows])
-        if rows < capacity:
+        found += rows
+        if rows < capacity or found == batches_max:
             break
         capacity *= 4
     numbers = tables[0] if len(tables) == 1 else np.concatenate(tables)
     return _ended(numbers.reshape(-1).view(TABLE), view, origin, position)
+
+
+def scan_pieces(buffer: memoryview, origin: int) -> Iterator[tuple[memoryview, BatchHeaders]]:
+    """Find the whole batches at the beginning of a buffer, `BATCHES_MAX` at a time.
+
+    Yields
+    ------
+    (memoryview, BatchHeaders)
+        The buffer from the first of the batches on, and what `scan_headers` finds there. The last piece may have no
+        batch; its ``fault`` and ``next_batch_bytes`` tell what follows all batches.
+    """
+    position = 0
+    while True:
+        piece = buffer[position:]
+        headers = scan_headers(piece, origin + position, batches_max=BATCHES_MAX)
+        yield piece, headers
+        if len(headers) < BATCHES_MAX:
+            return
+        position += headers.valid_bytes
 
 
 def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:

@@ -116,7 +116,9 @@ class BatchHeaders:
         return self._has(v2.TRANSACTIONAL)
 
     def _has(self, bit: int) -> np.ndarray[Any, Any]:
-        chosen: np.ndarray[Any, Any] = (self.table["magic"] == 2) & (self.table["attributes"] & bit != 0)
+        chosen: np.ndarray[Any, Any] = self.table["attributes"] & bit != 0
+        if chosen.any():
+            chosen &= self.table["magic"] == 2
         return chosen
 
     @property

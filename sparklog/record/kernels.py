@@ -424,6 +424,17 @@ def capacity(table, first, start_offset, rows_max, bytes_max):
     return rows, size_bytes
 
 
+@kernel(types.int64(TABLE_OUT, types.int64, types.int64))
+def set_lowest_offsets(table, lowest_offset, upper_offset):
+    """Write the lowest offset that each batch may have; return the row of the first out of order, or of the end."""
+    for r in range(table.shape[0]):
+        table[r, LOWEST_OFFSET] = lowest_offset
+        if table[r, BASE_OFFSET] < lowest_offset or table[r, LAST_OFFSET] >= upper_offset:
+            return r
+        lowest_offset = table[r, LAST_OFFSET] + 1
+    return table.shape[0]
+
+
 @kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64, TABLE_OUT))
 def scan(buffer, position, origin, table):
     """Walk from batch to batch and write what their headers say.

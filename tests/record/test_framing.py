@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.record.framing import first_header, scan_headers
+from sparklog.record import framing
+from sparklog.record.framing import first_header, scan_headers, scan_pieces
 from sparklog.record.headers import TABLE, BatchHeaders
 from tests import build
 from tests.build import Record
@@ -152,6 +153,31 @@ def test_table_grows_past_the_guess_of_the_first_batch() -> None:
     assert headers.valid_bytes == len(data)
     assert np.array_equal(np.diff(headers.column("position")), headers.column("batch_bytes")[:-1])
     assert headers.table.dtype == TABLE
+
+
+@pytest.mark.parametrize("batches_max", [1, 2, 7, 16, 17, 40, 41])
+def test_walk_ends_behind_as_many_batches_as_are_wanted(batches_max: int) -> None:
+    data = build.v2_batch([Record(value=bytes(900))]) + b"".join(
+        build.v2_batch([Record()], base_offset=i) for i in range(1, 40)
+    )
+    headers, whole = scan_headers(data, 5, batches_max=batches_max), scan_headers(data, 5)
+    assert len(headers) == min(batches_max, 40)
+    assert (headers.table == whole.table[:batches_max]).all()
+    assert headers.valid_bytes == int(headers.column("batch_bytes").sum())
+    assert headers.fault is None
+
+
+@pytest.mark.parametrize("end", [b"", b"\0" * 20, build.v2_batch([Record()])[:-1]])
+@pytest.mark.parametrize("batches_max", [1, 3, 4, 5])
+def test_pieces_are_the_whole_and_end_as_it_ends(end: bytes, batches_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "BATCHES_MAX", batches_max)
+    data = b"".join(build.v2_batch([Record()], base_offset=i) for i in range(4)) + end
+    whole, pieces = scan_headers(data, 5), list(scan_pieces(memoryview(data), 5))
+    assert (np.concatenate([headers.table for _, headers in pieces]) == whole.table).all()
+    assert max(len(headers) for _, headers in pieces) <= batches_max
+    assert all(bytes(piece) == data[headers.origin - 5 :] for piece, headers in pieces)
+    last = pieces[-1][1]
+    assert (last.fault, last.next_batch_bytes) == (whole.fault, whole.next_batch_bytes)
 
 
 def test_chosen_rows_keep_how_the_walk_ended() -> None:
