@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,35 @@ def test_row_groups_of_a_file_keep_their_order_over_tasks(tmp_path: Path, monkey
     summary = run(load_job([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "logs", partitions=1))
     assert values(tmp_path / "logs" / "events-0") == [f"{n}".encode() for n in range(1000 + 10)]
     assert [each.rows for each in summary.files] == [1000, 10]
+
+
+def test_tasks_have_about_as_many_bytes_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
+    rng = random.Random(1)
+    for name, rows in (("a", 4000), ("b", 1500), ("c", 1500), ("d", 50)):
+        write_parquet(
+            tmp_path / f"{name}.parquet", strings([rng.randbytes(50).hex() for _ in range(rows)]), row_group_size=100
+        )
+    job = load_job([tmp_path], tmp_path / "_logs", partitions=1, workers=3)
+    with job.held():
+        tasks = job.plan()
+    sizes = [task.size_bytes for task in tasks]
+    assert len(tasks) == 6
+    assert max(sizes) < 1.2 * min(sizes)
+    assert sum(sizes) == sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
+    assert run(load_job([tmp_path], tmp_path / "_logs", partitions=1, workers=3)).records == 7050
+
+
+def test_files_that_reach_a_little_into_another_task_are_not_opened_to_be_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load.row_groups", None)
+    for number in range(8):
+        write_parquet(tmp_path / f"{number}.parquet", strings(["x" * number] * 1000), row_group_size=100)
+    job = load_job([tmp_path], tmp_path / "_logs")
+    with job.held():
+        assert [len(task.parts) for task in job.plan()] == [2, 2, 2, 2]
 
 
 def test_json_of_other_columns_becomes_the_value(tmp_path: Path) -> None:
