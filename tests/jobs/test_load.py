@@ -246,13 +246,16 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         sparklog.load(tmp_path / "a.csv", tmp_path / "logs", topic="t", num_partitions=1)
 
 
-def test_a_damaged_file_leaves_nothing_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_damaged_file_leaves_nothing_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
     monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
     for number in range(4):
         write_parquet(tmp_path / f"{number}.parquet", strings([f"{number}"] * 1000))
     (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-20])
     with pytest.raises(InputFileError, match=r"2.parquet cannot be read as parquet") as caught:
-        run(load_job([tmp_path], tmp_path / "_logs"), processes=2)
+        run(load_job([tmp_path], tmp_path / "_logs"), processes=processes)
     assert any(note.startswith("in ") for note in caught.value.__notes__)
     assert leftovers(tmp_path / "_logs") == []
     write_parquet(tmp_path / "2.parquet", strings(["2"] * 1000))
