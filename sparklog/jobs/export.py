@@ -151,7 +151,7 @@ def export(
         Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
         target must be where its workers reach them too.
     processes : int, optional
-        How many processes work; by default one for each core, or threads of this one where it is soon done.
+        How many processes work; by default one for each core, or threads of this one where they do better.
     task_bytes : int
         How many bytes of log become one file at most, about.
     row_group_rows : int

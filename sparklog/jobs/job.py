@@ -63,8 +63,9 @@ class Job(Protocol[TaskT, ResultT]):
     commits_as_it_goes : bool
         Whether finished tasks are committed while others run. Else all are committed at once, or none.
     threads_bytes_max : int
-        Below so many bytes of tasks a few threads do better than processes, which must start first. It is 0 where the
-        work is done by Python itself, which threads cannot do at a time.
+        Below so many bytes of tasks a few threads do better than many processes, which must start first; than a few
+        processes they do better always. It is 0 where the work is done by Python itself, which threads cannot do at a
+        time.
     """
 
     @property

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 from sparklog.errors import InputFileError, InvalidOptionError
@@ -34,8 +35,12 @@ from sparklog.write.clock import wall_clock_ms
 from sparklog.write.staging import StagedRun
 
 _TASK_BYTES_MAX: Final = 1 << 28
-_TASK_BYTES_MIN: Final = 1 << 27
-"""A process that has less to do takes longer to start than to do it."""
+_TASK_BYTES_MIN: Final = 1 << 25
+_TASKS_A_WORKER: Final = 2
+"""More of them would make more segments, and smaller ones."""
+_UNCUT_SHARE: Final = 1 / 8
+"""A file is one task's of which less than this share of a task reaches into another."""
+_THREADS_BYTES_MAX: Final = 1 << 28
 _ATTEMPTS: Final = 1 << 53
 
 
@@ -179,8 +184,8 @@ class LoadJob:
         See `sparklog.jobs.inputs`.
     job_id : str
         From `sparklog.write.job_names.new_job`, at ``now_ms``, which is the time of records that have none.
-    tasks : int
-        How many there are to be at least, where the files are large enough.
+    workers : int
+        How many tasks run at a time, about.
     outcome : Outcome
         Filled in the process that drives the job.
     """
@@ -194,13 +199,13 @@ class LoadJob:
     csv: Csv
     job_id: str
     now_ms: int
-    tasks: int
+    workers: int
     again: bool
     lock_timeout_seconds: float
     outcome: Outcome = field(default_factory=Outcome, compare=False)
 
     commits_as_it_goes = False
-    threads_bytes_max = 0
+    threads_bytes_max = _THREADS_BYTES_MAX
 
     def held(self) -> AbstractContextManager[None]:
         return exclusive(self.target.directory, self.job_id, self.lock_timeout_seconds)
@@ -212,9 +217,8 @@ class LoadJob:
         names = {file.name for file in to_load}
         self.outcome.skipped = tuple(file.name for file in found if file.name not in names)
         self._refuse_unknown_columns(to_load)
-        total_bytes = sum(file.size_bytes for file in to_load)
-        task_bytes = min(max(total_bytes // self.tasks, _TASK_BYTES_MIN), _TASK_BYTES_MAX)
-        return [LoadTask(number, parts) for number, parts in enumerate(_grouped(to_load, task_bytes))]
+        tasks = _task_count(sum(file.size_bytes for file in to_load), self.workers)
+        return [LoadTask(number, parts) for number, parts in enumerate(_grouped(to_load, tasks))]
 
     def _ledger(self) -> Ledger:
         directory = self.target.directory
@@ -315,34 +319,54 @@ class LoadJob:
         )
 
 
-def _grouped(to_load: Sequence[InputFile], task_bytes: int) -> Iterator[tuple[FilePart, ...]]:
-    """Yield the parts of each task: about so many bytes, in the order of files."""
-    group: list[FilePart] = []
-    group_bytes = 0
-    for file in to_load:
-        for part in _parts(file, task_bytes):
-            if group and group_bytes + part.size_bytes > task_bytes:
-                yield tuple(group)
-                group, group_bytes = [], 0
-            group.append(part)
-            group_bytes += part.size_bytes
-    if group:
-        yield tuple(group)
+def _task_count(total_bytes: int, workers: int) -> int:
+    """Return how many tasks share so many bytes: where there are more than workers, so that these end together."""
+    tasks = max(min(workers * _TASKS_A_WORKER, total_bytes // _TASK_BYTES_MIN), -(-total_bytes // _TASK_BYTES_MAX), 1)
+    return tasks if tasks < workers else -(-tasks // workers) * workers
 
 
-def _parts(file: InputFile, task_bytes: int) -> Iterator[FilePart]:
-    """Cut a file that is larger than a task, where its format lets it be cut."""
-    if file.format != PARQUET or file.size_bytes <= task_bytes:
-        yield FilePart(file, None, file.size_bytes)
+def _grouped(to_load: Sequence[InputFile], tasks: int) -> Iterator[tuple[FilePart, ...]]:
+    """Yield the parts of each task, in the order of files: about as many bytes each, and at least one part."""
+    shares = _Shares(sum(file.size_bytes for file in to_load), tasks)
+    parts = [part for file in to_load for part in _parts(file, shares)]
+    for _, group in groupby(parts, key=lambda part: part[0]):
+        yield tuple(part for _, part in group)
+
+
+class _Shares:
+    """Says which of some tasks, which have about as many bytes each, what comes next belongs to."""
+
+    def __init__(self, total_bytes: int, tasks: int) -> None:
+        self._task_bytes, self._last, self._done_bytes = max(total_bytes / tasks, 1), tasks - 1, 0
+
+    def are_cut_by(self, size_bytes: int) -> bool:
+        """Tell whether so many bytes that come next reach from one task well into another."""
+        little = self._task_bytes * _UNCUT_SHARE
+        first, last = self._done_bytes + little, self._done_bytes + size_bytes - little
+        return first < last and self._task_at(first) != self._task_at(last)
+
+    def take(self, size_bytes: int) -> int:
+        """Return the task in which most of so many bytes are that come next, and pass over them."""
+        middle, self._done_bytes = self._done_bytes + size_bytes / 2, self._done_bytes + size_bytes
+        return self._task_at(middle)
+
+    def _task_at(self, position: float) -> int:
+        return min(int(position / self._task_bytes), self._last)
+
+
+def _parts(file: InputFile, shares: _Shares) -> Iterator[tuple[int, FilePart]]:
+    """Yield the parts of a file, each with its task; it is cut between tasks where its format lets it be cut."""
+    if file.format != PARQUET or not shares.are_cut_by(file.size_bytes):
+        yield shares.take(file.size_bytes), FilePart(file, None, file.size_bytes)
         return
-    start = size_bytes = 0
-    groups = row_groups(file)
-    for number, group_bytes in enumerate(groups):
-        if number > start and size_bytes + group_bytes > task_bytes:
-            yield FilePart(file, range(start, number), size_bytes)
-            start, size_bytes = number, 0
-        size_bytes += group_bytes
-    yield FilePart(file, range(start, len(groups)), size_bytes)
+    sizes = row_groups(file) or [0]
+    # What is in no row group goes with the last one, so that parts add up to the file.
+    sizes[-1] += file.size_bytes - sum(sizes)
+    tasks = [shares.take(size_bytes) for size_bytes in sizes]
+    for task, rows in groupby(range(len(sizes)), key=lambda number: tasks[number]):
+        numbers = list(rows)
+        groups = None if len(numbers) == len(sizes) else range(numbers[0], numbers[-1] + 1)
+        yield task, FilePart(file, groups, sum(sizes[number] for number in numbers))
 
 
 def _refuse_other_kinds(parts: Sequence[LoadedPart]) -> None:

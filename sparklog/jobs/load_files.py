@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.inputs import FORMATS
@@ -19,8 +19,6 @@ from sparklog.topic.write_target import find_target
 from sparklog.values.columns import parse_columns
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
-
-_TASKS_A_PROCESS: Final = 4
 
 
 def _dry_run(job: LoadJob) -> LoadSummary:
@@ -115,7 +113,7 @@ def load(
         Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Files and
         logs must be where its workers reach them too.
     processes : int, optional
-        How many processes work; by default one for each core.
+        How many processes work; by default one for each core, or threads of this one where they do better.
     watch : Watch, optional
         Is told how the load goes on.
     lock_timeout_seconds : float
@@ -163,7 +161,7 @@ def load(
         csv=Csv(csv_delimiter, tuple(csv_columns), _csv_types(csv_types)),
         job_id=new_job(now_ms),
         now_ms=now_ms,
-        tasks=runner.workers * _TASKS_A_PROCESS,
+        workers=runner.workers,
         again=again,
         lock_timeout_seconds=lock_timeout_seconds,
     )

@@ -1,11 +1,11 @@
 """Runs the tasks of a job on this machine: in threads of this process, or in processes, this one among them.
 
 Threads work at once. A process takes a second of a processor to start, so that there are as many as the work is worth;
-but each has a Python interpreter of its own, for which threads wait. So work that a job says is too little for
-processes is done by a few threads. Processes are started as programs of their own, and not forked, so that no thread
-and no lock of the caller is copied into them; and a script that calls a job needs no ``if __name__ == "__main__"``,
-since they do not import it. A worker ends with the process that started it, however that ends, and a thread with the
-job: their connection is closed then.
+but each has a Python interpreter of its own, for which threads wait. So the work of a job that leaves the interpreter
+to others is done by threads where there are few cores, or where it is too little for processes. Processes are started
+as programs of their own, and not forked, so that no thread and no lock of the caller is copied into them; and a script
+that calls a job needs no ``if __name__ == "__main__"``, since they do not import it. A worker ends with the process
+that started it, however that ends, and a thread with the job: their connection is closed then.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class LocalRunner:
     def _shared(self, job: Job[Any, Any], tasks: Tasks[Any]) -> tuple[int, int]:
         """Return how many threads of this process share the work, and how many other processes."""
         workers = min(self.workers, tasks.count)
-        if not self.processes and tasks.size_bytes < job.threads_bytes_max:
+        are_few = workers <= _THREADS_MAX and job.threads_bytes_max > 0
+        if not self.processes and (are_few or tasks.size_bytes < job.threads_bytes_max):
             return min(workers, _THREADS_MAX), 0
         if not self.processes:
             workers = min(workers, 1 + tasks.size_bytes // _BYTES_WORTH_A_START)

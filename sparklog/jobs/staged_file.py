@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from crc32c import crc32c
 
 from sparklog.errors import SeglogError
 from sparklog.storage.base import WritableStorage
+
+_SYNC_BEGINS_BYTES: Final = 1 << 23
+"""The disk begins to write whenever there is so much more, so that who syncs the file waits for the rest only."""
 
 
 class StagedFile:
@@ -24,7 +27,7 @@ class StagedFile:
     def __init__(self, storage: WritableStorage, path: str) -> None:
         self._storage, self.path = storage, path
         self._file = storage.open_for_append(path)
-        self.size_bytes = self.crc32c = 0
+        self.size_bytes = self.crc32c = self._begun_bytes = 0
         self.closed = False
 
     def __enter__(self) -> Self:
@@ -45,6 +48,9 @@ class StagedFile:
         self._file.append(view)
         self.crc32c = crc32c(view, self.crc32c)
         self.size_bytes += len(view)
+        if self.size_bytes - self._begun_bytes >= _SYNC_BEGINS_BYTES:
+            self._file.begin_sync(self._begun_bytes)
+            self._begun_bytes = self.size_bytes
         return len(view)
 
     def tell(self) -> int:

@@ -173,7 +173,10 @@ def timed(queries: dict[str, Callable[[], object]], rounds: int) -> tuple[dict[s
 
 
 def spent_seconds() -> float:
-    """Return the processor seconds of this process and of all that it has started, also of what has ended."""
+    """Return the processor seconds of this process and of all that it has started, also of what has ended.
+
+    What this process has waited for has ended between two calls, so that it is not counted twice.
+    """
     used = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return processor_seconds() + sum(each.ru_utime + each.ru_stime for each in used)
 

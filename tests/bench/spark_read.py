@@ -36,6 +36,7 @@ from pyspark.sql.types import StructType
 from tests.build import Record, offset_index, v2_batch
 
 ROOT = Path(__file__).parents[2]
+_last_seconds: dict[tuple[int, float], float] = {}
 BATCH_BYTES = 16 << 10
 RECORD_BYTES = 110
 LARGE_VALUE_BYTES = 900_000
@@ -161,7 +162,17 @@ def cost(query: Callable[[DataFrame], object], frame: DataFrame) -> tuple[float,
 
 
 def processor_seconds() -> float:
-    return sum(sum(process.cpu_times()[:4]) for process in psutil.Process().children(recursive=True))
+    """Return the processor seconds of all processes below this one, also of those that have ended since the last call.
+
+    PySpark's daemon waits for none of its workers, so that the seconds of one that has ended are in no other process's
+    account; and idle ones end after a minute, whoever is measured then.
+    """
+    for process in psutil.Process().children(recursive=True):
+        # It may just have ended.
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            _last_seconds[process.pid, process.create_time()] = times.user + times.system
+    return sum(_last_seconds.values())
 
 
 def peak_bytes_of_workers() -> int:

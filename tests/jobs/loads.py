@@ -52,7 +52,7 @@ def load_job(
     *,
     partitions: int = 2,
     again: bool = False,
-    tasks: int = 4,
+    workers: int = 2,
     columns: Columns | None = None,
     job_id: str | None = None,
 ) -> LoadJob:
@@ -70,7 +70,7 @@ def load_job(
         csv=Csv(),
         job_id=job_id or new_job(NOW_MS),
         now_ms=NOW_MS,
-        tasks=tasks,
+        workers=workers,
         again=again,
         lock_timeout_seconds=5.0,
     )

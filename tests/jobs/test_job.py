@@ -41,6 +41,14 @@ class TwoCores(LocalRunner):
         return 2
 
 
+class SixCores(LocalRunner):
+    """A machine of six cores, more than threads can use."""
+
+    @property
+    def workers(self) -> int:
+        return 6
+
+
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
@@ -149,10 +157,22 @@ def test_little_work_is_shared_by_threads_of_this_process(tmp_path: Path) -> Non
     assert lines(tmp_path / "out")[-1] == "let go"
 
 
-def test_work_that_is_worth_processes_is_not_done_by_threads_alone(tmp_path: Path) -> None:
+def test_much_work_is_shared_by_threads_where_cores_are_few(tmp_path: Path) -> None:
+    tasks = [ToyTask(name, does="meet", size_bytes=1 << 40) for name in "ab"]
+    run_job(ToyJob(tmp_path / "out", tasks, threads_bytes_max=1), TwoCores())
+    assert lines(tmp_path / "out")[-1] == "let go"
+
+
+def test_work_that_is_worth_processes_is_not_done_by_threads_alone_where_cores_are_many(tmp_path: Path) -> None:
+    tasks = [ToyTask("a", does="killed", size_bytes=1 << 26), *(ToyTask(name) for name in "bcdef")]
+    with pytest.raises(SeglogError, match="status -9"):
+        run_job(ToyJob(tmp_path / "out", tasks, threads_bytes_max=1 << 26), SixCores())
+
+
+def test_work_of_python_itself_is_shared_by_processes(tmp_path: Path) -> None:
     tasks = [ToyTask("a", does="killed", size_bytes=1 << 26), ToyTask("b", size_bytes=1 << 26)]
     with pytest.raises(SeglogError, match="status -9"):
-        run_job(ToyJob(tmp_path / "out", tasks, threads_bytes_max=1 << 27), TwoCores())
+        run_job(ToyJob(tmp_path / "out", tasks), TwoCores())
 
 
 def test_processes_that_are_asked_for_are_processes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,35 @@ def test_row_groups_of_a_file_keep_their_order_over_tasks(tmp_path: Path, monkey
     assert [each.rows for each in summary.files] == [1000, 10]
 
 
+def test_tasks_have_about_as_many_bytes_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
+    rng = random.Random(1)
+    for name, rows in (("a", 4000), ("b", 1500), ("c", 1500), ("d", 50)):
+        write_parquet(
+            tmp_path / f"{name}.parquet", strings([rng.randbytes(50).hex() for _ in range(rows)]), row_group_size=100
+        )
+    job = load_job([tmp_path], tmp_path / "_logs", partitions=1, workers=3)
+    with job.held():
+        tasks = job.plan()
+    sizes = [task.size_bytes for task in tasks]
+    assert len(tasks) == 6
+    assert max(sizes) < 1.2 * min(sizes)
+    assert sum(sizes) == sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
+    assert run(load_job([tmp_path], tmp_path / "_logs", partitions=1, workers=3)).records == 7050
+
+
+def test_files_that_reach_a_little_into_another_task_are_not_opened_to_be_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load.row_groups", None)
+    for number in range(8):
+        write_parquet(tmp_path / f"{number}.parquet", strings(["x" * number] * 1000), row_group_size=100)
+    job = load_job([tmp_path], tmp_path / "_logs")
+    with job.held():
+        assert [len(task.parts) for task in job.plan()] == [2, 2, 2, 2]
+
+
 def test_json_of_other_columns_becomes_the_value(tmp_path: Path) -> None:
     times = pa.array([1, 2], pa.timestamp("s"))
     table = pa.table({"id": [1, 2], "user": ["a", None], "at": times, "l": [[1], []]})
@@ -216,13 +246,16 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         sparklog.load(tmp_path / "a.csv", tmp_path / "logs", topic="t", num_partitions=1)
 
 
-def test_a_damaged_file_leaves_nothing_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_damaged_file_leaves_nothing_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
     monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
     for number in range(4):
         write_parquet(tmp_path / f"{number}.parquet", strings([f"{number}"] * 1000))
     (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-20])
     with pytest.raises(InputFileError, match=r"2.parquet cannot be read as parquet") as caught:
-        run(load_job([tmp_path], tmp_path / "_logs"), processes=2)
+        run(load_job([tmp_path], tmp_path / "_logs"), processes=processes)
     assert any(note.startswith("in ") for note in caught.value.__notes__)
     assert leftovers(tmp_path / "_logs") == []
     write_parquet(tmp_path / "2.parquet", strings(["2"] * 1000))
