@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from sparklog.spark.source import register
     from sparklog.spark.stream_lag import stream_lag
     from sparklog.topic.log_manager import LogManager
+    from sparklog.topic.partition_log import PartitionLog
     from sparklog.topic.reader import TopicReader, open_topic
     from sparklog.topic.stream_checkpoint import offsets_of_checkpoint
     from sparklog.topic.transactional_writer import TransactionalWriter, transaction
-    from sparklog.write.partition import PartitionLog
 
     __version__: str
 
@@ -64,7 +64,7 @@ _HOMES = {
     "LogConfig": "sparklog.log.config",
     "LogManager": "sparklog.topic.log_manager",
     "LogReader": "sparklog.log.reader",
-    "PartitionLog": "sparklog.write.partition",
+    "PartitionLog": "sparklog.topic.partition_log",
     "Producer": "sparklog.clients.producer",
     "TopicReader": "sparklog.topic.reader",
     "TransactionalWriter": "sparklog.topic.transactional_writer",

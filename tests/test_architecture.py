@@ -93,6 +93,7 @@ DEFERRED = {
     ("cli/main.py", "sparklog.cli.recover"),
     ("cli/main.py", "sparklog.record.warm_up"),
     ("cli/clean_command.py", "sparklog.cli.clean"),
+    ("cli/cut_commands.py", "sparklog.cli.cut"),
     ("cli/clean_command.py", "sparklog.cli.export"),
     ("cli/job_commands.py", "sparklog.cli.export"),
     ("cli/system_commands.py", "sparklog.cli.system_rows"),

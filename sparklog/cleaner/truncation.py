@@ -7,19 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from sparklog.cleaner.cuts import (
+    Cut,
+    Extent,
+    deletion,
+    extent_of,
+    first_to_keep,
+    refuse_before_start,
+    to_set_aside,
+    truncation,
+)
 from sparklog.cleaner.opened import OpenedLog, open_to_clean
 from sparklog.cleaner.removal import remove_before
 from sparklog.cleaner.swap import remove_set_aside, set_aside
-from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
+from sparklog.errors import InvalidOptionError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import refuse_to_write
-from sparklog.log.layout import PartitionLayout
+from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.reader import LogReader
 from sparklog.log.times import Time
 from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.write.clock import wall_clock_ms
@@ -28,14 +36,6 @@ from sparklog.write.locking import hold, refuse_link
 from sparklog.write.offset_checkpoints import BEFORE_LOG_END, lower_offset, set_offsets
 from sparklog.write.recovery import recover
 from sparklog.write.rolling import seal_active
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """The offsets of a log, the end exclusive."""
-
-    start_offset: int
-    end_offset: int
 
 
 def delete_records(
@@ -78,21 +78,10 @@ def delete_records(
     LockedError
         A broker runs on the directory, or another writer has it.
     """
-    if (before_offset is None) == (before_time is None):
-        raise InvalidOptionError("give one of before_offset and before_time")
+    _refuse_two(before_offset, before_time)
     with _opened(path, config, lock_timeout_seconds) as (log, at):
         layout = log.layout
-        if before_time is not None:
-            found = LogReader(layout).offset_for_time(before_time)
-            start = layout.end_offset if found is None else found
-        else:
-            start = layout.end_offset if before_offset == -1 else int(before_offset or 0)
-        if not 0 <= start <= layout.end_offset:
-            raise OffsetOutOfRangeError(
-                f"records before offset {start} of {layout.path} cannot be deleted: it has offsets up to "
-                f"{layout.end_offset}"
-            )
-        start = max(start, layout.start_offset)
+        start = first_to_keep(layout, before_offset, before_time)
         if start == layout.end_offset:
             log = log.roll()
         set_offsets(log.folder.directory, files.LOG_START_CHECKPOINT, {at: start})
@@ -129,37 +118,86 @@ def truncate_to(
         As of `delete_records`.
     """
     with _opened(path, config, lock_timeout_seconds) as (log, at):
-        layout, folder = log.layout, log.folder
-        if offset < layout.start_offset:
-            raise OffsetOutOfRangeError(
-                f"{layout.path} cannot be cut at offset {offset}: it begins at offset {layout.start_offset}"
+        return _truncated(log, at, offset)
+
+
+def truncate_as_seen(
+    path: PathText, offset: int, seen: Extent, *, config: LogConfig | None = None, lock_timeout_seconds: float = 60.0
+) -> Extent:
+    """Cut as `truncate_to`, unless the log has other offsets by now than it was seen to have.
+
+    Raises
+    ------
+    InvalidOptionError
+        It has; nothing was cut. Otherwise as `truncate_to`.
+    """
+    with _opened(path, config, lock_timeout_seconds) as (log, at):
+        now = extent_of(log.layout)
+        if now != seen:
+            raise InvalidOptionError(
+                f"{log.layout.path} had offsets [{seen.start_offset}, {seen.end_offset}) when it was looked at, and "
+                f"has [{now.start_offset}, {now.end_offset}) now; nothing was cut: look at it again"
             )
-        if offset >= layout.end_offset:
-            return Extent(layout.start_offset, layout.end_offset)
-        gone = _to_set_aside(layout, offset)
-        is_all = len(gone) == len(layout.segments)
-        # Everything from the segment on may be gone when this is interrupted.
-        left = layout.start_offset if is_all else layout.segments[layout.segment_of(offset)].base_offset
-        for name in BEFORE_LOG_END:
-            # Before the log ends earlier: one that ends before its recovery point has lost its end, for recovery.
-            lower_offset(folder.directory, name, at, left)
-        for base in gone:
-            # On the disk before the next one goes: what is left is always a whole log.
-            set_aside(folder, [base], log.config.file_delete_delay_ms, log.now_ms)
-            folder.writable.sync_folder(folder.location)
-        if not log.config.file_delete_delay_ms:
-            remove_set_aside(folder, gone)
-        if not is_all:
-            _cut(log, offset)
-        found = recover(folder, log.config, log.now_ms, is_quiet=True)
-        seal_active(folder, found.state, found.producers)
-        return Extent(found.start_offset, found.state.end_offset)
+        return _truncated(log, at, offset)
+
+
+def look_at_deletion(path: PathText, *, before_offset: int | None = None, before_time: Time | None = None) -> Cut:
+    """Say what `delete_records` would take; nothing is locked or changed. Parameters and errors as there."""
+    _refuse_two(before_offset, before_time)
+    layout = read_layout(_folder_at(path)[0])
+    return deletion(layout, first_to_keep(layout, before_offset, before_time))
+
+
+def look_at_truncation(path: PathText, offset: int) -> Cut:
+    """Say what `truncate_to` would take; nothing is locked or changed. Parameters and errors as there."""
+    layout = read_layout(_folder_at(path)[0])
+    refuse_before_start(layout, offset)
+    return truncation(layout, offset)
+
+
+def _refuse_two(before_offset: int | None, before_time: Time | None) -> None:
+    if (before_offset is None) == (before_time is None):
+        raise InvalidOptionError("give one of before_offset and before_time")
+
+
+def _truncated(log: OpenedLog, at: TopicPartition, offset: int) -> Extent:
+    """Cut an opened log at an offset, and return what it has then."""
+    layout, folder = log.layout, log.folder
+    refuse_before_start(layout, offset)
+    if offset >= layout.end_offset:
+        return Extent(layout.start_offset, layout.end_offset)
+    gone = to_set_aside(layout, offset)
+    is_all = len(gone) == len(layout.segments)
+    # Everything from the segment on may be gone when this is interrupted.
+    left = layout.start_offset if is_all else layout.segments[layout.segment_of(offset)].base_offset
+    for name in BEFORE_LOG_END:
+        # Before the log ends earlier: one that ends before its recovery point has lost its end, for recovery.
+        lower_offset(folder.directory, name, at, left)
+    for base in gone:
+        # On the disk before the next one goes: what is left is always a whole log.
+        set_aside(folder, [base], log.config.file_delete_delay_ms, log.now_ms)
+        folder.writable.sync_folder(folder.location)
+    if not log.config.file_delete_delay_ms:
+        remove_set_aside(folder, gone)
+    if not is_all:
+        _cut(log, offset)
+    found = recover(folder, log.config, log.now_ms, is_quiet=True)
+    seal_active(folder, found.state, found.producers)
+    return Extent(found.start_offset, found.state.end_offset)
 
 
 @contextmanager
 def _opened(
     path: PathText, config: LogConfig | None, lock_timeout_seconds: float
 ) -> Iterator[tuple[OpenedLog, TopicPartition]]:
+    folder, at = _folder_at(path)
+    with hold(folder.directory, lock_timeout_seconds):
+        apply_journal(folder.directory)
+        yield open_to_clean(folder, config or LogConfig(), wall_clock_ms()), at
+
+
+def _folder_at(path: PathText) -> tuple[PartitionFolder, TopicPartition]:
+    """Return the folder of a partition that a path names, and which partition it is of."""
     located = expand_one(locate(path))
     folder = PartitionFolder.at(located.storage, located.path)
     at = folder.topic_partition
@@ -167,27 +205,7 @@ def _opened(
         raise InvalidOptionError(f"{path} is not named as a partition's folder, <topic>-<partition>")
     refuse_link(folder)
     refuse_to_write(folder)
-    with hold(folder.directory, lock_timeout_seconds):
-        apply_journal(folder.directory)
-        yield open_to_clean(folder, config or LogConfig(), wall_clock_ms()), at
-
-
-def _to_set_aside(layout: PartitionLayout, offset: int) -> list[int]:
-    """Return the base offsets of the segments that go whole, in the order in which they go: the last first.
-
-    Where nothing is left from the log start on, all go, and the log begins anew at its start: batches that lie wholly
-    before it would be a log that ends before it starts. Segments of such batches alone go before all others.
-    """
-    bases = [each.base_offset for each in layout.segments]
-    row = -1
-    first = None
-    while first is None and row + 1 < len(layout.segments):
-        row += 1
-        with layout.segments[row].open() as opened:
-            first = opened.first_batch_from(layout.start_offset)
-    if first is not None and int(first.column("last_offset")[0]) < offset:
-        return bases[: layout.segment_of(offset) : -1]
-    return [*bases[:row], *reversed(bases[row:])]
+    return folder, at
 
 
 def _cut(log: OpenedLog, offset: int) -> None:

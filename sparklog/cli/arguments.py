@@ -9,6 +9,7 @@ import typer
 
 from sparklog.cli import fields, tables, views
 from sparklog.errors import InvalidOptionError
+from sparklog.log.times import iso_milliseconds
 
 Paths = Annotated[
     list[str],
@@ -38,6 +39,16 @@ Fields = Annotated[
     bool,
     typer.Option("--fields", help="Say what the fields of --json are, and stop.", is_eager=True, callback=_show_fields),
 ]
+
+
+def milliseconds_of(text: str, option: str) -> int:
+    """Read a time that an option was given: ms since the epoch, or ISO 8601, in UTC unless it says otherwise."""
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    time_ms = iso_milliseconds(text)
+    if time_ms is None:
+        raise InvalidOptionError(f"{option} {text!r} is neither ISO 8601 nor ms since 1970")
+    return time_ms
 
 
 def properties_of(texts: Iterable[str], option: str) -> dict[str, str]:

@@ -87,6 +87,18 @@ to         integer  the offset behind the last
 log_bytes  integer  about how many bytes of log would be read
 """
 )
+_CUT: Final = fields_in(
+    """
+topic             string   name of the topic
+partition         integer  number of the partition
+is_done           boolean  false where the answer was no, or there was nothing to cut
+start_offset      integer  log start offset after the cut, or as it would be
+end_offset        integer  log end offset, exclusive
+dropped_segments  integer  how many segments go whole
+dropped_offsets   integer  how many offsets the log has less
+dropped_bytes     integer  by how much the logs of its segments get shorter
+"""
+)
 ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
     "describe": {
         "a topic": fields_in(
@@ -215,6 +227,7 @@ lost                string    what a conversion to an older format has lost
 """
         ),
     },
+    **{command: {"the partition": _CUT} for command in ("delete-records", "truncate")},
     "load": {
         "a partition": fields_in(
             """

@@ -1,5 +1,6 @@
 """The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
-``clean``, ``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster`` and ``warm-up``.
+``clean``, ``delete-records``, ``truncate``, ``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster`` and
+``warm-up``.
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
 were moved);
@@ -20,15 +21,23 @@ import typer
 from typer.core import TyperGroup
 
 import sparklog
-from sparklog.cli import clean_command, group_commands, job_commands, render, system_commands, tables, views
+from sparklog.cli import (
+    clean_command,
+    cut_commands,
+    group_commands,
+    job_commands,
+    render,
+    system_commands,
+    tables,
+    views,
+)
 from sparklog.cli import describe as describing
-from sparklog.cli.arguments import Fields, Json, Paths, Processes, Where
+from sparklog.cli.arguments import Fields, Json, Paths, Processes, Where, milliseconds_of
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.lag import lag
 from sparklog.cli.paths import find_target, log_bytes, processes_for
 from sparklog.cli.progress import progress
 from sparklog.errors import InvalidOptionError, SeglogError
-from sparklog.log.times import iso_milliseconds
 from sparklog.log.where_parser import parse_where
 
 _FAILED = 1
@@ -60,7 +69,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. "
-    "Only recover, clean and groups set change a log that is there.",
+    "Only recover, clean, delete-records, truncate, groups set and transactions --abort change a log that is there.",
 )
 
 
@@ -193,7 +202,7 @@ def dump(
     wanted = DumpRange(
         offset,
         end_offset,
-        None if time is None else _milliseconds(time),
+        None if time is None else milliseconds_of(time, "--time"),
         isolation_level.value,
         last,
         _bytes(key_base64) if key is None else key.encode("utf-8", "surrogateescape"),
@@ -214,16 +223,6 @@ def _bytes(text: str | None) -> bytes | None:
         return None if text is None else base64.b64decode(text, validate=True)
     except ValueError as error:
         raise InvalidOptionError(f"--key-base64 {text!r} is no base64") from error
-
-
-def _milliseconds(text: str) -> int:
-    """Read a time: ms since the epoch, or ISO 8601, which is in UTC unless it says otherwise."""
-    if text.lstrip("-").isdigit():
-        return int(text)
-    time = iso_milliseconds(text)
-    if time is None:
-        raise InvalidOptionError(f"--time {text!r} is neither ms since 1970 nor ISO 8601")
-    return time
 
 
 @app.command()
@@ -307,6 +306,8 @@ app.command("export")(job_commands.export)
 app.command("copy")(job_commands.copy)
 app.command("load")(job_commands.load)
 app.command("clean")(clean_command.clean)
+app.command("delete-records")(cut_commands.delete_records)
+app.command("truncate")(cut_commands.truncate)
 app.add_typer(job_commands.ledger, name="ledger")
 app.add_typer(group_commands.groups, name="groups")
 app.command("transactions")(system_commands.transactions)

@@ -102,6 +102,12 @@ def complain(kind: Literal["error", "warning", "note"], message: str, picture: s
         stderr().print(Text(printable(line)), soft_wrap=True)
 
 
+def asked(question: str) -> str | None:
+    """Ask on stderr, and return the line that is answered; None where nobody answers."""
+    stderr().print(Text(printable(question)), end="", soft_wrap=True)
+    return sys.stdin.readline() or None
+
+
 def severity_style(severity: str) -> str:
     return _STYLES.get(severity, "")
 

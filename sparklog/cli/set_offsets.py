@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparklog.cli import render, system_tables, tables
+from sparklog.cli.arguments import milliseconds_of
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
-from sparklog.log.times import iso_milliseconds
 from sparklog.storage.small_files import read_files
 from sparklog.topic.set_offsets import Goal, OffsetRequest, set_group_offsets
 
@@ -56,7 +56,7 @@ class Wanted:
             )
         return Goal(
             offset=self.to_offset,
-            time_ms=None if self.to_datetime is None else _milliseconds(self.to_datetime),
+            time_ms=None if self.to_datetime is None else milliseconds_of(self.to_datetime, "--to-datetime"),
             shift=self.shift_by,
             offsets=None if self.from_file is None else _offsets_of(self.from_file),
             word="earliest" if self.to_earliest else "latest",
@@ -99,13 +99,6 @@ def _topics(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
         is_whole = not colon or topics.get(topic) == ()
         topics[topic] = () if is_whole else (*topics.get(topic, ()), *map(int, numbers))
     return topics
-
-
-def _milliseconds(text: str) -> int:
-    time_ms = int(text) if text.isdecimal() else iso_milliseconds(text)
-    if time_ms is None:
-        raise InvalidOptionError(f"--to-datetime {text!r} is neither ISO 8601 nor ms since 1970")
-    return time_ms
 
 
 def _offsets_of(path: str) -> dict[TopicPartition, int]:

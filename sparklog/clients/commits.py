@@ -19,6 +19,8 @@ from sparklog.write.clock import wall_clock_ms
 _log = logging.getLogger("sparklog")
 
 _NO_EPOCH: Final = -1
+COMMIT_SECONDS: Final = 60.0
+"""How long a commit waits for others."""
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -69,11 +71,13 @@ class Commits:
             committed.update((at, OffsetAndMetadata(of_cluster[at])) for at in others)
         return committed
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], lock_timeout_seconds: float = COMMIT_SECONDS
+    ) -> None:
         """Commit offsets, in one step."""
         now_ms = wall_clock_ms()
         commits = {at: OffsetCommit(each.offset, each.metadata, now_ms) for at, each in offsets.items()}
-        commit_group_offsets(self._directories[0], self._group, commits)
+        commit_group_offsets(self._directories[0], self._group, commits, lock_timeout_seconds=lock_timeout_seconds)
 
     def commit_if_due(self, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> None:
         """Commit positions without being asked, if it is time, or for the last time, and something has changed."""

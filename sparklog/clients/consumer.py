@@ -20,13 +20,20 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from sparklog.clients.commits import Commits, committable, named_partition
+from sparklog.clients.commits import COMMIT_SECONDS, Commits, committable, named_partition
 from sparklog.clients.fetcher import ConsumerRecord, Fetcher
 from sparklog.clients.settings import ConsumerSettings, converter
-from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError, UnknownTopicOrPartitionError
-from sparklog.log.files import TopicPartition
+from sparklog.clients.times import OffsetAndTimestamp, first_from
+from sparklog.errors import (
+    IllegalStateError,
+    InvalidOptionError,
+    InvalidTopicError,
+    SeglogError,
+    UnknownTopicOrPartitionError,
+)
+from sparklog.log.files import TopicPartition, is_topic_name
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
@@ -39,12 +46,7 @@ _NO_SIZE = -1
 _TOPICS_SECONDS = 1.0
 
 
-class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time: its offset, and its own time in ms."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int = -1
+Partitions = Iterable[tuple[str, int]]
 
 
 class Consumer:
@@ -85,6 +87,7 @@ class Consumer:
         self._is_assigned = self._is_closed = False
         self._process = process_id()
         self._topics_seconds = float("-inf")
+        self._consumed_records = self._consumed_bytes = 0
         if topics:
             self.subscribe(topics)
 
@@ -116,7 +119,7 @@ class Consumer:
         IllegalStateError
             Partitions are assigned by `assign`.
         InvalidOptionError
-            Neither topics nor a pattern is given, or both.
+            Neither topics nor a pattern is given, or both; or no topic can have such a name.
         """
         self._refuse_closed()
         if self._is_assigned:
@@ -125,14 +128,16 @@ class Consumer:
         if bool(names) == (pattern is not None):
             raise InvalidOptionError("subscribe to topics or to a pattern: one of them")
         for name in names:
-            if not isinstance(name, str):
-                raise InvalidOptionError(f"a topic is a text, and not {name!r}")
+            if not isinstance(name, str) or not is_topic_name(name):
+                raise InvalidTopicError(f"no topic can have the name {name!r}")
         self._topics, self._pattern = names, None if pattern is None else re.compile(pattern)
         self._listener, self._topics_seconds = listener, float("-inf")
         self._find_partitions()
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read some partitions, in place of those that were assigned before.
+        """Read some partitions, in place of those that were assigned before; without any, as `unsubscribe`.
+
+        Positions in those that are left are committed first where ``enable_auto_commit`` is on.
 
         Raises
         ------
@@ -144,15 +149,15 @@ class Consumer:
         self._refuse_closed()
         if self._topics or self._pattern is not None:
             raise IllegalStateError("topics are subscribed to: call unsubscribe before assign")
-        self._fetcher.assign({at: self._folder_of(at) for at in map(named_partition, partitions)})
-        self._is_assigned = True
+        folders = {at: self._folder_of(at) for at in map(named_partition, partitions)}
+        self._read(folders)
+        self._is_assigned = bool(folders)
 
     def unsubscribe(self) -> None:
         """Read nothing any more."""
         self._refuse_closed()
-        self._commits.commit_if_due(self._positions(), is_last=True)
         self._topics, self._pattern, self._listener, self._is_assigned = frozenset(), None, None, False
-        self._fetcher.assign({})
+        self._read({})
 
     def subscription(self) -> set[str] | None:
         """Return the topics that are subscribed to; None where partitions are assigned, or nothing is."""
@@ -225,6 +230,8 @@ class Consumer:
             for at, row in self._fetcher.fetch(most):
                 record = self._record(at, row)
                 found.setdefault(at, []).append(record)
+                self._consumed_records += 1
+                self._consumed_bytes += max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
         except Exception:
             # What was fetched before is not lost; the next poll raises again.
             if not found:
@@ -262,8 +269,10 @@ class Consumer:
             if time.monotonic() >= deadline:
                 raise StopIteration
 
-    def position(self, partition: tuple[str, int]) -> int | None:
+    def position(self, partition: tuple[str, int], timeout_ms: Any = None) -> int | None:  # noqa: ARG002
         """Return the offset of the next record of a partition; None while its log is not there.
+
+        Here as elsewhere ``timeout_ms`` is there for programs that give it, and nothing is waited for.
 
         Raises
         ------
@@ -272,6 +281,14 @@ class Consumer:
         """
         self._refuse_closed()
         return self._fetcher.locate(self._assigned(partition))
+
+    def metrics(self) -> dict[str, int]:
+        """Return how many records and bytes of keys and values were got, and the most that a partition has left."""
+        return {
+            "records-consumed-total": self._consumed_records,
+            "bytes-consumed-total": self._consumed_bytes,
+            "records-lag-max": self._fetcher.lag_max,
+        }
 
     def highwater(self, partition: tuple[str, int]) -> int | None:
         """Return where a partition could be read up to when it was last looked at; None before that."""
@@ -317,18 +334,20 @@ class Consumer:
         """Return the partitions that are paused."""
         return {at for at, each in self._fetcher.partitions.items() if each.is_paused}
 
-    def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: Partitions, timeout_ms: Any = None) -> dict[TopicPartition, int]:  # noqa: ARG002
         """Return the log start offsets of partitions, which need not be assigned."""
         return {at: self._reader(at).start_offset for at in map(named_partition, partitions)}
 
-    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Partitions, timeout_ms: Any = None) -> dict[TopicPartition, int]:  # noqa: ARG002
         """Return where partitions end: the offset of the next record, or the last stable offset."""
         is_committed = self._settings.isolation_level == "read_committed"
         readers = {at: self._reader(at) for at in map(named_partition, partitions)}
         return {at: log.last_stable_offset if is_committed else log.end_offset for at, log in readers.items()}
 
     def offsets_for_times(
-        self, timestamps: Mapping[tuple[str, int], int]
+        self,
+        timestamps: Mapping[tuple[str, int], int],
+        timeout_ms: Any = None,  # noqa: ARG002
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record of each partition at or after a time, ms since the epoch; None where there is none.
 
@@ -344,29 +363,30 @@ class Consumer:
             if time_ms < 0:
                 raise InvalidOptionError(f"a time is in ms since 1970, and not {time_ms!r}")
             at = named_partition(given)
-            log = self._reader(at)
-            offset = log.offset_for_time(time_ms)
-            found[at] = None if offset is None else _at_offset(log, offset)
+            found[at] = first_from(self._reader(at), time_ms)
         return found
 
-    def commit(self, offsets: Mapping[tuple[str, int], Any] | None = None) -> None:
+    def commit(self, offsets: Mapping[tuple[str, int], Any] | None = None, timeout_ms: float | None = None) -> None:
         """Commit offsets of the group, in one step, and return when they are on the disk.
 
         Parameters
         ----------
         offsets : mapping of TopicPartition to OffsetAndMetadata or int, optional
             By default the positions of all assigned partitions.
+        timeout_ms : float, optional
+            How long to wait for others who commit; by default a minute.
 
         Raises
         ------
         IllegalStateError
             There is no ``group_id``.
         LockedError
-            Others committed for a minute.
+            Others committed for that long.
         """
         self._refuse_closed()
-        chosen = _given(offsets, self._positions())
-        self._commits.commit({named_partition(at): committable(each) for at, each in chosen.items()})
+        chosen: Mapping[Any, Any] = self._positions() if offsets is None else offsets
+        seconds = COMMIT_SECONDS if timeout_ms is None else timeout_ms / 1000
+        self._commits.commit({named_partition(at): committable(each) for at, each in chosen.items()}, seconds)
 
     def commit_async(
         self,
@@ -374,7 +394,7 @@ class Consumer:
         callback: Callable[[Any, Any], object] | None = None,
     ) -> None:
         """Commit as `commit` does, and then call back with the offsets and what was raised, or None."""
-        given = dict(_given(offsets, self._positions()))
+        given: dict[Any, Any] = dict(self._positions() if offsets is None else offsets)
         try:
             self.commit(given)
         except SeglogError as error:
@@ -385,7 +405,7 @@ class Consumer:
             if callback is not None:
                 callback(given, None)
 
-    def committed(self, partition: tuple[str, int], metadata: bool = False) -> Any:
+    def committed(self, partition: tuple[str, int], metadata: bool = False, timeout_ms: Any = None) -> Any:  # noqa: ARG002
         """Return the offset that the group has committed for a partition, whether it is assigned or not.
 
         Returns
@@ -398,7 +418,7 @@ class Consumer:
         found = self._commits.committed([at]).get(at)
         return found if metadata or found is None else found.offset
 
-    def close(self, autocommit: bool = True) -> None:
+    def close(self, autocommit: bool = True, timeout_ms: Any = None) -> None:  # noqa: ARG002
         """Commit where ``enable_auto_commit`` is on, and read no more. A second call does nothing."""
         if self._is_closed or self._process != process_id():
             return
@@ -431,11 +451,17 @@ class Consumer:
         before = set(self._fetcher.partitions)
         if found.keys() == before:
             return
+        self._commits.commit_if_due(self._positions(), is_last=True)
         if self._listener is not None and before:
             self._listener.on_partitions_revoked(before)
         self._fetcher.assign(found)
         if self._listener is not None:
             self._listener.on_partitions_assigned(set(found))
+
+    def _read(self, folders: Mapping[TopicPartition, PartitionFolder]) -> None:
+        """Read these partitions from now on, and commit where the others were read up to."""
+        self._commits.commit_if_due(self._positions(), is_last=True)
+        self._fetcher.assign(folders)
 
     def _matches(self, topic: str) -> bool:
         return self._pattern is not None and not topic.startswith(INTERNAL_PREFIX) and bool(self._pattern.match(topic))
@@ -467,13 +493,3 @@ class Consumer:
             raise IllegalStateError("this consumer is of the process that this one was forked from: make one here")
         if self._is_closed:
             raise IllegalStateError("the consumer is closed")
-
-
-def _given(offsets: Mapping[tuple[str, int], Any] | None, positions: Mapping[TopicPartition, int]) -> Mapping[Any, Any]:
-    return positions if offsets is None else offsets
-
-
-def _at_offset(log: LogReader, offset: int) -> OffsetAndTimestamp:
-    columns = log.read(offset, offset + 1, ["timestamp", "leader_epoch"])
-    (timestamp,), (leader_epoch,) = (columns[name].to_pylist() for name in columns.column_names)
-    return OffsetAndTimestamp(offset, round(timestamp.timestamp() * 1000), leader_epoch)

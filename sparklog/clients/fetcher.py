@@ -91,6 +91,11 @@ class Fetched:
     log: LiveLog | None = None
     stamps: tuple[Stamp | None, ...] = ()
 
+    @property
+    def lag(self) -> int:
+        """How many offsets were behind the position when the log was last looked at."""
+        return 0 if self.log is None or self.position is None else max(0, self.log.latest - self.position)
+
     def seek(self, offset: int | None) -> None:
         """Go on at an offset, and forget what is read ahead."""
         self.position, self.batches = offset, None
@@ -194,6 +199,11 @@ class Fetcher:
         self.look()
         return {at: self.partitions[at].log for at in partitions}
 
+    @property
+    def lag_max(self) -> int:
+        """The most offsets that a partition had behind its position when it was last looked at."""
+        return max((each.lag for each in self.partitions.values()), default=0)
+
     def _is_stale(self, names: Iterable[TopicPartition]) -> bool:
         if time.monotonic() - self._looked_seconds > _LOOK_SECONDS:
             return True
@@ -219,6 +229,10 @@ class Fetcher:
                     raise
                 self.look()
                 continue
+            except BaseException:
+                # An iterator that has failed has no more, which must not be taken for the end of what it was to read.
+                each.batches = None
+                raise
             if batch is None:
                 # Also behind markers, and behind what was compacted away.
                 each.position, each.batches = max(each.position or 0, each.end), None

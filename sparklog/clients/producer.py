@@ -28,12 +28,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn, Self
 
-import pyarrow as pa
-
 from sparklog.clients.accumulator import Accumulator
+from sparklog.clients.columns import checked_headers, partition_column, to_bytes
 from sparklog.clients.futures import FutureRecordMetadata, FutureTableMetadata
 from sparklog.clients.sender import Route, Sender
-from sparklog.clients.settings import ProducerSettings, converter, read_settings
+from sparklog.clients.settings import ProducerSettings, converter, read_settings, takes
 from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
     IllegalStateError,
@@ -43,7 +42,6 @@ from sparklog.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     SeglogError,
-    SerializationError,
     TopicAlreadyExistsError,
     TransactionsNotSupportedError,
     UnknownTopicOrPartitionError,
@@ -64,6 +62,8 @@ _IN_CHILD: Final = "this producer was made by the process that this one was fork
 _CLOSED: Final = "the producer is closed"
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_running: Final[weakref.WeakKeyDictionary[threading.Thread, Sender]] = weakref.WeakKeyDictionary()
+"""The threads of producers, those included that nobody has a reference to any more."""
 
 
 class Producer:
@@ -104,9 +104,9 @@ class Producer:
         self._routing = threading.Lock()
         self._refusal: SeglogError | None = None
         self._accumulator = Accumulator(settings.linger_ms / 1000, settings.buffer_memory, settings.max_block_ms / 1000)
-        logs = SharedLogs(
-            lambda folder: self._routes[folder.topic].config, lock_timeout_seconds=settings.max_block_ms / 1000
-        )
+        # What the thread works with has no reference to the producer, which ends it when nobody has one.
+        routes = self._routes
+        logs = SharedLogs(lambda folder: routes[folder.topic].config, lock_timeout_seconds=settings.max_block_ms / 1000)
         self._transactions = self._transactions_over(logs, config_of_all)
         self._sender = Sender(
             self._accumulator,
@@ -119,7 +119,9 @@ class Producer:
         )
         self._thread = threading.Thread(target=self._sender.run, name="sparklog producer", daemon=True)
         self._thread.start()
-        atexit.register(self.close)
+        _running[self._thread] = self._sender
+        self._end = weakref.finalize(self, self._sender.end, IllegalStateError(_CLOSED))
+        self._end.atexit = False
         _producers.add(self)
 
     def __enter__(self) -> Self:
@@ -186,7 +188,7 @@ class Producer:
             self._transactions.refuse_record()
         size_bytes = _RECORD_BYTES
         if headers is not None:
-            headers = _checked_headers(headers)
+            headers = checked_headers(headers)
             size_bytes += sum(len(name) + len(data or b"") for name, data in headers)
         if value is None and key is None:
             raise InvalidOptionError("a record has a key or a value, and this has neither")
@@ -194,13 +196,13 @@ class Producer:
             value = self._serialize_value(topic, headers or [], value)
         if value is not None:
             if value.__class__ is not bytes:
-                value = _to_bytes(value, "value")
+                value = to_bytes(value, "value")
             size_bytes += len(value)
         if self._serialize_key is not None:
             key = self._serialize_key(topic, headers or [], key)
         if key is not None:
             if key.__class__ is not bytes:
-                key = _to_bytes(key, "key")
+                key = to_bytes(key, "key")
             size_bytes += len(key)
         if size_bytes > self._record_bytes_max:
             raise MessageSizeTooLargeError(
@@ -250,7 +252,7 @@ class Producer:
             self._transactions.refuse_record()
         route, now_ms = self._routes.get(topic) or self._route(topic), wall_clock_ms()
         rows = check_records(table, route.config, now_ms, now_ms)
-        partitions = _partition_column(table)
+        partitions = partition_column(table)
         if partitions is not None:
             rows = rows.append_column("partition", partitions)
         return self._accumulator.append_table(topic, rows, rows.nbytes)
@@ -297,10 +299,8 @@ class Producer:
                 self._sender.forget()
             return
         self._refusal = IllegalStateError(_CLOSED)
-        atexit.unregister(self.close)
-        if self._transactions is not None:
-            self._transactions.give_up()
-        self._accumulator.close(self._refusal)
+        self._end.detach()
+        self._sender.end(self._refusal)
         if threading.current_thread() is self._thread:
             # In a callback: the thread ends when it has written what is left.
             return
@@ -440,9 +440,11 @@ class Producer:
 
     def _leave_child(self) -> None:
         self._refusal = IllegalStateError(_IN_CHILD)
+        self._end.detach()
 
 
 def _leave_producers_in_child() -> None:
+    _running.clear()
     for producer in list(_producers):
         producer._leave_child()
 
@@ -450,10 +452,27 @@ def _leave_producers_in_child() -> None:
 in_forked_child(_leave_producers_in_child)
 
 
+@atexit.register
+def _end_all() -> None:
+    """Write what producers hold that were not closed, at the end of the program."""
+    running = list(_running.items())
+    for _, sender in running:
+        sender.end(IllegalStateError(_CLOSED))
+    for thread, _ in running:
+        thread.join()
+
+
 def _chooser(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] | None:
     """Return a partitioner that is a function, as kafka-python has them; None of others."""
-    if given is None or isinstance(given, str) or hasattr(given, "partition"):
+    if given is None or isinstance(given, str):
         return None
+    if hasattr(given, "partition"):
+        if takes(given.partition, 3):
+            return None
+        raise KafkaConfigurationError(
+            f"the method partition of {type(given).__name__} is called with (keys, row_bytes, partitions), and takes "
+            f"others, as those of kafka-python 3 do: give a function of (key, all partitions, available partitions)"
+        )
     if callable(given):
         return given  # type: ignore[no-any-return]
     raise KafkaConfigurationError(
@@ -466,31 +485,3 @@ def _refuse_partition(route: Route, partition: Any) -> NoReturn:
     raise UnknownTopicOrPartitionError(
         f"no partition {partition!r} of {route.topic}, which has 0 to {len(route.folders) - 1}"
     )
-
-
-def _to_bytes(data: Any, name: str) -> bytes:
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    raise SerializationError(f"the {name} is a {type(data).__name__}, and not bytes: set {name}_serializer")
-
-
-def _checked_headers(headers: Any) -> list[tuple[str, bytes | None]]:
-    if not isinstance(headers, list | tuple):
-        raise SerializationError(f"headers are a list of (str, bytes), and not a {type(headers).__name__}")
-    for each in headers:
-        is_pair = isinstance(each, tuple) and len(each) == 2
-        if not is_pair or not isinstance(each[0], str) or not isinstance(each[1], bytes | None):
-            raise SerializationError(f"a header is a pair of str and bytes, and not {each!r}")
-    return list(headers)
-
-
-def _partition_column(table: Any) -> pa.Array | None:
-    """Return the column that names the partitions of rows, if there is one."""
-    if isinstance(table, pa.Table | pa.RecordBatch):
-        if "partition" not in table.schema.names:
-            return None
-        column = table.column("partition")
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(table, dict) and "partition" in table:
-        return pa.array(table["partition"], pa.int32())
-    return None

@@ -131,6 +131,12 @@ class Sender:
                 self._transactions.close()
             self.release()
 
+    def end(self, refusal: SeglogError) -> None:
+        """Have `run` write what is there and return; what comes from now on is refused."""
+        if self._transactions is not None:
+            self._transactions.give_up()
+        self._accumulator.close(refusal)
+
     def logs(self) -> dict[str, LogMetrics]:
         """Return what the open logs have counted, by their partitions."""
         return self._logs.metrics()

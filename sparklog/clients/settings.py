@@ -6,6 +6,7 @@ written for a broker runs here as it is. A name that neither has is refused.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -169,7 +170,8 @@ def converter(given: Any, method: str, name: str) -> Callable[[str, Any, Any], A
     Parameters
     ----------
     given : callable or object
-        A function of the data, or an object with a method of (topic, headers, data), as kafka-python has both.
+        A function of the data, or an object with a method of (topic, headers, data), as kafka-python 3 has it, or of
+        (topic, data), as kafka-python 2 has it.
     method : str
         The name of the method.
     name : str
@@ -179,7 +181,18 @@ def converter(given: Any, method: str, name: str) -> Callable[[str, Any, Any], A
         return None
     found = getattr(given, method, None)
     if callable(found):
-        return found  # type: ignore[no-any-return]
+        return found if takes(found, 3) else lambda topic, _headers, data: found(topic, data)
     if callable(given):
         return lambda _topic, _headers, data: given(data)
     raise KafkaConfigurationError(f"{name} must be a function of the data, or have a method {method}")
+
+
+def takes(function: Callable[..., Any], arguments: int) -> bool:
+    """Tell whether a function can be called with so many arguments; of one that does not say, that it can."""
+    try:
+        inspect.signature(function).bind(*[None] * arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

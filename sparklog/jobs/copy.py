@@ -21,7 +21,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, SeglogError, outcome
@@ -39,6 +39,7 @@ from sparklog.record.compression import CODEC_IDS
 from sparklog.storage.registry import Location
 from sparklog.topic.commit import Job as CommitJob
 from sparklog.topic.commit import commit
+from sparklog.topic.configs import StoredConfigs, topic_config
 from sparklog.topic.write_target import find_target
 from sparklog.write.commit_plan import OffsetBounds
 from sparklog.write.copied import BatchTaker
@@ -94,7 +95,11 @@ class CopyJob:
     sources : tuple of CopySource
         Logs of the same name are merged, in this order.
     config : LogConfig
-        Says where segments are rolled, and how far apart index entries are.
+        What the caller says of the topics; it is over what is stored for them. It says where segments are rolled, and
+        how far apart index entries are.
+    stored : mapping of str to mapping of str to str
+        The properties that are stored for topics of the target; see `sparklog.topic.configs.stored_configs`. Its
+        ``compression.type`` and the format of messages are of records that are written, not of batches that are copied.
     keeps_offsets : bool
         Whether batches keep their offsets.
     codec : str or None
@@ -116,6 +121,7 @@ class CopyJob:
     config: LogConfig
     run_id: str
     now_ms: int
+    stored: StoredConfigs = field(default_factory=dict)
     keeps_offsets: bool = False
     codec: str | None = None
     since_last: bool = True
@@ -152,7 +158,8 @@ class CopyJob:
         Raises
         ------
         InvalidOptionError
-            A log would be copied to itself, or offsets cannot be as they are asked to be.
+            A log would be copied to itself, offsets cannot be as they are asked to be, or a stored property
+            contradicts what the caller says.
         CorruptLogError, DataLossError
             A log is damaged, or offsets of it are gone: nothing is copied then.
         """
@@ -166,6 +173,8 @@ class CopyJob:
             )
             for source in self.sources:
                 planned.add(source)
+            for piece in planned.pieces:
+                self._config_of(piece)
         pieces = planned.pieces
         rows = grouped([piece.moved.log_bytes for piece in pieces], self.task_bytes, self.workers)
         return [CopyTask(number, _name_of(pieces[each]), tuple(pieces[each])) for number, each in enumerate(rows)]
@@ -185,7 +194,8 @@ class CopyJob:
         return Copied(staged, moved, tuple((piece.target, piece.bounds) for piece in task.pieces))
 
     def _copy(self, piece: CopyPiece, stage: TaskStage, report: Report) -> Moved:
-        of_log, alone_bytes = piece.range, min(_ALONE_BYTES_MIN, self.config.segment_bytes * COPIED_SHARE_MAX)
+        of_log, config = piece.range, self._config_of(piece)
+        alone_bytes = min(_ALONE_BYTES_MIN, config.segment_bytes * COPIED_SHARE_MAX)
         is_large = piece.moved.log_bytes > alone_bytes
         stage.begin_copy(piece.target, piece.base_offset, piece.origin, is_large=is_large)
         taker = BatchTaker(
@@ -194,7 +204,7 @@ class CopyJob:
             keeps_offsets=self.keeps_offsets,
             leader_epoch=piece.origin.leader_epoch,
             codec=self.codec,
-            decompressed_bytes_max=self.config.max_decompressed_message_bytes,
+            decompressed_bytes_max=config.max_decompressed_message_bytes,
         )
         rows = log_bytes = 0
         if of_log.size > 0:
@@ -203,11 +213,14 @@ class CopyJob:
                 batches = taker.take(segment, window, stage.end_offset(piece.target))
                 if batches is None:
                     continue
-                stage.append(batches, [piece.target], [len(batches.headers)], self.now_ms)
+                stage.append(batches, [piece.target], [len(batches.headers)], self.now_ms, config)
                 more = Amount(len(batches.data), int(batches.headers.column("record_count").sum()))
                 rows, log_bytes = rows + more.records, log_bytes + more.size_bytes
                 report(more)
         return replace(piece.moved, rows=rows, log_bytes=log_bytes)
+
+    def _config_of(self, piece: CopyPiece) -> LogConfig:
+        return topic_config(self.directory.folder(piece.target).topic, self.config, self.stored)
 
     def commit(self, results: Sequence[Copied]) -> None:
         """Make all that was staged visible, at once, and say so in the ledger."""
@@ -226,6 +239,7 @@ class CopyJob:
             appended={files.JOBS_LEDGER: lines},
             append_positions={files.JOBS_LEDGER: ledger.size_bytes},
             bounds=bounds,
+            stored=self.stored,
         )
         commit(job, [each for result in results for each in result.staged], self.now_ms, is_held=True)
 

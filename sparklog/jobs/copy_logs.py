@@ -14,10 +14,12 @@ from sparklog.jobs.local import runner_of
 from sparklog.jobs.source import check_sources, source_of
 from sparklog.jobs.summary import MovedSummary, in_order
 from sparklog.log.config import LogConfig
+from sparklog.log.places import LogDirectory
 from sparklog.log.reader import IsolationLevel
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
+from sparklog.topic.configs import stored_configs
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
 
@@ -103,7 +105,8 @@ def copy(
     since_last : bool
         Whether what was copied before is left out.
     config : mapping of str to str, optional
-        Of the topics, such as ``segment.bytes``.
+        Of the topics, such as ``segment.bytes``; over what is stored for them in the target (``topics.properties``, or
+        the cluster's metadata there). No stored property changes the bytes of a batch: ``recompress`` alone does.
     spark : SparkSession, optional
         Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
         target must be where its workers reach them too.
@@ -125,7 +128,7 @@ def copy(
     Raises
     ------
     PathNotFoundError, InvalidOptionError
-        Arguments are wrong; nothing was made.
+        Arguments are wrong, or what is stored for a topic; nothing was made.
     LockedError
         A broker runs on the target, or another writer is at work there.
     CorruptLogError, DataLossError
@@ -163,6 +166,7 @@ def copy(
         target=location,
         sources=tuple(CopySource(each, tuple((renames or {}).items())) for each in sources),
         config=LogConfig.from_properties(config or {}),
+        stored=stored_configs(LogDirectory(*location)),
         run_id=new_job(now_ms),
         now_ms=now_ms,
         keeps_offsets=keep_offsets,

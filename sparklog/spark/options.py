@@ -328,7 +328,10 @@ class SeglogOptions:
         "`sparklog.views.NAMES` has all names.",
     )
     view_history: bool = option(
-        "viewHistory", False, doc="With `view`: whether every record is a row, and not the state that they make."
+        "viewHistory",
+        False,
+        doc="With `view`: whether every record is a row, and not the state that they make; commits in `seglog.offsets` "
+        "have none.",
     )
     where: Where | None = option(  # noqa: RUF009 - a field, like the others
         "where",

@@ -1,6 +1,7 @@
 """The reader of a view: an internal topic as a table, instead of records.
 
-A task reads one log of the topic, since no key is in two of them; the views of a cluster's metadata are one log.
+A task reads one log of the topic, since no key is in two of them; the views of a cluster's metadata are one log. Where
+consumers of ours have committed in ``seglog.offsets``, one task reads all logs and lays those commits over them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from sparklog.spark.workers import LoadedByWorkers
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparklog.topic.views import FoundView
+
 _OF_VIEWS: Final = frozenset({"path", "paths", "view", "viewHistory"})
 
 
@@ -38,22 +41,24 @@ class ViewReader(LoadedByWorkers, DataSourceReader):
 
     @plain_errors()
     def partitions(self) -> list[InputPartition]:
-        """Find the logs of the internal topic: a task for each."""
-        from sparklog.topic.views import find_logs
-
-        return [InputPartition(folder) for folder in find_logs(self._options.all_paths, self._options.view)]
+        """Find what the view is made of: a task for each part that can be read apart."""
+        return [InputPartition(part) for part in _found(self._options).parts()]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Read what one log adds to the view."""
+        """Read one part of the view."""
         # As for records: Spark makes up a partition where there is none.
         if partition is None or partition.value is None:
             return
         from sparklog.spark.view_batches import arranged
-        from sparklog.topic.views import read_one
 
         with plain_errors():
-            batches = read_one(partition.value, self._options.view, history=self._options.view_history)
-            yield from arranged(batches, self._schema)
+            yield from arranged(partition.value.batches(), self._schema)
+
+
+def _found(options: SeglogOptions) -> FoundView:
+    from sparklog.topic.views import find_view
+
+    return find_view(options.all_paths, options.view, history=options.view_history)
 
 
 def view_schema(options: SeglogOptions) -> StructType:
@@ -62,13 +67,15 @@ def view_schema(options: SeglogOptions) -> StructType:
     Raises
     ------
     InvalidOptionError
-        There is no such view; or the topic that it is of is not at the path.
+        There is no such view.
+    PathNotFoundError
+        There is nothing at the path, or not the internal topic, and no consumer of ours has committed there.
     """
     from sparklog.spark.view_batches import spark_schema
-    from sparklog.topic.views import find_logs, schema
+    from sparklog.topic.views import schema
 
     found = spark_schema(schema(options.view, history=options.view_history))
-    find_logs(options.all_paths, options.view)
+    _found(options)
     return found
 
 

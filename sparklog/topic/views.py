@@ -9,6 +9,7 @@ here are paths and the logs of a topic put together. What consumers of ours have
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -70,6 +71,8 @@ def read(path: Paths, name: str, *, history: bool = False) -> pa.Table:
         There is nothing at the path, or not the internal topic.
     CorruptLogError
         A batch of a log is damaged.
+    CorruptCheckpointError
+        What consumers of ours have committed cannot be read.
     """
     return pa.Table.from_batches(batches(path, name, history=history), schema=schema(name, history=history))
 
@@ -82,17 +85,71 @@ def batches(path: Paths, name: str, *, history: bool = False) -> Iterator[pa.Rec
     pyarrow.RecordBatch
         Of one log each. The rows of a history are in the order of their log.
     """
-    view, own = view_of(name), GroupOffsetsOf()
-    if not history and name in OF_GROUPS:
-        own = GroupOffsetsOf.directories(LogDirectory(*each) for each in _log_directories(path))
+    return find_view(path, name, history=history).batches()
+
+
+@dataclass(frozen=True)
+class FoundView:
+    """A view, and all that its rows come from.
+
+    Attributes
+    ----------
+    name : str
+        Of the view.
+    folders : tuple of PartitionFolder
+        The logs of the internal topic; none where only consumers of ours have committed.
+    own : GroupOffsetsOf
+        What consumers of ours have committed; nothing in a history, which `seglog.offsets` does not keep.
+    history : bool
+        Whether every record is a row.
+    """
+
+    name: str
+    folders: tuple[PartitionFolder, ...]
+    own: GroupOffsetsOf
+    history: bool = False
+
+    def parts(self) -> list[FoundView]:
+        """Return parts that can be read apart: a log each, but all in one where rows of our own are laid over them."""
+        if self.own.groups:
+            return [self]
+        return [replace(self, folders=(folder,)) for folder in self.folders]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; as `batches`."""
+        view = view_of(self.name)
+        rows = _rows_of(view, self.folders, self.history)
+        return self.own.over(pa.Table.from_batches(rows, schema=view.schema), self.name) if self.own.groups else rows
+
+
+def find_view(path: Paths, name: str, *, history: bool = False) -> FoundView:
+    """Find what a view is made of; parameters as of `read`.
+
+    Raises
+    ------
+    InvalidOptionError
+        There is no such view.
+    PathNotFoundError
+        There is nothing at the path, or not the internal topic, and no consumer of ours has committed there.
+    CorruptCheckpointError
+        What consumers of ours have committed cannot be read.
+    """
     try:
-        folders = find_logs(path, name)
-    except PathNotFoundError:
+        folders = _find_logs(path, name)
+    except PathNotFoundError as error:
+        own = _own_offsets(path, name)
+        if own.groups and history:
+            raise PathNotFoundError(f"{error}; {files.GROUP_OFFSETS} is there, and keeps no history") from error
         if not own.groups:
             raise
-        folders = []
-    rows = _rows_of(view, folders, history)
-    return own.over(pa.Table.from_batches(rows, schema=view.schema), name) if own.groups else rows
+        return FoundView(name, (), own)
+    return FoundView(name, tuple(folders), GroupOffsetsOf() if history else _own_offsets(path, name), history)
+
+
+def _own_offsets(path: Paths, name: str) -> GroupOffsetsOf:
+    if name not in OF_GROUPS:
+        return GroupOffsetsOf()
+    return GroupOffsetsOf.directories(LogDirectory(*each) for each in _log_directories(path))
 
 
 def _log_directories(path: Paths) -> Iterator[Location]:
@@ -105,8 +162,7 @@ def _log_directories(path: Paths) -> Iterator[Location]:
             yield location
 
 
-def find_logs(path: Paths, name: str) -> list[PartitionFolder]:
-    """Find the logs that a view is made of; parameters and errors as of `read`."""
+def _find_logs(path: Paths, name: str) -> list[PartitionFolder]:
     paths = paths_of(path)
     topic = view_of(name).topic
     return [_metadata_log(paths)] if topic == files.METADATA_TOPIC else discover(paths).named([topic])
@@ -138,7 +194,7 @@ def _rows_of(view: View, folders: Sequence[PartitionFolder], history: bool) -> I
 
 
 def read_one(folder: PartitionFolder, name: str, *, history: bool) -> Iterator[pa.RecordBatch]:
-    """Read what one log of `find_logs` adds to a view."""
+    """Read what one log of the internal topic adds to a view."""
     return _rows_of(view_of(name), [folder], history)
 
 

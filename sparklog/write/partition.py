@@ -114,7 +114,8 @@ class PartitionLog:
             The folder, ``<topic>-<partition>``; not a link to it, but links on the way are followed. Also a pattern
             that it alone matches.
         config : LogConfig, optional
-            Kafka's topic properties; by default Kafka's defaults.
+            Kafka's topic properties. One that is not given is as `sparklog.PartitionLog` finds it stored for the topic
+            in the log directory, and else has Kafka's default.
         topic_id : str, optional
             For ``partition.metadata``, without which a broker sets the folder aside.
         lock_timeout_seconds : float
@@ -127,7 +128,7 @@ class PartitionLog:
         ------
         InvalidOptionError
             The folder's name is not that of a partition, or what is in it is something else, a log directory say;
-            or it is of another topic id, or in a storage that cannot be written to.
+            or it is of another topic id, or in a storage that cannot be written to. Or a stored property is wrong.
         LockedError
             A broker runs on the log directory, or another writer has the folder, under whatever path.
         CorruptLogError
@@ -139,7 +140,7 @@ class PartitionLog:
         refuse_open(folder, str(path))
         refuse_link(PartitionFolder.at(storage, located.path))
         refuse_to_write(folder)
-        config = config or LogConfig()
+        config = cls._config_of(folder, config or LogConfig())
         config.warn_idle(APPEND)
         made = cls(folder, config, clock, rng)
         try:
@@ -149,6 +150,12 @@ class PartitionLog:
             made._resources.close()
             raise
         return made
+
+    @classmethod
+    def _config_of(cls, folder: PartitionFolder, given: LogConfig) -> LogConfig:
+        """Return the properties of a log: those given, which `topic.partition_log` puts over what is stored."""
+        del folder
+        return given
 
     def _open(self, spelling: str, topic_id: str | None, lock_timeout_seconds: float) -> None:
         storage, folder, directory = self._storage, self._folder, self._folder.directory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import sparklog
 from sparklog.cleaner import truncation
+from sparklog.cleaner.cuts import Extent
 from sparklog.cleaner.truncation import delete_records, truncate_to
 from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
@@ -162,3 +164,27 @@ def test_log_of_which_only_batches_before_its_start_would_be_left_is_empty(tmp_p
     assert truncate_to(folder, 61, config=AT_ONCE).end_offset == 35
     assert values(folder) == []
     assert findings(folder) == []
+
+
+def test_cuts_take_what_was_said_before(tmp_path: Path) -> None:
+    write(tmp_path / "events-0")
+    lengths = {path.name: path.stat().st_size for path in (tmp_path / "events-0").glob("*.log")}
+    for offset in range(0, 121, 4):
+        for name, look, act in (
+            ("delete", lambda at, n: truncation.look_at_deletion(at, before_offset=n), delete_before),
+            ("truncate", truncation.look_at_truncation, lambda at, n: truncate_to(at, n, config=AT_ONCE)),
+        ):
+            folder = tmp_path / f"{name}{offset}" / "events-0"
+            shutil.copytree(tmp_path / "events-0", folder)
+            cut = look(folder, offset)
+            assert act(folder, offset) == cut.after, (name, offset)
+            left = {path.name: path.stat().st_size for path in folder.glob("*.log")}
+            assert sum(lengths.values()) - sum(left.values()) == cut.size_bytes, (name, offset)
+            # A log of which nothing is left begins anew, under the name that its first segment had.
+            is_empty = cut.after.start_offset == cut.after.end_offset
+            gone = len(lengths) if is_empty else len(lengths.keys() - left.keys())
+            assert cut.segments == gone, (name, offset)
+
+
+def delete_before(folder: Path, offset: int) -> Extent:
+    return delete_records(folder, before_offset=offset, config=AT_ONCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import sparklog
 from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.log.index import OFFSET_ENTRY
 from tests.jobs.tables import EXAMPLES, append, read
 
 
@@ -53,3 +55,60 @@ def test_a_wrong_argument_is_told_before_anything_is_made(
     with pytest.raises(error, match=said):
         sparklog.copy(EXAMPLES, tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
+
+
+def segments(folder: Path) -> int:
+    return len(list(folder.glob("*.log")))
+
+
+def index_entries(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.index")) // OFFSET_ENTRY.itemsize
+
+
+def test_what_is_stored_for_a_topic_of_the_target_is_obeyed_and_what_is_asked_for_is_over_it(tmp_path: Path) -> None:
+    for topic in ("events", "plain"):
+        for value in range(20):
+            append(tmp_path / "in" / f"{topic}-0", f"{value:0500}")
+    for name in ("stored", "asked"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "topics.properties").write_text(
+            "new/segment.bytes=1500\nnew/index.interval.bytes=0\nnew/compression.type=zstd\nevents/segment.bytes=14\n"
+        )
+    sparklog.copy(tmp_path / "in", tmp_path / "stored", renames={"events": "new"}, processes=1)
+    asked = {"segment.bytes": str(1 << 30), "index.interval.bytes": "4096"}
+    sparklog.copy(tmp_path / "in", tmp_path / "asked", renames={"events": "new"}, config=asked, processes=1)
+    assert segments(tmp_path / "stored" / "new-0") > 1
+    assert index_entries(tmp_path / "stored" / "new-0") > 2 * index_entries(tmp_path / "asked" / "new-0")
+    assert segments(tmp_path / "stored" / "plain-0") == segments(tmp_path / "asked" / "new-0") == 1
+    # The properties of a topic of the source that is renamed, and its codec, are of other records.
+    copied = b"".join(path.read_bytes() for path in sorted((tmp_path / "stored" / "new-0").glob("*.log")))
+    assert copied == b"".join(path.read_bytes() for path in (tmp_path / "in" / "events-0").glob("*.log"))
+    assert [row["value"] for row in read(tmp_path / "stored")] == [row["value"] for row in read(tmp_path / "in")]
+
+
+def test_a_large_copy_rolls_its_own_files_by_what_is_stored(tmp_path: Path) -> None:
+    for _ in range(8):
+        append(tmp_path / "in" / "events-0", *(secrets.token_hex(40_000) for _ in range(8)))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "topics.properties").write_text("events/segment.bytes=1000000\n")
+    sparklog.copy(tmp_path / "in", tmp_path / "out", processes=1)
+    sizes = [path.stat().st_size for path in (tmp_path / "out" / "events-0").glob("*.log")]
+    assert len(sizes) > 1
+    assert max(sizes) <= 1_000_000
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_stored_property_that_is_wrong_or_contradicts_is_told_before_anything_is_made(
+    tmp_path: Path, dry_run: bool
+) -> None:
+    append(tmp_path / "in" / "events-0", "a")
+    (tmp_path / "out").mkdir()
+    for stored, config, said in (
+        ("events/segment.bytes=much\n", {}, "segment.bytes"),
+        ("events/max.compaction.lag.ms=5\n", {"min.compaction.lag.ms": "10"}, "the stored properties of topic events"),
+    ):
+        (tmp_path / "out" / "topics.properties").write_text(stored)
+        with pytest.raises(InvalidOptionError, match=said):
+            sparklog.copy(tmp_path / "in", tmp_path / "out", config=config, processes=1, dry_run=dry_run)
+        locks = {".lock", "seglog.lock", "seglog.jobs.lock"}
+        assert {path.name for path in (tmp_path / "out").iterdir()} - locks == {"topics.properties"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparklog import views
-from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.errors import CorruptCheckpointError, InvalidOptionError, PathNotFoundError
+from sparklog.log.files import TopicPartition
 from sparklog.spark.source import SeglogDataSource
 from sparklog.spark.view_batches import spark_schema
+from sparklog.topic.group_offsets import OffsetCommit, commit_group_offsets
 from tests.golden import golden_set
+from tests.places import directory_at
 from tests.system.logs import put, write_log
 from tests.topic.test_views import NOT_THERE
 
@@ -53,6 +57,66 @@ def test_each_log_has_its_task(spark: SparkSession, tmp_path: Path) -> None:
     found = load(spark, "consumer_offsets", tmp_path)
     assert found.rdd.getNumPartitions() == 3
     assert sorted(row["group"] for row in found.collect()) == ["g0", "g1", "g2"]
+
+
+EVENTS, OTHER = TopicPartition("events", 0), TopicPartition("events", 1)
+
+
+def committed_by_cluster(path: Path) -> None:
+    for partition, group in enumerate(("shared", "cluster")):
+        key = {"group": group, "topic": "events", "partition": 0}
+        write_log(path / f"__consumer_offsets-{partition}", [put("OffsetCommit", key, {"offset": 1}, 4)])
+
+
+def committed_here(path: Path) -> None:
+    commit_group_offsets(directory_at(path), "shared", {EVENTS: OffsetCommit(4, "m", 8), OTHER: OffsetCommit(2, "", 9)})
+    commit_group_offsets(directory_at(path), "ours", {EVENTS: OffsetCommit(7, "", 8)})
+
+
+@pytest.mark.parametrize(
+    ("commits", "offsets"),
+    [
+        ([committed_by_cluster], {("cluster", 0, 1), ("shared", 0, 1)}),
+        ([committed_here], {("ours", 0, 7), ("shared", 0, 4), ("shared", 1, 2)}),
+        (
+            [committed_by_cluster, committed_here],
+            {("cluster", 0, 1), ("ours", 0, 7), ("shared", 0, 4), ("shared", 1, 2)},
+        ),
+    ],
+)
+def test_commits_of_our_consumers_are_in_both_views_as_in_python(
+    spark: SparkSession, tmp_path: Path, commits: list[Callable[[Path], None]], offsets: set[tuple[str, int, int]]
+) -> None:
+    for commit in commits:
+        commit(tmp_path)
+    for name in ("consumer_offsets", "consumer_groups"):
+        got, expected = load(spark, name, tmp_path).toArrow(), views.read(tmp_path, name)
+        for column in expected.schema.names:
+            assert got[column].cast(expected.schema.field(column).type).to_pylist() == expected[column].to_pylist()
+    rows = load(spark, "consumer_offsets", tmp_path).select("group", "partition", "offset").collect()
+    assert {tuple(row) for row in rows} == offsets
+    assert len(rows) == len(offsets)
+
+
+def test_history_is_of_the_cluster_alone(spark: SparkSession, tmp_path: Path) -> None:
+    committed_here(tmp_path)
+    with pytest.raises(PathNotFoundError, match=r"__consumer_offsets.*; seglog.offsets is there, and keeps no history"):
+        source(path=str(tmp_path), view="consumer_offsets", viewHistory="true").schema()
+    committed_by_cluster(tmp_path)
+    rows = load(spark, "consumer_offsets", tmp_path, viewHistory=True).select("group", "offset").collect()
+    assert {tuple(row) for row in rows} == {("cluster", 1), ("shared", 1)}
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("name", ["consumer_offsets", "consumer_groups"])
+def test_damaged_file_of_our_commits_is_named_before_the_query_runs(tmp_path: Path, name: str) -> None:
+    committed_by_cluster(tmp_path)
+    committed_here(tmp_path)
+    whole = (tmp_path / "seglog.offsets").read_bytes()
+    for cut in (0, 1, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "seglog.offsets").write_bytes(whole[:cut])
+        with pytest.raises(CorruptCheckpointError, match=r"seglog\.offsets"):
+            source(path=str(tmp_path), view=name).schema()
 
 
 def source(**options: str) -> SeglogDataSource:
