@@ -4,10 +4,11 @@
 
 A real broker runs on this machine, and takes its share of it, for the connector; seglog reads the broker's directory
 while it runs, and writes into one of its own. All rows are read by `Trigger.AvailableNow`, in one batch or in batches
-of a million; those that are only written come from Parquet files, of which Spark makes a stream at little cost. The same rows, lz4, warm, in turn, on ``local[2]``; ratios are medians over rounds, more than 1 is faster than
-the connector, and beside them are those of processor seconds, the broker's among them. Latency is from the
-acknowledgement of ten records, by a broker, to when they are in the log of a sink, of a query from end to end that
-runs. Needs Maven Central.
+of a million; those that are only written come from Parquet files, of which Spark makes a stream at little cost. The
+same rows, lz4, warm, in turn, on ``local[2]``; ratios are medians over rounds, more than 1 is faster than the
+connector, and beside them are those of processor seconds, the broker's among them. Latency is from the acknowledgement
+of ten records, by a broker, to when they are in the log of a sink, of a query from end to end that runs. Needs Maven
+Central.
 """
 
 from __future__ import annotations
