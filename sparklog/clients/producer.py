@@ -217,8 +217,9 @@ class Producer:
                 _refuse_partition(route, partition)
         elif self._choose is not None:
             partition = self._chosen(route, key)
-        row = (value, key, headers, partition, timestamp_ms)
-        return self._accumulator.append(topic, row, size_bytes, route.full_bytes)
+        return self._accumulator.append(
+            topic, value, key, headers, partition, timestamp_ms, size_bytes, route.full_bytes
+        )
 
     def send_table(self, topic: str, table: Records) -> FutureTableMetadata:
         """Send the rows of a table, behind what was sent before, and return before they are written.
