@@ -92,6 +92,8 @@ class Accumulator:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: dict[str, deque[Pending]] = {}
+        # The last of those that wait for each topic, where it takes more records: a send asks for nothing else.
+        self._open: dict[str, Pending] = {}
         self._taken: list[Pending] = []
         self._buffered_bytes = 0
         self._is_hastened = self._is_closed = False
@@ -127,11 +129,9 @@ class Accumulator:
             The producer is closed.
         """
         with self._lock:
-            if self._is_closed or (self._buffered_bytes and self._buffered_bytes + size_bytes > self._bytes_max):
+            if self._is_closed or self._buffered_bytes + size_bytes > self._bytes_max:
                 self._wait_for_room(size_bytes)
-            queue = self._waiting.get(topic)
-            if not queue or (pending := queue[-1]).table is not None:
-                pending = self._begun(topic, Pending(topic, self.hasten))
+            pending = self._open.get(topic) or self._opened(topic)
             rows = pending.rows
             number = len(rows.cells) // _CELLS
             # In one call, since a signal may end a send between any two: a record is there wholly or not at all.
@@ -150,13 +150,19 @@ class Accumulator:
     def append_table(self, topic: str, table: pa.RecordBatch, size_bytes: int) -> FutureTableMetadata:
         """Add a table behind the records that wait; errors as of `append`."""
         with self._changed:
-            if self._is_closed or (self._buffered_bytes and self._buffered_bytes + size_bytes > self._bytes_max):
+            if self._is_closed or self._buffered_bytes + size_bytes > self._bytes_max:
                 self._wait_for_room(size_bytes)
+            self._open.pop(topic, None)
             pending = self._begun(topic, Pending(topic, self.hasten, table))
             pending.size_bytes = size_bytes
             self._buffered_bytes += size_bytes
             self._is_hastened = True
             return FutureTableMetadata((pending, 0))
+
+    def _opened(self, topic: str) -> Pending:
+        """Begin the delivery that the topic's next records are added to."""
+        pending = self._open[topic] = self._begun(topic, Pending(topic, self.hasten))
+        return pending
 
     def _begun(self, topic: str, pending: Pending) -> Pending:
         self._waiting.setdefault(topic, deque()).append(pending)
@@ -205,6 +211,8 @@ class Accumulator:
                 now = time.monotonic()
                 ready, next_seconds = self._ready(full_bytes, now)
                 if ready:
+                    for topic in ready:
+                        self._open.pop(topic, None)
                     self._taken = [pending for topic in ready for pending in self._waiting.pop(topic)]
                     self._is_hastened = self._is_hastened and bool(self._waiting)
                     return self._taken
@@ -252,5 +260,6 @@ class Accumulator:
         with self._changed:
             left = [pending for queue in self._waiting.values() for pending in queue]
             self._waiting.clear()
+            self._open.clear()
             self._changed.notify_all()
             return left

@@ -48,6 +48,7 @@ from sparklog.errors import (
     TransactionsNotSupportedError,
     UnknownTopicOrPartitionError,
 )
+from sparklog.log.clock import wall_clock_ns
 from sparklog.log.config import LogConfig
 from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
@@ -58,6 +59,7 @@ from sparklog.topic.partitioner import Partitioner, make_partitioner
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.pipeline import check_records
 
+_NS_PER_MS: Final = 1_000_000
 _RECORD_BYTES: Final = 21
 _BATCH_BYTES: Final = 61
 _IN_CHILD: Final = "this producer was made by the process that this one was forked from: make one after the fork"
@@ -208,7 +210,7 @@ class Producer:
                 f"{self._settings.max_request_size}"
             )
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ms()
+            timestamp_ms = wall_clock_ns() // _NS_PER_MS
         elif timestamp_ms.__class__ is not int or timestamp_ms < 0:
             raise InvalidOptionError(f"timestamp_ms must be ms since 1970, and is {timestamp_ms!r}")
         route = self._routes.get(topic) or self._route(topic)
