@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -128,24 +129,33 @@ class Accumulator:
         IllegalStateError
             The producer is closed.
         """
-        with self._lock:
+        lock = self._lock
+        # Not by `with`, which takes a tenth of a send; a signal must not end the send with the lock held either.
+        try:
+            lock.acquire()
             if self._is_closed or self._buffered_bytes + size_bytes > self._bytes_max:
                 self._wait_for_room(size_bytes)
             pending = self._open.get(topic) or self._opened(topic)
             rows = pending.rows
             number = len(rows.cells) // _CELLS
-            # In one call, since a signal may end a send between any two: a record is there wholly or not at all.
-            rows.cells.extend((value, key, timestamp_ms))
             if headers:
                 rows.headers[number] = headers
             if partition is not None:
                 rows.partitions[number] = partition
+            # A signal comes in behind a call: with one call, and this the last, a record is there wholly or not at all.
+            rows.cells.extend((value, key, timestamp_ms))
             self._buffered_bytes += size_bytes
             before = pending.size_bytes
             pending.size_bytes = before + size_bytes
             if before < full_bytes <= pending.size_bytes:
                 self._changed.notify_all()
-            return FutureRecordMetadata((pending, number))
+        except BaseException:
+            # Where the signal came before the lock was taken, there is none to release.
+            with suppress(RuntimeError):
+                lock.release()
+            raise
+        lock.release()
+        return FutureRecordMetadata((pending, number))
 
     def append_table(self, topic: str, table: pa.RecordBatch, size_bytes: int) -> FutureTableMetadata:
         """Add a table behind the records that wait; errors as of `append`."""
