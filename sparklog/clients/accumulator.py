@@ -11,15 +11,52 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import pyarrow as pa
 
 from sparklog.clients.futures import Delivery, FutureRecordMetadata, FutureTableMetadata
 from sparklog.errors import KafkaTimeoutError, SeglogError
 
-Row = tuple[bytes | None, bytes | None, Any, int | None, int]
-"""Value, key, headers, partition and timestamp of a record."""
+_CELLS: Final = 3
+
+
+class Rows:
+    """Records that were sent one by one, in the order in which they were sent.
+
+    What every record has is in one flat list. Rows that are tuples would be as many objects for Python's garbage
+    collector to count and to look at, which took a third of the time of a send.
+
+    Attributes
+    ----------
+    cells : list
+        The value, the key and the timestamp of the first record, those of the second, and so on.
+    headers, partitions : dict of int to list and to int
+        Of the few records that have them, by their numbers.
+    """
+
+    __slots__ = ("cells", "headers", "partitions")
+
+    def __init__(self) -> None:
+        self.cells: list[Any] = []
+        self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
+        self.partitions: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.cells) // _CELLS
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return self.cells[0::_CELLS]
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        return self.cells[1::_CELLS]
+
+    @property
+    def timestamps(self) -> list[int]:
+        return self.cells[2::_CELLS]
 
 
 class Pending(Delivery):
@@ -29,7 +66,7 @@ class Pending(Delivery):
 
     def __init__(self, topic: str, hasten: Callable[[], None], table: pa.RecordBatch | None = None) -> None:
         super().__init__(topic, hasten)
-        self.rows: list[Row] = []
+        self.rows = Rows()
         self.table, self.size_bytes, self.begun_seconds = table, 0, time.monotonic()
 
     @property
@@ -56,16 +93,32 @@ class Accumulator:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: dict[str, deque[Pending]] = {}
+        # The last of those that wait for each topic, where it takes more records: a send asks for nothing else.
+        self._open: dict[str, Pending] = {}
         self._taken: list[Pending] = []
         self._buffered_bytes = 0
         self._is_hastened = self._is_closed = False
         self._refusal: SeglogError | None = None
 
-    def append(self, topic: str, row: Row, size_bytes: int, full_bytes: int) -> FutureRecordMetadata:
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None,
+        partition: int | None,
+        timestamp_ms: int,
+        size_bytes: int,
+        full_bytes: int,
+    ) -> FutureRecordMetadata:
         """Add a record.
 
         Parameters
         ----------
+        topic, value, key, headers, partition, timestamp_ms
+            As of `sparklog.Producer.send`, checked.
+        size_bytes : int
+            Of the record, about.
         full_bytes : int
             When so many bytes of the topic wait, they are not to wait longer.
 
@@ -76,31 +129,50 @@ class Accumulator:
         IllegalStateError
             The producer is closed.
         """
-        with self._lock:
-            if self._is_closed or (self._buffered_bytes and self._buffered_bytes + size_bytes > self._bytes_max):
+        lock = self._lock
+        # Not by `with`, which takes a tenth of a send; a signal must not end the send with the lock held either.
+        try:
+            lock.acquire()
+            if self._is_closed or self._buffered_bytes + size_bytes > self._bytes_max:
                 self._wait_for_room(size_bytes)
-            queue = self._waiting.get(topic)
-            if not queue or (pending := queue[-1]).table is not None:
-                pending = self._begun(topic, Pending(topic, self.hasten))
+            pending = self._open.get(topic) or self._opened(topic)
             rows = pending.rows
-            rows.append(row)
+            number = len(rows.cells) // _CELLS
+            if headers:
+                rows.headers[number] = headers
+            if partition is not None:
+                rows.partitions[number] = partition
+            # A signal comes in behind a call: with one call, and this the last, a record is there wholly or not at all.
+            rows.cells.extend((value, key, timestamp_ms))
             self._buffered_bytes += size_bytes
             before = pending.size_bytes
             pending.size_bytes = before + size_bytes
             if before < full_bytes <= pending.size_bytes:
                 self._changed.notify_all()
-            return FutureRecordMetadata((pending, len(rows) - 1))
+        except BaseException:
+            # Where the signal came before the lock was taken, there is none to release.
+            with suppress(RuntimeError):
+                lock.release()
+            raise
+        lock.release()
+        return FutureRecordMetadata((pending, number))
 
     def append_table(self, topic: str, table: pa.RecordBatch, size_bytes: int) -> FutureTableMetadata:
         """Add a table behind the records that wait; errors as of `append`."""
         with self._changed:
-            if self._is_closed or (self._buffered_bytes and self._buffered_bytes + size_bytes > self._bytes_max):
+            if self._is_closed or self._buffered_bytes + size_bytes > self._bytes_max:
                 self._wait_for_room(size_bytes)
+            self._open.pop(topic, None)
             pending = self._begun(topic, Pending(topic, self.hasten, table))
             pending.size_bytes = size_bytes
             self._buffered_bytes += size_bytes
             self._is_hastened = True
             return FutureTableMetadata((pending, 0))
+
+    def _opened(self, topic: str) -> Pending:
+        """Begin the delivery that the topic's next records are added to."""
+        pending = self._open[topic] = self._begun(topic, Pending(topic, self.hasten))
+        return pending
 
     def _begun(self, topic: str, pending: Pending) -> Pending:
         self._waiting.setdefault(topic, deque()).append(pending)
@@ -149,6 +221,8 @@ class Accumulator:
                 now = time.monotonic()
                 ready, next_seconds = self._ready(full_bytes, now)
                 if ready:
+                    for topic in ready:
+                        self._open.pop(topic, None)
                     self._taken = [pending for topic in ready for pending in self._waiting.pop(topic)]
                     self._is_hastened = self._is_hastened and bool(self._waiting)
                     return self._taken
@@ -196,5 +270,6 @@ class Accumulator:
         with self._changed:
             left = [pending for queue in self._waiting.values() for pending in queue]
             self._waiting.clear()
+            self._open.clear()
             self._changed.notify_all()
             return left

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.clients.accumulator import Row
+from sparklog.clients.accumulator import Rows
 from sparklog.clients.futures import NO_OFFSET, Int64s, Written
 from sparklog.errors import SerializationError
-from sparklog.record.arrays import filled, numbers_of
+from sparklog.record.arrays import array_of, filled, numbers_of
 from sparklog.record.schema import HEADERS_TYPE
 
 NO_SIZE: Final = -1
 
 
-def columns_of(rows: Sequence[Row]) -> tuple[pa.RecordBatch, pa.Array | None]:
+def columns_of(rows: Rows) -> tuple[pa.RecordBatch, pa.Array | None]:
     """Return the columns of records, and the partitions that they name, if any does."""
-    values, keys, headers, partitions, timestamps = zip(*rows, strict=True)
     columns: dict[str, pa.Array] = {
-        "value": pa.array(values, pa.binary()),
-        "timestamp": pa.array(timestamps, pa.int64()),
+        "value": pa.array(rows.values, pa.binary()),
+        "timestamp": array_of(np.array(rows.timestamps, np.int64)),
     }
-    if keys.count(None) < len(keys):
-        columns["key"] = pa.array(keys, pa.binary())
-    if any(headers):
-        columns["headers"] = _headers(headers)
-    explicit = pa.array(partitions, pa.int32()) if partitions.count(None) < len(partitions) else None
+    keys = pa.array(rows.keys, pa.binary())
+    if keys.null_count < len(keys):
+        columns["key"] = keys
+    if rows.headers:
+        columns["headers"] = _headers(rows)
+    explicit = pa.array(map(rows.partitions.get, range(len(rows))), pa.int32()) if rows.partitions else None
     return pa.RecordBatch.from_pydict(columns), explicit
 
 
-def _headers(headers: Sequence[Any]) -> pa.Array:
-    pairs = [[{"key": name, "value": data} for name, data in each] if each else None for each in headers]
+def _headers(rows: Rows) -> pa.Array:
+    pairs: list[Any] = [None] * len(rows)
+    for number, headers in rows.headers.items():
+        pairs[number] = [{"key": name, "value": data} for name, data in headers]
     return pa.array(pairs, HEADERS_TYPE)
 
 

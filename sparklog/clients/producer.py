@@ -46,6 +46,7 @@ from sparklog.errors import (
     TransactionsNotSupportedError,
     UnknownTopicOrPartitionError,
 )
+from sparklog.log.clock import wall_clock_ns
 from sparklog.log.config import LogConfig
 from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
@@ -56,6 +57,7 @@ from sparklog.topic.partitioner import Partitioner, make_partitioner
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.pipeline import check_records
 
+_NS_PER_MS: Final = 1_000_000
 _RECORD_BYTES: Final = 21
 _BATCH_BYTES: Final = 61
 _IN_CHILD: Final = "this producer was made by the process that this one was forked from: make one after the fork"
@@ -210,7 +212,7 @@ class Producer:
                 f"{self._settings.max_request_size}"
             )
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ms()
+            timestamp_ms = wall_clock_ns() // _NS_PER_MS
         elif timestamp_ms.__class__ is not int or timestamp_ms < 0:
             raise InvalidOptionError(f"timestamp_ms must be ms since 1970, and is {timestamp_ms!r}")
         route = self._routes.get(topic) or self._route(topic)
@@ -219,8 +221,9 @@ class Producer:
                 _refuse_partition(route, partition)
         elif self._choose is not None:
             partition = self._chosen(route, key)
-        row = (value, key, headers, partition, timestamp_ms)
-        return self._accumulator.append(topic, row, size_bytes, route.full_bytes)
+        return self._accumulator.append(
+            topic, value, key, headers, partition, timestamp_ms, size_bytes, route.full_bytes
+        )
 
     def send_table(self, topic: str, table: Records) -> FutureTableMetadata:
         """Send the rows of a table, behind what was sent before, and return before they are written.

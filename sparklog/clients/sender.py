@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from sparklog.clients.accumulator import Accumulator, Pending
+from sparklog.clients.accumulator import Accumulator, Pending, Rows
 from sparklog.clients.columns import Outcomes, columns_of
 from sparklog.clients.futures import NO_OFFSET, Int64s, TableMetadata, record_metadata
 from sparklog.clients.settings import ALL
@@ -178,7 +178,7 @@ class Sender:
                 rows = rows.drop_columns(["partition"])
         else:
             rows, explicit = columns_of(pending.rows)
-        pending.rows = []
+        pending.rows = Rows()
         names = rows.schema.names
         keys = rows.column("key") if "key" in names else None
         sizes = row_bytes([rows.column(name) for name in ("key", "value") if name in names], rows.num_rows)

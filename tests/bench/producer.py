@@ -1,5 +1,8 @@
 """What a send costs, beside kafka-python and a real broker: ``python -m tests.bench.producer [--broker HOST:PORT]``.
 
+There are 100,000 records, or with ``--records`` as many thousands as are asked for: of a million, nothing is left of
+what a producer costs once.
+
 kafka-python's part is its accumulator alone: records are put into batches that nobody sends. Ours are written to a log,
 compressed with lz4, with ``acks=1`` and ``acks=all``. CPU time is that of the whole process, all threads; each number
 is the least of some runs, in turn. With ``--broker``, confluent-kafka's ``produce`` into a topic of a broker that runs
@@ -28,7 +31,7 @@ from rich.table import Table
 
 import sparklog
 
-RECORDS, RUNS, POLLS = 100_000, 5, 200
+RUNS, POLLS = 5, 200
 KEYS, VALUE = [b"key-%d" % n for n in range(1000)], b"x" * 100
 NOW_MS = 1_700_000_000_000
 
@@ -36,23 +39,24 @@ NOW_MS = 1_700_000_000_000
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--broker", help="host:port of a broker on this machine; needs confluent-kafka")
-    broker = arguments.parse_args().broker
+    arguments.add_argument("--records", type=int, default=100_000, help="a multiple of 1000")
+    given = arguments.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="producer-"))
     try:
-        measure(folder, broker)
+        measure(folder, given.records, given.broker)
     finally:
         shutil.rmtree(folder)
 
 
-def measure(folder: Path, broker: str | None) -> None:
+def measure(folder: Path, records: int, broker: str | None) -> None:
     ways: dict[str, Callable[[], None]] = {
-        "kafka-python, its accumulator alone": accumulate,
-        "send, acks=1": lambda: send(folder, 1),
-        "send, acks=all": lambda: send(folder, "all"),
-        "send_table, acks=all": lambda: send_table(folder),
+        "kafka-python, its accumulator alone": lambda: accumulate(records),
+        "send, acks=1": lambda: send(folder, records, 1),
+        "send, acks=all": lambda: send(folder, records, "all"),
+        "send_table, acks=all": lambda: send_table(folder, records),
     }
     if broker is not None:
-        ways["confluent-kafka, produce to a broker"] = lambda: produce(broker)
+        ways["confluent-kafka, produce to a broker"] = lambda: produce(broker, records)
     cpu = {name: float("inf") for name in ways}
     wall = dict(cpu)
     for _ in range(RUNS):
@@ -62,15 +66,15 @@ def measure(folder: Path, broker: str | None) -> None:
             cpu[name] = min(cpu[name], time.process_time() - cpu_begun)
             wall[name] = min(wall[name], time.perf_counter() - wall_begun)
     first = next(iter(ways))
-    table = Table(title=f"{RECORDS:,} records of {len(VALUE)} bytes")
+    table = Table(title=f"{records:,} records of {len(VALUE)} bytes")
     for title in ("way", "us of CPU a record", "as fast", "us a record", "as fast"):
         table.add_column(title, justify="left" if title == "way" else "right")
     for name in ways:
         table.add_row(
             name,
-            f"{cpu[name] / RECORDS * 1e6:.2f}",
+            f"{cpu[name] / records * 1e6:.2f}",
             f"{cpu[first] / cpu[name]:.1f}",
-            f"{wall[name] / RECORDS * 1e6:.2f}",
+            f"{wall[name] / records * 1e6:.2f}",
             f"{wall[first] / wall[name]:.1f}",
         )
     Console(width=100).print(table)
@@ -81,33 +85,33 @@ def measure(folder: Path, broker: str | None) -> None:
     )
 
 
-def accumulate() -> None:
+def accumulate(records: int) -> None:
     accumulator = RecordAccumulator(
         message_version=2, compression_attrs=0, batch_size=16_384, linger_ms=0, delivery_timeout_ms=120_000,
         request_timeout_ms=30_000,
     )  # fmt: skip
     partition = TopicPartition("events", 0)
-    for n in range(RECORDS):
+    for n in range(records):
         accumulator.append(partition, NOW_MS, KEYS[n % 1000], VALUE, [])
 
 
-def send(folder: Path, acks: Any) -> None:
+def send(folder: Path, records: int, acks: Any) -> None:
     with sparklog.Producer(folder / "send", acks=acks) as producer:
-        for n in range(RECORDS):
+        for n in range(records):
             producer.send("events", VALUE, KEYS[n % 1000])
 
 
-def send_table(folder: Path) -> None:
-    table = pa.table({"value": [VALUE] * RECORDS, "key": KEYS * (RECORDS // 1000)})
+def send_table(folder: Path, records: int) -> None:
+    table = pa.table({"value": [VALUE] * records, "key": KEYS * (records // 1000)})
     with sparklog.Producer(folder / "table") as producer:
         producer.send_table("events", table).get()
 
 
-def produce(broker: str) -> None:
+def produce(broker: str, records: int) -> None:
     from confluent_kafka import Producer  # type: ignore[import-not-found]
 
-    producer = Producer({"bootstrap.servers": broker, "linger.ms": 5, "queue.buffering.max.messages": RECORDS + 1})
-    for n in range(RECORDS):
+    producer = Producer({"bootstrap.servers": broker, "linger.ms": 5, "queue.buffering.max.messages": records + 1})
+    for n in range(records):
         producer.produce("bench-events", VALUE, KEYS[n % 1000])
         producer.poll(0)
     producer.flush()
