@@ -45,6 +45,8 @@ IMPORTED_BY_NAME = {
 FILE_SYSTEM = {"os", "pathlib", "fcntl", "shutil", "glob", "tempfile", "stat", "mmap", "errno"}
 OUTSIDE_OF_STORAGE = {
     "record/kernels_cache.py",  # where compiled code is kept, which is no log; record and storage never meet
+    "record/kernels_folders.py",
+    "record/compile_ahead.py",
 }
 # Where names of files are made, and where paths are cut and put together.
 NAMES_OF_FILES = "log/files.py"

@@ -1,19 +1,12 @@
 """Keeps compiled kernels on disk: once for a user and a machine, for all environments, processes and executors.
 
 A file holds one kernel, compiled for one signature: a digest of the rest, and a pickle of what numba needs to load it.
-The folder's name stands for all that the code depends on but the processor: the sources of all kernels, since steps
-and constants of other files are compiled into each, and the versions of Python, numba and LLVM. The file's name stands
-for the kernel, its signature, and the processor's name and features.
-
-What is loaded is run. So a folder is used only where nobody else can have put anything: where it is the user's own or
-root's, and nobody else may write to it. Where there is no such folder that can be written to, compiled code is kept
-for the process alone.
+The folder's name stands for the sources and for Python's version: see `sparklog.record.kernels_folders`. The file's
+name stands for the kernel, its signature, the processor's name and features, and the versions and settings of numba,
+LLVM and numpy.
 
 One process compiles a kernel while others wait for its file. A file is written beside and renamed: it is there as a
 whole or not at all, and one that is damaged is compiled again.
-
-When a folder is made, those beside it that no process has used for a month are removed: they are of other versions. A
-process that uses one all the same compiles for itself what it does not find.
 """
 # Of numba's interface for caches, which has no types.
 # mypy: allow-subclassing-any
@@ -24,9 +17,6 @@ import fcntl
 import hashlib
 import os
 import pickle
-import re
-import stat
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -42,130 +32,15 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from sparklog.record.kernels_folders import distrust
+
 NUMBA: Any = config
 """The settings of numba, which it makes when they are first asked for."""
-
-FOLDER_VARIABLE: Final = "SPARKLOG_CACHE_DIR"
-"""The environment variable that names another folder for compiled code, such as one that an image brings along."""
 
 _DIGEST_BYTES: Final = 16
 _WAIT_SECONDS_MAX: Final = 120
 _POLL_SECONDS: Final = 0.05
-_UNUSED_SECONDS_MAX: Final = 30 * 86_400
-_FOLDER_NAME: Final = re.compile("kernels-[0-9a-f]{16}")
-
-
-def _candidates() -> Iterator[tuple[Path, int]]:
-    """Yield the folders in which compiled code may be kept, best first, each with the mode that it is made with.
-
-    A folder that was named may be for others to read. A home that is another user's, as with ``sudo``, is left alone.
-    """
-    if named := os.environ.get(FOLDER_VARIABLE):
-        yield Path(named).expanduser().resolve(), 0o755
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    home = _own_home()
-    if cache.is_absolute():
-        yield cache / "sparklog", 0o700
-    elif home is not None:
-        yield home / ".cache" / "sparklog", 0o700
-    yield Path(tempfile.gettempdir()) / f"sparklog-{os.getuid()}", 0o700
-
-
-def _own_home() -> Path | None:
-    try:
-        home = Path.home()
-        return home if home.is_absolute() and home.stat().st_uid == os.getuid() else None
-    except (OSError, RuntimeError):
-        return None
-
-
-def _distrust(found: os.stat_result) -> str | None:
-    """Say why what a file or folder holds must not be run; None where it may."""
-    if found.st_uid not in (os.getuid(), 0):
-        return "it belongs to another user"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "other users may write to it"
-    return None
-
-
-def _make(folder: Path, mode: int) -> str | None:
-    """Make a folder where there is none, and say why it cannot be used; None where it can."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            folder.mkdir(mode=mode)
-        found = folder.lstat()
-    except OSError as error:
-        return error.strerror
-    return _distrust(found) if stat.S_ISDIR(found.st_mode) else "it is not a folder"
-
-
-def _kept_for() -> str:
-    """Name what compiled code depends on but the processor."""
-    here = Path(__file__).parent
-    others = [here / f"{name}.py" for name in ("headers", "legacy", "streams", "v2")]
-    sources = [*others, *sorted(here.glob("kernels*.py"))]
-    versions = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
-    settings = (NUMBA.BOUNDSCHECK, NUMBA.OPT)
-    digest = hashlib.blake2b(repr((versions, settings)).encode(), digest_size=8)
-    for path in sources:
-        digest.update(path.read_bytes())
-    return f"kernels-{digest.hexdigest()}"
-
-
-def can_be_written(folder: Path) -> bool:
-    """Tell whether compiled code can be kept in a folder."""
-    return os.access(folder, os.W_OK)
-
-
-def find_folders() -> tuple[list[Path], str | None]:
-    """Find the folders that compiled code is loaded from, best first, up to the first that it can be kept in.
-
-    Returns
-    -------
-    (folders, refusal)
-        Only the last folder is written to, and where nothing can be, none. ``refusal`` says why a folder that was named
-        is none of them; None where it is one, or none was named.
-    """
-    name = _kept_for()
-    folders = []
-    refusals = {}
-    is_named = bool(os.environ.get(FOLDER_VARIABLE))
-    for folder, mode in _candidates():
-        is_new = not (folder / name).exists()
-        refusals[folder] = _make(folder, mode) or _make(folder / name, mode)
-        if refusals[folder] is None:
-            folders.append(folder / name)
-            if can_be_written(folder / name):
-                used = _note_use(folder / name)
-                # Of a folder that was named, others may read what they cannot note the use of.
-                if is_new and not (is_named and len(refusals) == 1):
-                    _remove_unused(folder, used - _UNUSED_SECONDS_MAX)
-                break
-    first = next(iter(refusals))
-    is_refused = is_named and refusals[first]
-    return folders, f"{FOLDER_VARIABLE}={first} is not used: {refusals[first]}" if is_refused else None
-
-
-def _note_use(folder: Path) -> float:
-    """Let the time of a folder's last change say when it was used last, and return that, as the disk tells it."""
-    with suppress(OSError):
-        os.utime(folder)
-        return folder.stat().st_mtime
-    return 0.0
-
-
-def _remove_unused(beside: Path, used_before: float) -> None:
-    """Remove the user's own folders of kernels that were last used before a time; links are not followed."""
-    with suppress(OSError):
-        for folder in sorted(beside.iterdir()):
-            found = folder.lstat()
-            is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if is_own and found.st_mtime < used_before and _FOLDER_NAME.fullmatch(folder.name):
-                with suppress(OSError):
-                    for file in folder.iterdir():
-                        file.unlink()
-                    folder.rmdir()
+_VERSIONS: Final = (numba.__version__, llvmlite.__version__, np.__version__)
 
 
 class KernelCache(NullCache):
@@ -220,7 +95,7 @@ class KernelCache(NullCache):
         self._turn.close()
 
     def _file(self, sig: Any, codegen: Any) -> str:
-        meaning = repr((str(sig), codegen.magic_tuple()))
+        meaning = repr((str(sig), codegen.magic_tuple(), _VERSIONS, NUMBA.BOUNDSCHECK, NUMBA.OPT))
         return f"{self._name}-{hashlib.blake2b(meaning.encode(), digest_size=8).hexdigest()}"
 
     def _loaded(self, file: str, target_context: Any) -> Any:
@@ -236,7 +111,7 @@ def _trusted_content(path: Path) -> bytes:
     """Read a file; nothing where it cannot be read, or others can have written to it."""
     try:
         with path.open("rb") as file:
-            return b"" if _distrust(os.fstat(file.fileno())) else file.read()
+            return b"" if distrust(os.fstat(file.fileno())) else file.read()
     except OSError:
         return b""
 

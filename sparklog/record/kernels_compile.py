@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from numba import njit
 
-from sparklog.record.kernels_cache import KernelCache, can_be_written, find_folders
+from sparklog.record.kernels_cache import KernelCache
+from sparklog.record.kernels_folders import can_be_written, find_folders
 from sparklog.record.kernels_steps import StepCompiler
 
 _compiling: Final = threading.Lock()

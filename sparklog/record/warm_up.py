@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 # Kernels are known once their modules are imported.
 from sparklog.record import (  # noqa: F401
@@ -22,12 +22,18 @@ from sparklog.record import (  # noqa: F401
 )
 from sparklog.record.kernels_compile import KERNELS, kernels_folder
 
-__all__ = ["kernel_count", "kernels_folder", "load_kernels"]
+__all__ = ["kernel_count", "kernels_folder", "load", "load_kernels"]
 
 
 def kernel_count() -> int:
     """Return how many kernels there are."""
     return len(KERNELS)
+
+
+def load(names: Iterable[str]) -> None:
+    """Compile some kernels, in the order of their names here, unless they are compiled."""
+    for name in names:
+        KERNELS[name]()
 
 
 def load_kernels() -> Iterator[str]:

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from sparklog.errors import InvalidOptionError
+from sparklog.record.compile_ahead import compile_for_reading
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.decoding import columns_of
 from sparklog.spark.garbage_collection import first_use_freezes
@@ -49,6 +50,7 @@ class SeglogDataSource(DataSource):
 
         options = SeglogOptions.parse(self.options)
         check_view_options(self.options, options)
+        compile_for_reading()
         if options.view:
             return view_schema(options)
         # Nothing of what is found is needed yet, but who loads what is not there should hear of it at once.
@@ -61,6 +63,7 @@ class SeglogDataSource(DataSource):
         """Return the reader of a batch query; a schema that is a choice of the columns leaves the others unread."""
         options = SeglogOptions.parse(self.options)
         check_view_options(self.options, options)
+        compile_for_reading()
         if options.view:
             warn_batch(self.options, ())
             return ViewReader(options, check_view_schema(options, schema))
@@ -77,6 +80,7 @@ class SeglogDataSource(DataSource):
         options = SeglogOptions.parse_stream(_without_spark(self.options))
         if options.view:
             raise InvalidOptionError("the option view is of a batch read, and this is a stream")
+        compile_for_reading()
         columns = columns_of(options)
         return SeglogStreamReader(options, check_schema(schema, columns.types), columns)
 

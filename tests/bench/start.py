@@ -2,6 +2,7 @@
 
 Run it with ``python -m tests.bench.start``. A process reads a small log, or writes one, where nothing has been compiled
 yet, and then others do so again, beside processes that only import numba and pyarrow, which there is no way around.
+The first query of a Spark session is timed where nothing has been compiled, and again where everything is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ USES = {
     "append": "import pyarrow, sparklog, tempfile\nfolder = tempfile.mkdtemp(dir='.')\n"
     "with sparklog.PartitionLog.open(folder + '/events-0') as log: log.append(pyarrow.table({'value': ['a']}))",
 }
+QUERY = f"""
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.read.format("seglog").load({str(LOG.parent)!r}).select("key", "value").collect()
+"""
 
 
 def seconds(code: str, folder: Path) -> float:
@@ -43,6 +51,12 @@ def main() -> None:
             f"the first, once a machine, {first - alone:.1f} s more, {(first - alone) / alone:.0f} times that;", end=" "
         )
         print(f"each process after it {later:.2f} s more, {later / alone:.1f} times that")
+    with tempfile.TemporaryDirectory() as scratch:
+        first = seconds(QUERY, Path(scratch))
+        later = statistics.median(seconds(QUERY, Path(scratch)) for _ in range(ROUNDS))
+    print(
+        f"Spark's first query, session included, takes {first:.1f} s, {first / later:.1f} times that of later sessions"
+    )
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.record import kernels_cache
-from sparklog.record.kernels_cache import find_folders
+from sparklog.record import kernels_cache, kernels_folders
+from sparklog.record.kernels_folders import find_folders
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_folder_that_can_only_be_read_is_loaded_from_and_the_next_one_is_written
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARKLOG_CACHE_DIR", str(tmp_path / "image"))
-    monkeypatch.setattr(kernels_cache, "can_be_written", lambda folder: tmp_path / "image" not in folder.parents)
+    monkeypatch.setattr(kernels_folders, "can_be_written", lambda folder: tmp_path / "image" not in folder.parents)
     folders, refusal = find_folders()
     assert [folder.parent for folder in folders] == [tmp_path / "image", tmp_path / "home" / ".cache" / "sparklog"]
     assert refusal is None

@@ -21,7 +21,7 @@ import pytest
 import sparklog
 from tests.processes import kill_all, of_session
 from tests.spark.conftest import ROOT
-from tests.spark.trigger_limits import needs_limits
+from tests.spark.trigger_limits import WRAPPER, limited
 from tests.topic.staged import findings
 
 KILLS: Final = 60
@@ -35,9 +35,9 @@ import sys
 from pyspark.sql import SparkSession, functions as F
 spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1")
-    .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate())
-rows = (spark.readStream.format("seglog").option("startingOffsets", "earliest")
-    .option("maxOffsetsPerTrigger", 1500 if len(sys.argv) > 2 else 150)
+    .config("spark.driver.bindAddress", "127.0.0.1").config("{WRAPPER}", "true").getOrCreate())
+limits = {limited(maxOffsetsPerTrigger=1500)!r} if len(sys.argv) > 2 else {limited(maxOffsetsPerTrigger=150)!r}
+rows = (spark.readStream.format("seglog").option("startingOffsets", "earliest").options(**limits)
     .load(sys.argv[1] + "/in"))
 counts = (rows.withWatermark("timestamp", "1 hour").groupBy(F.window("timestamp", "{WINDOW_MS} milliseconds"))
     .agg(F.count("*").alias("n"), F.sum(F.col("value").cast("string").cast("bigint")).alias("total")))
@@ -126,7 +126,6 @@ def kill_streams(folder: Path, kills: int, seed: int) -> None:
     assert [path.name for path in (folder / "out").glob("*.staged")] == []
 
 
-@needs_limits
 def test_windows_are_there_once_after_some_kills(tmp_path: Path) -> None:
     kill_streams(tmp_path, 1, 7)
 
