@@ -58,6 +58,7 @@ from sparklog.write.clock import wall_clock_ms
 from sparklog.write.pipeline import check_records
 
 _NS_PER_MS: Final = 1_000_000
+_TIMESTAMP_MAX: Final = (1 << 63) - 1
 _RECORD_BYTES: Final = 21
 _BATCH_BYTES: Final = 61
 _IN_CHILD: Final = "this producer was made by the process that this one was forked from: make one after the fork"
@@ -213,7 +214,7 @@ class Producer:
             )
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ns() // _NS_PER_MS
-        elif timestamp_ms.__class__ is not int or timestamp_ms < 0:
+        elif timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
             raise InvalidOptionError(f"timestamp_ms must be ms since 1970, and is {timestamp_ms!r}")
         route = self._routes.get(topic) or self._route(topic)
         if partition is not None:

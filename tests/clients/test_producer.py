@@ -190,6 +190,14 @@ def test_record_that_a_log_refuses_fails_alone(tmp_path: Path) -> None:
     assert findings(tmp_path) == []
 
 
+@pytest.mark.parametrize("timestamp_ms", [-1, 1 << 63, 1.5, True])
+def test_time_that_no_record_can_have_is_refused_at_once(tmp_path: Path, timestamp_ms: Any) -> None:
+    with Producer(tmp_path) as producer:
+        with pytest.raises(ValueError, match="timestamp_ms must be ms since 1970"):
+            producer.send("events", b"v", timestamp_ms=timestamp_ms)
+        assert producer.send("events", b"v").get(SECONDS).offset == 0
+
+
 def test_oversize_record_is_refused_at_once(tmp_path: Path) -> None:
     with Producer(tmp_path, max_request_size=1000) as producer:
         producer.send("events", b"x" * (1000 - 61 - 21))
