@@ -24,14 +24,13 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn, Self
 
-import pyarrow as pa
-
 from sparklog.clients.accumulator import Accumulator
 from sparklog.clients.futures import FutureRecordMetadata, FutureTableMetadata
+from sparklog.clients.record_checks import checked_headers, partition_column, to_bytes
 from sparklog.clients.sender import Route, Sender
 from sparklog.clients.settings import ProducerSettings, converter, read_settings
 from sparklog.clients.transactions import ProducerTransactions
@@ -43,9 +42,7 @@ from sparklog.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     SeglogError,
-    SerializationError,
     TopicAlreadyExistsError,
-    TransactionsNotSupportedError,
     UnknownTopicOrPartitionError,
 )
 from sparklog.log.config import LogConfig
@@ -186,7 +183,7 @@ class Producer:
             self._transactions.refuse_record()
         size_bytes = _RECORD_BYTES
         if headers is not None:
-            headers = _checked_headers(headers)
+            headers = checked_headers(headers)
             size_bytes += sum(len(name) + len(data or b"") for name, data in headers)
         if value is None and key is None:
             raise InvalidOptionError("a record has a key or a value, and this has neither")
@@ -194,13 +191,13 @@ class Producer:
             value = self._serialize_value(topic, headers or [], value)
         if value is not None:
             if value.__class__ is not bytes:
-                value = _to_bytes(value, "value")
+                value = to_bytes(value, "value")
             size_bytes += len(value)
         if self._serialize_key is not None:
             key = self._serialize_key(topic, headers or [], key)
         if key is not None:
             if key.__class__ is not bytes:
-                key = _to_bytes(key, "key")
+                key = to_bytes(key, "key")
             size_bytes += len(key)
         if size_bytes > self._record_bytes_max:
             raise MessageSizeTooLargeError(
@@ -250,7 +247,7 @@ class Producer:
             self._transactions.refuse_record()
         route, now_ms = self._routes.get(topic) or self._route(topic), wall_clock_ms()
         rows = check_records(table, route.config, now_ms, now_ms)
-        partitions = _partition_column(table)
+        partitions = partition_column(table)
         if partitions is not None:
             rows = rows.append_column("partition", partitions)
         return self._accumulator.append_table(topic, rows, rows.nbytes)
@@ -364,11 +361,26 @@ class Producer:
         """
         self._transactional().abort(self.flush)
 
-    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:  # noqa: ARG002
-        """Raise `TransactionsNotSupportedError`: offsets of a group are no part of a transaction here."""
-        raise TransactionsNotSupportedError(
-            "offsets of a group cannot be committed in a transaction: commit them by the consumer, behind it"
-        )
+    def send_offsets_to_transaction(self, offsets: Mapping[tuple[str, int], Any], group_metadata: Any) -> None:
+        """Have offsets of a consumer group committed with the transaction: with all of its records, or not at all.
+
+        Parameters
+        ----------
+        offsets : mapping of TopicPartition to OffsetAndMetadata or int
+            As `Consumer.commit` takes them.
+        group_metadata : str or an object with ``group_id``
+            Such as `Consumer.group_metadata` returns; a text is the id of a group that commits in this log directory.
+
+        Raises
+        ------
+        IllegalStateError
+            No transaction has begun; or a record of it was not written, and it can only be aborted.
+        ProducerFencedError
+            Somebody has started the transactional id since.
+        InvalidOptionError, UnknownTopicOrPartitionError
+            As of `TransactionalWriter.send_offsets`.
+        """
+        self._transactional().send_offsets(offsets, group_metadata)
 
     def _transactional(self) -> ProducerTransactions:
         if self._refusal is not None:
@@ -466,31 +478,3 @@ def _refuse_partition(route: Route, partition: Any) -> NoReturn:
     raise UnknownTopicOrPartitionError(
         f"no partition {partition!r} of {route.topic}, which has 0 to {len(route.folders) - 1}"
     )
-
-
-def _to_bytes(data: Any, name: str) -> bytes:
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    raise SerializationError(f"the {name} is a {type(data).__name__}, and not bytes: set {name}_serializer")
-
-
-def _checked_headers(headers: Any) -> list[tuple[str, bytes | None]]:
-    if not isinstance(headers, list | tuple):
-        raise SerializationError(f"headers are a list of (str, bytes), and not a {type(headers).__name__}")
-    for each in headers:
-        is_pair = isinstance(each, tuple) and len(each) == 2
-        if not is_pair or not isinstance(each[0], str) or not isinstance(each[1], bytes | None):
-            raise SerializationError(f"a header is a pair of str and bytes, and not {each!r}")
-    return list(headers)
-
-
-def _partition_column(table: Any) -> pa.Array | None:
-    """Return the column that names the partitions of rows, if there is one."""
-    if isinstance(table, pa.Table | pa.RecordBatch):
-        if "partition" not in table.schema.names:
-            return None
-        column = table.column("partition")
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(table, dict) and "partition" in table:
-        return pa.array(table["partition"], pa.int32())
-    return None

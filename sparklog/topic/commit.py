@@ -17,6 +17,7 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import LogDirectory, split_path
@@ -24,6 +25,7 @@ from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.topic.configs import topic_config
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
+from sparklog.write.group_offsets import next_transaction
 from sparklog.write.job_names import is_same_work, made_ms
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
@@ -76,6 +78,8 @@ class Job:
         they are not there.
     stored : mapping of str to mapping of str to str
         The properties that are stored for topics; see `sparklog.topic.configs.stored_configs`.
+    group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit
+        Offsets of consumer groups that are committed with everything else.
     """
 
     job_id: str
@@ -93,6 +97,7 @@ class Job:
     producer: TransactionProducer | None = None
     bounds: Mapping[str, OffsetBounds] = field(default_factory=dict)
     stored: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    group_offsets: GroupOffsets = field(default_factory=dict)
 
 
 def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:
@@ -312,6 +317,7 @@ def _planned(
         partitions={folder: each.before for folder, each in changes.items()},
         moves=tuple(_unclean_meanwhile(moves) if view.is_clean else moves),
         summary=_summary(job, [(changes[folder], runs) for folder, runs in by_folder.items() if runs], now_ms),
+        offsets=next_transaction(directory, job.group_offsets),
     )
 
 

@@ -27,6 +27,7 @@ from sparklog.errors import (
 )
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TRANSACTIONAL_IDS
+from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.places import LogDirectory
 from sparklog.record.end_markers import EndMarker
 from sparklog.record.producer_stamps import TransactionProducer
@@ -131,8 +132,15 @@ def end_transaction(
     now_ms: int,
     *,
     is_abort: bool,
+    group_offsets: GroupOffsets | None = None,
 ) -> TransactionalIds:
-    """End the open transaction of a transactional id in the partitions that have records of it, by one commit."""
+    """End the open transaction of a transactional id in the partitions that have records of it, by one commit.
+
+    Parameters
+    ----------
+    group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit, optional
+        Offsets of consumer groups that the transaction commits.
+    """
     found, after = states.ids[name], states.ended(name, now_ms, is_abort=is_abort)
     job = Job(
         job_id=job_of_stream(f"transactional id {name}", now_ms),
@@ -141,6 +149,7 @@ def end_transaction(
         new_topics={},
         replaced={TRANSACTIONAL_IDS: after.encode()},
         stored=stored_configs(directory),
+        group_offsets=group_offsets or {},
     )
     with outcome(NOTHING_VISIBLE):
         there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
