@@ -214,12 +214,6 @@ class ProducerFencedError(InvalidProducerEpochError):
     code = "SEGLOG_PRODUCER_FENCED"
 
 
-class TransactionsNotSupportedError(SeglogError):
-    """Offsets of a group cannot be committed as part of a transaction."""
-
-    code = "SEGLOG_TRANSACTIONS_NOT_SUPPORTED"
-
-
 class WorkerPythonError(SeglogError):
     """Spark's workers run a Python that has no sparklog, or none that Spark can run."""
 

@@ -6,29 +6,22 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from sparklog.clients.settings import ConsumerSettings
 from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError
 from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.log.places import LogDirectory
-from sparklog.topic.group_offsets import OffsetCommit, commit_group_offsets, read_group_offsets
+from sparklog.topic.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from sparklog.topic.groups import group_logs
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.group_offsets import commit_group_offsets, read_group_offsets
 
 _log = logging.getLogger("sparklog")
 
-_NO_EPOCH: Final = -1
 COMMIT_SECONDS: Final = 60.0
 """How long a commit waits for others."""
-
-
-class OffsetAndMetadata(NamedTuple):
-    """An offset to commit; that of the next record to be read."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = _NO_EPOCH
 
 
 class Commits:
@@ -54,6 +47,10 @@ class Commits:
         if self._settings.group_id is None:
             raise IllegalStateError("offsets are committed by a group: give a group_id")
         return self._settings.group_id
+
+    @property
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        return ConsumerGroupMetadata(self._group, self._directories[0])
 
     def first_positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where the group begins with partitions: all of which it has committed something, if it is a group."""
@@ -101,19 +98,3 @@ class Commits:
             with suppress(InvalidOptionError):
                 self._of_cluster = group_logs(self._directories).committed(self._group)
         return self._of_cluster
-
-
-def named_partition(partition: tuple[str, int]) -> TopicPartition:
-    """Return a partition that is given as a pair, such as a TopicPartition of kafka-python."""
-    if not isinstance(partition, tuple) or len(partition) != 2 or not isinstance(partition[0], str):
-        raise InvalidOptionError(f"a partition is a TopicPartition, or (topic, number), and not {partition!r}")
-    return TopicPartition(*partition)
-
-
-def committable(given: Any) -> OffsetAndMetadata:
-    """Return an offset to commit: a number, or a tuple such as an OffsetAndMetadata of kafka-python."""
-    values = given if isinstance(given, tuple) else (given,)
-    found = OffsetAndMetadata(*values[:2])
-    if isinstance(found.offset, bool) or not isinstance(found.offset, int) or found.offset < 0:
-        raise InvalidOptionError(f"an offset is a whole number, at least 0, and not {found.offset!r}")
-    return found

@@ -5,7 +5,7 @@
             print(record.offset, record.value)
 
 It reads what a producer of ours, a write of Spark or a running broker has put into the files, as soon as it is there,
-and changes nothing but ``seglog.offsets``, in which it commits; see `sparklog.topic.group_offsets`. A group whose
+and changes nothing but ``seglog.offsets``, in which it commits; see `sparklog.log.group_offsets`. A group whose
 offsets are not in that file goes on from what it has committed in ``__consumer_offsets``, if that is there.
 
 A group is a name for committed offsets and no more: nobody coordinates its members, and each consumer that subscribes
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from sparklog.clients.commits import COMMIT_SECONDS, Commits, committable, named_partition
+from sparklog.clients.commits import COMMIT_SECONDS, Commits
 from sparklog.clients.fetcher import ConsumerRecord, Fetcher
 from sparklog.clients.settings import ConsumerSettings, converter
 from sparklog.clients.times import OffsetAndTimestamp, first_from
@@ -40,6 +40,7 @@ from sparklog.log.reader import LogReader
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import INTERNAL_PREFIX
+from sparklog.topic.group_offsets import ConsumerGroupMetadata, committable, named_partition
 from sparklog.topic.log_manager import LogManager
 
 _NO_SIZE = -1
@@ -417,6 +418,10 @@ class Consumer:
         at = named_partition(partition)
         found = self._commits.committed([at]).get(at)
         return found if metadata or found is None else found.offset
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return what `Producer.send_offsets_to_transaction` wants to know of the group."""
+        return self._commits.group_metadata
 
     def close(self, autocommit: bool = True, timeout_ms: Any = None) -> None:  # noqa: ARG002
         """Commit where ``enable_auto_commit`` is on, and read no more. A second call does nothing."""

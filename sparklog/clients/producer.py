@@ -24,15 +24,15 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn, Self
 
 from sparklog.clients.accumulator import Accumulator
-from sparklog.clients.columns import checked_headers, partition_column, to_bytes
 from sparklog.clients.futures import FutureRecordMetadata, FutureTableMetadata
+from sparklog.clients.record_checks import checked_headers, partition_column, to_bytes
 from sparklog.clients.sender import Route, Sender
-from sparklog.clients.settings import ProducerSettings, converter, read_settings, takes
+from sparklog.clients.settings import ProducerSettings, chooser, converter, read_settings
 from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
     IllegalStateError,
@@ -43,7 +43,6 @@ from sparklog.errors import (
     MessageSizeTooLargeError,
     SeglogError,
     TopicAlreadyExistsError,
-    TransactionsNotSupportedError,
     UnknownTopicOrPartitionError,
 )
 from sparklog.log.clock import wall_clock_ns
@@ -96,7 +95,7 @@ class Producer:
         config_of_all = settings.log_config({})
         self._serialize_key = converter(settings.key_serializer, "serialize", "key_serializer")
         self._serialize_value = converter(settings.value_serializer, "serialize", "value_serializer")
-        self._choose = _chooser(settings.partitioner)
+        self._choose = chooser(settings.partitioner)
         self._manager = LogManager(
             log_directory,
             num_partitions=settings.num_partitions,
@@ -368,11 +367,26 @@ class Producer:
         """
         self._transactional().abort(self.flush)
 
-    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:  # noqa: ARG002
-        """Raise `TransactionsNotSupportedError`: offsets of a group are no part of a transaction here."""
-        raise TransactionsNotSupportedError(
-            "offsets of a group cannot be committed in a transaction: commit them by the consumer, behind it"
-        )
+    def send_offsets_to_transaction(self, offsets: Mapping[tuple[str, int], Any], group_metadata: Any) -> None:
+        """Have offsets of a consumer group committed with the transaction: with all of its records, or not at all.
+
+        Parameters
+        ----------
+        offsets : mapping of TopicPartition to OffsetAndMetadata or int
+            As `Consumer.commit` takes them.
+        group_metadata : str or an object with ``group_id``
+            Such as `Consumer.group_metadata` returns; a text is the id of a group that commits in this log directory.
+
+        Raises
+        ------
+        IllegalStateError
+            No transaction has begun; or a record of it was not written, and it can only be aborted.
+        ProducerFencedError
+            Somebody has started the transactional id since.
+        InvalidOptionError, UnknownTopicOrPartitionError
+            As of `TransactionalWriter.send_offsets`.
+        """
+        self._transactional().send_offsets(offsets, group_metadata)
 
     def _transactional(self) -> ProducerTransactions:
         if self._refusal is not None:
@@ -464,25 +478,6 @@ def _end_all() -> None:
         sender.end(IllegalStateError(_CLOSED))
     for thread, _ in running:
         thread.join()
-
-
-def _chooser(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] | None:
-    """Return a partitioner that is a function, as kafka-python has them; None of others."""
-    if given is None or isinstance(given, str):
-        return None
-    if hasattr(given, "partition"):
-        if takes(given.partition, 3):
-            return None
-        raise KafkaConfigurationError(
-            f"the method partition of {type(given).__name__} is called with (keys, row_bytes, partitions), and takes "
-            f"others, as those of kafka-python 3 do: give a function of (key, all partitions, available partitions)"
-        )
-    if callable(given):
-        return given  # type: ignore[no-any-return]
-    raise KafkaConfigurationError(
-        "partitioner must be a function of (key, all partitions, available partitions), an object with a method "
-        "partition(keys, row_bytes, partitions), or a name: default, roundRobin or package.module:Name"
-    )
 
 
 def _refuse_partition(route: Route, partition: Any) -> NoReturn:

@@ -196,3 +196,22 @@ def takes(function: Callable[..., Any], arguments: int) -> bool:
     except ValueError:
         return True
     return True
+
+
+def chooser(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] | None:
+    """Return a partitioner that is a function, as kafka-python has them; None of others."""
+    if given is None or isinstance(given, str):
+        return None
+    if hasattr(given, "partition"):
+        if takes(given.partition, 3):
+            return None
+        raise KafkaConfigurationError(
+            f"the method partition of {type(given).__name__} is called with (keys, row_bytes, partitions), and takes "
+            f"others, as those of kafka-python 3 do: give a function of (key, all partitions, available partitions)"
+        )
+    if callable(given):
+        return given  # type: ignore[no-any-return]
+    raise KafkaConfigurationError(
+        "partitioner must be a function of (key, all partitions, available partitions), an object with a method "
+        "partition(keys, row_bytes, partitions), or a name: default, roundRobin or package.module:Name"
+    )

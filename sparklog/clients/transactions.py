@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn
 
@@ -124,6 +124,13 @@ class ProducerTransactions:
         self._logs.config, self._logs.now_ms = config, now_ms
         with self._naming_fences():
             return writer.append(folder.topic, folder.partition or 0, rows)
+
+    def send_offsets(self, offsets: Mapping[tuple[str, int], Any], group: Any) -> None:
+        """Have offsets of a group committed with the transaction; as `TransactionalWriter.send_offsets`."""
+        with self.lock:
+            self.refuse_record()
+            with self._naming_fences():
+                self._started().send_offsets(offsets, group)
 
     def failed(self, error: Exception) -> None:
         """Leave nothing but to abort, since a record was not written."""

@@ -4,7 +4,7 @@
 before it nothing has happened, after it everything will have, since whoever finds it finishes it. Then it becomes
 ``seglog.commit``, the account of the last commit, by which a reader can tell that one was made while it looked.
 
-    version      1
+    version      1; 2 where there are offsets
     commit_id    of this commit
     partitions   the logs that it writes to as they were before it, by the names of their folders
         start_offset log start offset
@@ -16,6 +16,8 @@ before it nothing has happened, after it everything will have, since whoever fin
                      the target is to be its first ``position`` bytes and that part of the source
         ["rename", source, target]
                      the target is to be the source
+    offsets      those of consumer groups that it commits, if it is a transaction that does; the fields are those of
+                 `sparklog.log.group_offsets`
     summary      what was written, for people and their tools
 
 Paths are relative to the log directory, in which the sources lie; those of earlier versions lie in the folders of the
@@ -35,10 +37,12 @@ from typing import Any, Final
 
 from sparklog.errors import CorruptCheckpointError, PathNotFoundError
 from sparklog.log import files
+from sparklog.log.group_offsets import CommittedOffsets, offsets_of_fields
 from sparklog.log.places import LogDirectory
 
 NO_SEGMENT: Final = -1
 _VERSION: Final = 1
+_VERSION_WITH_OFFSETS: Final = 2
 _BEGINNING_BYTES: Final = 512
 _PATH = re.compile(r"(?:(?!\.{1,2}/)[A-Za-z0-9._-]+/)?(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
@@ -94,11 +98,14 @@ class Journal:
     partitions: Mapping[str, LogExtent]
     moves: tuple[Move, ...]
     summary: Mapping[str, Any] = field(default_factory=dict)
+    offsets: CommittedOffsets | None = None
 
     def to_json(self) -> bytes:
+        offsets = {} if self.offsets is None else {"offsets": self.offsets.to_fields()}
         return json.dumps(
             {
-                "version": _VERSION,
+                "version": _version(offsets),
+                **offsets,
                 "commit_id": self.commit_id,
                 "partitions": {name: asdict(bound) for name, bound in self.partitions.items()},
                 "moves": [_encoded(move) for move in self.moves],
@@ -118,18 +125,23 @@ def parse_journal(data: bytes, path: str) -> Journal:
     """
     try:
         found = json.loads(data)
-        if found["version"] != _VERSION:
+        if found["version"] != _version(found):
             raise CorruptCheckpointError(f"unknown version {found['version']!r} of a commit journal", path=path)
         return Journal(
             commit_id=str(found["commit_id"]),
             partitions={_path(name): _bound(bound) for name, bound in found["partitions"].items()},
             moves=tuple(_move(move) for move in found["moves"]),
             summary=dict(found["summary"]),
+            offsets=offsets_of_fields(found["offsets"]) if "offsets" in found else None,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise CorruptCheckpointError(
             f"not a commit journal: {error!r}", path=path, hint="Nothing is changed while it cannot be read"
         ) from error
+
+
+def _version(fields: Mapping[str, Any]) -> int:
+    return _VERSION_WITH_OFFSETS if "offsets" in fields else _VERSION
 
 
 def _encoded(move: Move) -> list[str | int]:

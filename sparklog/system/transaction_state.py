@@ -26,7 +26,7 @@ from sparklog.system.records import (
 )
 
 TOPIC: Final = "__transaction_state"
-_COMPONENT: Final = "transaction-coordinator"
+COMPONENT: Final = "transaction-coordinator"
 
 STATES: Final = (
     "Empty",
@@ -39,6 +39,9 @@ STATES: Final = (
     "PrepareEpochFence",
 )
 """The states of a transaction by their numbers, as ``kafka-transactions`` names them."""
+
+UNDECIDED: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""The states in which a transaction has begun, and its markers are not all written."""
 
 SCHEMA: Final = pa.schema(
     [
@@ -65,7 +68,7 @@ def current_transactions(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     """Return each transactional id as it is now."""
     rows = [
         _row(found)
-        for _, found in decode_records(log, last_records(log), _COMPONENT, unreadable, lambda _: True)
+        for _, found in decode_records(log, last_records(log), COMPONENT, unreadable, lambda _: True)
         if found.is_there
     ]
     return pa.table(arrays_of(rows, SCHEMA), schema=SCHEMA)
@@ -73,7 +76,7 @@ def current_transactions(log: InternalLog, unreadable: Unreadable) -> pa.Table:
 
 def transactions_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
     """Return every change of a transactional id, in the order of the log."""
-    return history(log, _COMPONENT, unreadable, lambda _: True, _row, HISTORY_SCHEMA)
+    return history(log, COMPONENT, unreadable, lambda _: True, _row, HISTORY_SCHEMA)
 
 
 def _row(found: Decoded) -> tuple[Any, ...]:
@@ -84,7 +87,7 @@ def _row(found: Decoded) -> tuple[Any, ...]:
         found.key["transactionalId"],
         value["producerId"],
         value["producerEpoch"],
-        _state(value["transactionStatus"]),
+        state_name(value["transactionStatus"]),
         value["transactionTimeoutMs"],
         [
             {"topic": each["topic"], "partitions": sorted(each["partitionIds"])}
@@ -99,5 +102,6 @@ def _row(found: Decoded) -> tuple[Any, ...]:
     )
 
 
-def _state(number: int) -> str:
+def state_name(number: int) -> str:
+    """Return the name of a state by its number."""
     return STATES[number] if 0 <= number < len(STATES) else f"Unknown({number})"

@@ -17,13 +17,16 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import LogDirectory, split_path
 from sparklog.record.producer_stamps import TransactionProducer
+from sparklog.system.transaction_state import TOPIC
 from sparklog.topic.configs import topic_config
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
+from sparklog.write.group_offsets import next_transaction
 from sparklog.write.job_names import is_same_work, made_ms
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
@@ -76,6 +79,8 @@ class Job:
         they are not there.
     stored : mapping of str to mapping of str to str
         The properties that are stored for topics; see `sparklog.topic.configs.stored_configs`.
+    group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit
+        Offsets of consumer groups that are committed with everything else.
     """
 
     job_id: str
@@ -93,6 +98,7 @@ class Job:
     producer: TransactionProducer | None = None
     bounds: Mapping[str, OffsetBounds] = field(default_factory=dict)
     stored: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    group_offsets: GroupOffsets = field(default_factory=dict)
 
 
 def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:
@@ -312,6 +318,7 @@ def _planned(
         partitions={folder: each.before for folder, each in changes.items()},
         moves=tuple(_unclean_meanwhile(moves) if view.is_clean else moves),
         summary=_summary(job, [(changes[folder], runs) for folder, runs in by_folder.items() if runs], now_ms),
+        offsets=next_transaction(directory, job.group_offsets),
     )
 
 
@@ -325,7 +332,7 @@ def _by_folder(job: Job, staged: Sequence[StagedRun], there: Collection[str]) ->
     """
     touched = {each.folder for each in staged} | _folders_of(job.new_topics) | set(job.bounds)
     if job.is_overwrite:
-        topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)}
+        topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)} - {TOPIC}
         touched |= {name for name in there if (named := parse_partition_folder(name)) and named.topic in topics}
     found: dict[str, list[StagedRun]] = {folder: [] for folder in sorted(touched, key=_named)}
     for each in sorted(staged, key=lambda each: (each.task, each.number)):
@@ -374,7 +381,7 @@ def _cut_file(directory: LogDirectory, name: str, position: int | None) -> int:
 def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications: Mapping[str, int]) -> list[Move]:
     """Return the moves that replace files of the log directory; they follow the moves of the logs they describe."""
     moves: list[Move] = []
-    raised = {folder: each.before.end_offset for folder, each in changes.items()} if job.is_overwrite else {}
+    raised = {folder: each.before.end_offset for folder, each in changes.items() if _is_overwritten(job, folder)}
     raised.update({folder: each.start_offset for folder, each in job.bounds.items() if each.start_offset is not None})
     if raised:
         path = job.directory.file(files.LOG_START_CHECKPOINT)
@@ -385,6 +392,11 @@ def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications
         done = {**applications, job.transaction.application: job.transaction.version}
         moves.append(_replacing(job, files.TXN_VERSIONS, encode_ledger(done)))
     return [*moves, *(_replacing(job, name, data) for name, data in job.replaced.items())]
+
+
+def _is_overwritten(job: Job, folder: str) -> bool:
+    """Tell whether the records that a log has are removed: never those of transactions, which the commit adds to."""
+    return job.is_overwrite and _named(folder).topic != TOPIC
 
 
 def _replacing(job: Job, name: str, data: bytes) -> Rename:

@@ -1,100 +1,84 @@
-"""What consumers of ours have committed: ``seglog.offsets``, a file of the log directory.
-
-One JSON object, replaced as a whole:
-
-    version   1
-    groups    by group: by topic: by partition, as text: [offset, metadata, commit timestamp in ms since the epoch]
-
-A commit reads it, changes it and replaces it under a lock of its own, ``seglog.offsets.lock``, which whoever writes
-records does not hold. A broker does not read it; what a cluster's own groups have committed is in
-``__consumer_offsets``.
-"""
+"""Offsets of consumer groups as callers give them, and where the groups commit."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sparklog.errors import CorruptCheckpointError
-from sparklog.log import files
+from sparklog.errors import InvalidOptionError, UnknownTopicOrPartitionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import LogDirectory
-from sparklog.write.atomic import write_atomically
 
-_VERSION: Final = 1
+_NO_EPOCH: Final = -1
 
 
-class OffsetCommit(NamedTuple):
-    """A committed offset: that of the next record to be read; ``metadata`` is the consumer's own."""
+class OffsetAndMetadata(NamedTuple):
+    """An offset to commit; that of the next record to be read."""
 
     offset: int
-    metadata: str
-    timestamp: int
+    metadata: str = ""
+    leader_epoch: int = _NO_EPOCH
 
 
-GroupOffsets = dict[str, dict[TopicPartition, OffsetCommit]]
+class ConsumerGroupMetadata(NamedTuple):
+    """A group of consumers, and the log directory in which it commits."""
+
+    group_id: str
+    log_directory: LogDirectory
 
 
-def read_group_offsets(directory: LogDirectory) -> GroupOffsets:
-    """Return the offsets of each group; none where there is no file.
-
-    Raises
-    ------
-    CorruptCheckpointError
-        The file cannot be read.
-    """
-    path = directory.file(files.GROUP_OFFSETS)
-    data = directory.storage.read_small(path)
-    return {} if data is None else _parsed(data, path)
+def named_partition(partition: tuple[str, int]) -> TopicPartition:
+    """Return a partition that is given as a pair, such as a TopicPartition of kafka-python."""
+    if not isinstance(partition, tuple) or len(partition) != 2 or not isinstance(partition[0], str):
+        raise InvalidOptionError(f"a partition is a TopicPartition, or (topic, number), and not {partition!r}")
+    return TopicPartition(*partition)
 
 
-def _parsed(data: bytes, path: str) -> GroupOffsets:
-    try:
-        found = json.loads(data)
-        if found["version"] == _VERSION:
-            return {
-                str(group): {
-                    TopicPartition(str(topic), int(number)): OffsetCommit(int(of[0]), str(of[1]), int(of[2]))
-                    for topic, partitions in topics.items()
-                    for number, of in partitions.items()
-                }
-                for group, topics in found["groups"].items()
-            }
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise CorruptCheckpointError(f"not a file of committed offsets: {error!r}", path=path) from error
-    raise CorruptCheckpointError(f"unknown version {found['version']!r} of a file of committed offsets", path=path)
+def committable(given: Any) -> OffsetAndMetadata:
+    """Return an offset to commit: a number, or a tuple such as an OffsetAndMetadata of kafka-python."""
+    values = given if isinstance(given, tuple) else (given,)
+    found = OffsetAndMetadata(*values[:2])
+    if isinstance(found.offset, bool) or not isinstance(found.offset, int) or found.offset < 0:
+        raise InvalidOptionError(f"an offset is a whole number, at least 0, and not {found.offset!r}")
+    return found
 
 
-def commit_group_offsets(
-    directory: LogDirectory,
-    group: str,
-    offsets: Mapping[TopicPartition, OffsetCommit],
-    *,
-    lock_timeout_seconds: float = 60.0,
-) -> None:
-    """Commit offsets of a group, all of them or none; those of partitions that are not named stay.
+def offsets_of_group(
+    directory: LogDirectory, offsets: Mapping[tuple[str, int], Any], group: Any
+) -> tuple[str, dict[TopicPartition, OffsetAndMetadata]]:
+    """Return a group by its name, and offsets that it is to commit in a log directory.
+
+    Parameters
+    ----------
+    offsets : mapping of TopicPartition to OffsetAndMetadata or int
+    group : str or an object with ``group_id``
+        A `ConsumerGroupMetadata` says where its group commits. Of another it can only be told by its partitions: where
+        one lies elsewhere, the group most likely commits there.
 
     Raises
     ------
-    CorruptCheckpointError
-        The file cannot be read, and is not replaced.
-    LockedError
-        Others committed for that long.
     InvalidOptionError
-        The storage cannot be written to.
+        An offset or a group is none, or the group commits in another log directory.
+    UnknownTopicOrPartitionError
+        A partition is not in the log directory.
     """
-    lock = directory.file(files.GROUP_OFFSETS_LOCK)
-    with directory.writable.lock(lock, lock_timeout_seconds):
-        groups = read_group_offsets(directory)
-        groups.setdefault(group, {}).update(offsets)
-        write_atomically(directory, files.GROUP_OFFSETS, _encoded(groups))
-
-
-def _encoded(groups: GroupOffsets) -> bytes:
-    of_groups: dict[str, dict[str, dict[str, Any]]] = {}
-    for group, offsets in groups.items():
-        topics = of_groups.setdefault(group, {})
-        for at, commit in offsets.items():
-            topics.setdefault(at.topic, {})[str(at.partition)] = list(commit)
-    return json.dumps({"version": _VERSION, "groups": of_groups}, indent=1).encode()
+    name = getattr(group, "group_id", group)
+    if not isinstance(name, str) or not name:
+        raise InvalidOptionError(f"a group is given by its id, a text, or as an object with group_id, not as {group!r}")
+    found = {named_partition(at): committable(each) for at, each in offsets.items()}
+    if isinstance(group, ConsumerGroupMetadata):
+        home = group.log_directory
+        if home.storage.real(home.path) != directory.storage.real(directory.path):
+            raise InvalidOptionError(
+                f"group {name!r} commits in {home.path}, and the transaction is one of {directory.path}: only groups "
+                f"that commit in the same log directory can be part of it"
+            )
+        return name, found
+    for at in found:
+        if not directory.storage.is_folder(directory.folder(str(at)).location):
+            raise UnknownTopicOrPartitionError(
+                f"{at} is not in {directory.path}, where group {name!r} would commit its offset with the transaction: "
+                f"if its consumers commit elsewhere, they would not see it. If they commit here, give the consumer's "
+                f"group_metadata()"
+            )
+    return name, found

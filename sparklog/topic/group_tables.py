@@ -8,9 +8,11 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
+from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import GroupOffsets, OffsetCommit
 from sparklog.log.places import LogDirectory
 from sparklog.system.consumer_offsets import GROUPS_SCHEMA, OFFSETS_SCHEMA
-from sparklog.topic.group_offsets import GroupOffsets, read_group_offsets
+from sparklog.write.group_offsets import read_group_offsets
 
 OF_GROUPS: Final = ("consumer_offsets", "consumer_groups")
 """The views that have rows of consumers of ours."""
@@ -35,7 +37,7 @@ class GroupOffsetsOf:
         CorruptCheckpointError
             Those of one cannot be read.
         """
-        found: GroupOffsets = {}
+        found: dict[str, dict[TopicPartition, OffsetCommit]] = {}
         for directory in directories:
             for group, offsets in read_group_offsets(directory).items():
                 found.setdefault(group, {}).update(offsets)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, PathNotFoundError, outcome
 from sparklog.log.config import LogConfig
@@ -25,6 +25,7 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import ProducerEntry, producers_at_end
 from sparklog.record.end_markers import EndMarker
 from sparklog.storage.registry import PathText
+from sparklog.system.transaction_state import UNDECIDED
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.configs import stored_configs
 from sparklog.topic.coordinators import transactions_of_brokers
@@ -33,8 +34,6 @@ from sparklog.topic.transaction_ends import Ending, stage_ends
 from sparklog.topic.transactional_ids import read_transactional_ids
 from sparklog.write.job_names import new_job
 from sparklog.write.journal import only_writer
-
-_UNDECIDED: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
 @dataclass(frozen=True)
@@ -269,7 +268,7 @@ def _coordinated(directory: LogDirectory) -> dict[int, Coordinated]:
 
 def _of_broker(row: Mapping[str, Any]) -> Coordinated:
     partitions: frozenset[str] = frozenset()
-    if row["state"] in _UNDECIDED:
+    if row["state"] in UNDECIDED:
         listed = ((each["topic"], number) for each in row["partitions"] for number in each["partitions"])
         partitions = frozenset(str(TopicPartition(*each)) for each in listed)
     return Coordinated(row["transactional_id"], row["timeout_ms"], partitions)

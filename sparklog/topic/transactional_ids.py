@@ -28,7 +28,7 @@ Source: apache/kafka, TransactionMetadata.java, TransactionCoordinator.scala; KI
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -93,12 +93,12 @@ class TransactionalIds:
         begun = TransactionalId(*producer, EMPTY, timeout_ms, (), -1, now_ms)
         return after._with(name, begun)
 
-    def with_partition(self, name: str, folder: str, now_ms: int) -> TransactionalIds:
-        """Return what is known once a partition is part of the transaction, which begins by that."""
+    def opened(self, name: str, now_ms: int, folders: Collection[str] = ()) -> TransactionalIds:
+        """Return what is known once partitions or offsets are part of the transaction, which begins by the first."""
         found = self.ids[name]
         before = found.partitions if found.is_open else ()
         start_ms = found.start_ms if found.is_open else now_ms
-        partitions = before if folder in before else (*before, folder)
+        partitions = tuple(dict.fromkeys((*before, *folders)))
         return self._with(
             name, replace(found, state=ONGOING, partitions=partitions, start_ms=start_ms, last_update_ms=now_ms)
         )

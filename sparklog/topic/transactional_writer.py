@@ -6,9 +6,9 @@ Source: apache/kafka, KafkaProducer.java, TransactionManager.java; KIP-98, KIP-8
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from sparklog.errors import (
     NOTHING_VISIBLE,
@@ -20,6 +20,7 @@ from sparklog.errors import (
 )
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition, is_topic_name
+from sparklog.log.group_offsets import GroupOffsets, OffsetCommit
 from sparklog.log.places import LogDirectory
 from sparklog.log.producer_state import plus
 from sparklog.record.intake import Records
@@ -27,6 +28,7 @@ from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.storage.base import Storage
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.topic.group_offsets import OffsetAndMetadata, offsets_of_group
 from sparklog.topic.open_logs import OpenLogs
 from sparklog.topic.transactional_ids import TIMEOUT_MS, check_transactional_id, read_transactional_ids
 from sparklog.topic.transactions import begin_transactional_id, end_transaction, known_ids, write_ids
@@ -87,6 +89,7 @@ class TransactionalWriter:
         self._resources = ExitStack()
         self._producer = TransactionProducer(-1, -1)
         self._next_sequences: dict[str, int] | None = None
+        self._group_offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         self._is_open = self._must_abort = False
 
     @classmethod
@@ -195,7 +198,7 @@ class TransactionalWriter:
         self._refuse_closed()
         if self._next_sequences is not None:
             raise InvalidTransactionStateError(f"a transaction of {self.transactional_id!r} has begun already")
-        self._next_sequences = {}
+        self._next_sequences, self._group_offsets = {}, {}
 
     def append(self, topic: str, partition: int, table: Records) -> tuple[int, int]:
         """Append records to a partition, as part of the transaction.
@@ -224,7 +227,7 @@ class TransactionalWriter:
             raise InvalidOptionError(f"not a topic's name: {topic!r}")
         folder = str(TopicPartition(topic, partition))
         if folder not in sequences:
-            self._add_partition(folder)
+            self._add_to_transaction(folder)
             sequences[folder] = 0
         try:
             first_offset, last_offset = self._append(topic, partition, table, sequences[folder])
@@ -235,6 +238,35 @@ class TransactionalWriter:
             raise
         sequences[folder] = plus(sequences[folder], last_offset - first_offset + 1)
         return first_offset, last_offset
+
+    def send_offsets(self, offsets: Mapping[tuple[str, int], Any], group: Any) -> None:
+        """Have offsets of a consumer group committed with the transaction, at once with its records, or not at all.
+
+        Parameters
+        ----------
+        offsets : mapping of TopicPartition to OffsetAndMetadata or int
+            Those of the next records to be read. They are over those that were sent before.
+        group : str or an object with ``group_id``
+            Such as `Consumer.group_metadata` returns. Given as a text, it is one that commits in this log directory,
+            and so the partitions lie here.
+
+        Raises
+        ------
+        InvalidTransactionStateError
+            No transaction has begun.
+        InvalidProducerEpochError
+            Somebody has started the transactional id since; this writer is fenced.
+        InvalidOptionError
+            The group commits in another log directory, or an offset or a group is none.
+        UnknownTopicOrPartitionError
+            A partition is not in this log directory.
+        """
+        self._begun_sequences()
+        with outcome(NOTHING_VISIBLE):
+            name, chosen = offsets_of_group(self.directory, offsets, group)
+        if chosen:
+            self._add_to_transaction()
+            self._group_offsets.setdefault(name, {}).update(chosen)
 
     def _append(self, topic: str, partition: int, table: Records, base_sequence: int) -> tuple[int, int]:
         with outcome(NOTHING_VISIBLE):
@@ -248,15 +280,17 @@ class TransactionalWriter:
                 is_transactional=True,
             )
 
-    def _add_partition(self, folder: str) -> None:
-        """Write down that the transaction has a partition, before anything is appended to it."""
+    def _add_to_transaction(self, *folders: str) -> None:
+        """Write down that the transaction has offsets, or a partition before anything is appended to it."""
         with outcome(NOTHING_VISIBLE), only_writer(self.directory, self._lock_timeout_seconds):
             states = known_ids(self.directory)
             states.checked(self.transactional_id, self._producer)
-            write_ids(self.directory, states.with_partition(self.transactional_id, folder, self._clock()))
+            write_ids(self.directory, states.opened(self.transactional_id, self._clock(), folders))
 
     def commit(self) -> None:
         """Make the records of the transaction visible to readers of committed records, in all partitions at once.
+
+        The offsets that were sent are committed with them.
 
         Raises
         ------
@@ -279,7 +313,7 @@ class TransactionalWriter:
 
     def _end(self, *, is_abort: bool) -> None:
         folders = self._begun_sequences()
-        if folders:
+        if folders or self._group_offsets:
             try:
                 self._write_ends(folders, is_abort=is_abort)
             except SeglogError as error:
@@ -296,10 +330,24 @@ class TransactionalWriter:
                 held.enter_context(only_writer(self.directory, self._lock_timeout_seconds))
                 states = known_ids(self.directory)
                 states.checked(self.transactional_id, self._producer)
+            now_ms = self._clock()
             after = end_transaction(
-                self.directory, self._config, states, self.transactional_id, folders, self._clock(), is_abort=is_abort
+                self.directory,
+                self._config,
+                states,
+                self.transactional_id,
+                folders,
+                now_ms,
+                is_abort=is_abort,
+                group_offsets={} if is_abort else self._commits_at(now_ms),
             )
             self._producer = after.ids[self.transactional_id].producer
+
+    def _commits_at(self, now_ms: int) -> GroupOffsets:
+        return {
+            group: {at: OffsetCommit(each.offset, each.metadata, now_ms) for at, each in offsets.items()}
+            for group, offsets in self._group_offsets.items()
+        }
 
     def _close_logs(self, held: ExitStack, folders: Collection[str]) -> None:
         """Sync the logs of the transaction, and keep them closed as long as ``held`` is open."""

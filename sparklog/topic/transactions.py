@@ -27,11 +27,13 @@ from sparklog.errors import (
 )
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TRANSACTIONAL_IDS
+from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.places import LogDirectory
 from sparklog.record.end_markers import EndMarker
 from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.configs import stored_configs
+from sparklog.topic.coordinator_log import after_coordinator, stage_state
 from sparklog.topic.coordinators import first_transactional_ids
 from sparklog.topic.transaction_ends import Ending, stage_ends
 from sparklog.topic.transactional_ids import (
@@ -70,7 +72,12 @@ def begin_transactional_id(
         directory.writable.make_folder(directory.path)
         held.enter_context(only_writer(directory, lock_timeout_seconds))
         begun = _begun(directory, name, now_ms, timeout_ms)
-        write_ids(directory, begun)
+        job = _job_of_id(directory, LogConfig(), name, begun, now_ms)
+        recorded = stage_state(job, name, begun.ids[name], now_ms)
+        if recorded:
+            commit(job, recorded, now_ms, is_held=True)
+        else:
+            write_ids(directory, begun)
         return begun.ids[name].producer
 
 
@@ -103,6 +110,7 @@ def commit_transaction(
             folders = sorted({run.folder for run in staged})
             ends = stage_ends(job, _endings(folders, states.ids[name].producer, is_abort=False), now_ms)
             after = states.ended(name, now_ms, is_abort=False)
+            ends += stage_state(job, name, after.ids[name], now_ms)
             replaced = {**job.replaced, TRANSACTIONAL_IDS: after.encode()}
             whole = replace(job, producer=states.ids[name].producer, replaced=replaced)
         return commit(whole, [*staged, *ends], now_ms, is_held=True)
@@ -119,7 +127,22 @@ def _begun(directory: LogDirectory, name: str, now_ms: int, timeout_ms: int) -> 
     found = states.ids.get(name)
     if found is not None and found.is_open:
         states = end_transaction(directory, LogConfig(), states, name, found.partitions, now_ms, is_abort=True)
+    if name in states.ids:
+        known = after_coordinator(directory, name, states.ids[name])
+        states = replace(states, ids={**states.ids, name: known})
     return states.begun(name, timeout_ms, now_ms)
+
+
+def _job_of_id(directory: LogDirectory, config: LogConfig, name: str, states: TransactionalIds, now_ms: int) -> Job:
+    """Return a job that changes what is known of a transactional id."""
+    return Job(
+        job_id=job_of_stream(f"transactional id {name}", now_ms),
+        directory=directory,
+        config=config,
+        new_topics={},
+        replaced={TRANSACTIONAL_IDS: states.encode()},
+        stored=stored_configs(directory),
+    )
 
 
 def end_transaction(
@@ -131,20 +154,21 @@ def end_transaction(
     now_ms: int,
     *,
     is_abort: bool,
+    group_offsets: GroupOffsets | None = None,
 ) -> TransactionalIds:
-    """End the open transaction of a transactional id in the partitions that have records of it, by one commit."""
+    """End the open transaction of a transactional id in the partitions that have records of it, by one commit.
+
+    Parameters
+    ----------
+    group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit, optional
+        Offsets of consumer groups that the transaction commits.
+    """
     found, after = states.ids[name], states.ended(name, now_ms, is_abort=is_abort)
-    job = Job(
-        job_id=job_of_stream(f"transactional id {name}", now_ms),
-        directory=directory,
-        config=config,
-        new_topics={},
-        replaced={TRANSACTIONAL_IDS: after.encode()},
-        stored=stored_configs(directory),
-    )
+    job = replace(_job_of_id(directory, config, name, after, now_ms), group_offsets=group_offsets or {})
     with outcome(NOTHING_VISIBLE):
         there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
         ends = stage_ends(job, _endings(there, found.producer, is_abort=is_abort), now_ms)
+        ends += stage_state(job, name, after.ids[name], now_ms)
     commit(job, ends, now_ms, is_held=True)
     return after
 

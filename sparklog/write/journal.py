@@ -16,6 +16,7 @@ from sparklog.log.journal import Append, Journal, Move, Rename, pending
 from sparklog.log.places import LogDirectory, folder_of
 from sparklog.storage.base import ReadableFile
 from sparklog.write.atomic import write_atomically
+from sparklog.write.group_offsets import add_transaction
 from sparklog.write.locking import hold, opening
 
 _COMPARED_BYTES: Final = 1 << 20
@@ -72,6 +73,8 @@ def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Jo
             _rename(directory, move)
         unsynced.append(move)
     _sync(directory, unsynced)
+    if journal.offsets is not None:
+        add_transaction(directory, journal.offsets)
     storage = directory.writable
     storage.rename(directory.file(files.JOURNAL), directory.file(files.LAST_COMMIT))
     storage.sync_folder(directory.path)

@@ -24,8 +24,8 @@ from sparklog.errors import (
 )
 from sparklog.log import files
 from sparklog.log.files import TopicPartition
-from sparklog.topic.group_offsets import read_group_offsets
 from sparklog.topic.log_manager import LogManager
+from sparklog.write.group_offsets import read_group_offsets
 from tests.clients.test_consumer import EVENTS, SECONDS, from_start, polled, send
 from tests.places import LOCAL, directory_at
 

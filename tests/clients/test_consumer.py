@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import sparklog
-from sparklog.clients.commits import OffsetAndMetadata
 from sparklog.clients.consumer import Consumer
 from sparklog.clients.producer import Producer
 from sparklog.errors import (
@@ -27,9 +26,11 @@ from sparklog.errors import (
 from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.places import LogDirectory
-from sparklog.topic.group_offsets import GroupOffsets, read_group_offsets
+from sparklog.topic.group_offsets import OffsetAndMetadata
 from sparklog.topic.log_manager import LogManager
+from sparklog.write.group_offsets import read_group_offsets
 from sparklog.write.partition import PartitionLog
 from tests.golden import golden_set
 from tests.places import directory_at

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -17,11 +18,13 @@ from sparklog.clients.consumer import Consumer
 from sparklog.clients.producer import Producer
 from sparklog.errors import (
     IllegalStateError,
+    InvalidOptionError,
     KafkaConfigurationError,
     MessageSizeTooLargeError,
     ProducerFencedError,
-    TransactionsNotSupportedError,
+    UnknownTopicOrPartitionError,
 )
+from sparklog.topic.group_offsets import OffsetAndMetadata
 from sparklog.topic.log_manager import LogManager
 from tests.topic.staged import findings
 
@@ -155,12 +158,12 @@ def test_calls_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
         with pytest.raises(IllegalStateError, match="no transaction of 'loader' has begun"):
             producer.send("events", b"a")
         with pytest.raises(IllegalStateError, match="no transaction of 'loader' has begun"):
+            producer.send_offsets_to_transaction({}, "group")
+        with pytest.raises(IllegalStateError, match="no transaction of 'loader' has begun"):
             producer.send_table("events", {"value": [b"a"]})
         producer.begin_transaction()
         with pytest.raises(IllegalStateError, match="has begun already"):
             producer.begin_transaction()
-        with pytest.raises(TransactionsNotSupportedError, match="commit them by the consumer"):
-            producer.send_offsets_to_transaction({}, "group")
     with pytest.raises(IllegalStateError, match="the producer is closed"):
         producer.begin_transaction()
 
@@ -243,4 +246,132 @@ def test_what_a_killed_producer_leaves_open_is_aborted_by_the_next_start(tmp_pat
         numbers = {value for value in found if value.startswith(b"%d-" % run) and not value.endswith(b"after")}
         assert numbers - {b"%d-%d" % (run, len(committed))} == {b"%d-%d" % (run, n) for n in committed}
         assert {found.count(value) for value in numbers} == {20}
+    assert findings(tmp_path) == []
+
+
+def committed_offset(path: Path, group: str = "app") -> int | None:
+    """Return what a consumer of the group has committed for the first partition of ``orders``, as the view shows it."""
+    with Consumer(path, group_id=group) as consumer:
+        found: int | None = consumer.committed(("orders", 0))
+    if found is not None:
+        rows = sparklog.views.read(path, "consumer_offsets").to_pylist()
+        assert [row["offset"] for row in rows if (row["group"], row["topic"]) == (group, "orders")] == [found]
+    return found
+
+
+def test_offsets_are_committed_with_the_transaction_and_never_with_an_abort(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("orders", 1)
+    with started(tmp_path) as producer, Consumer(tmp_path, "orders", group_id="app") as consumer:
+        producer.begin_transaction()
+        producer.send("events", b"a").get(SECONDS)
+        producer.send_offsets_to_transaction({("orders", 0): 3}, consumer.group_metadata())
+        producer.send_offsets_to_transaction({("orders", 0): OffsetAndMetadata(4, "note")}, "app")
+        assert (committed_offset(tmp_path), seen(tmp_path)) == (None, [])
+        producer.abort_transaction()
+        assert (committed_offset(tmp_path), seen(tmp_path)) == (None, [])
+        producer.begin_transaction()
+        producer.send("events", b"b")
+        producer.send_offsets_to_transaction(
+            {("orders", 0): OffsetAndMetadata(2, "note")}, SimpleNamespace(group_id="app")
+        )
+        producer.commit_transaction()
+        assert (committed_offset(tmp_path), seen(tmp_path)) == (2, [b"b"])
+        assert consumer.committed(("orders", 0), metadata=True) == (2, "note", -1)
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({("orders", 0): 9}, "app")
+        producer.commit_transaction()
+        assert (committed_offset(tmp_path), seen(tmp_path)) == (9, [b"b"])
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({("orders", 0): 5}, "app")
+    assert committed_offset(tmp_path) == 9
+    assert findings(tmp_path) == []
+
+
+def test_consumer_that_commits_behind_a_transaction_is_not_put_back(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("orders", 1)
+    with started(tmp_path) as producer, Consumer(tmp_path, group_id="app") as consumer:
+        for offset in (5, 3):
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction({("orders", 0): offset}, consumer.group_metadata())
+            consumer.commit({("orders", 0): 1})
+            assert committed_offset(tmp_path) == 1
+            producer.commit_transaction()
+            assert committed_offset(tmp_path) == offset
+            consumer.commit({("orders", 0): 4})
+            assert committed_offset(tmp_path) == 4
+
+
+def test_offsets_that_are_not_committed_in_the_directory_of_the_transaction_are_refused(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        LogManager(tmp_path / name).create_topic(f"orders-{name}", 1)
+    both = [tmp_path / "here", tmp_path / "there"]
+    with started(tmp_path / "here") as producer:
+        producer.begin_transaction()
+        for home in (both[1:], both[::-1]):
+            metadata = Consumer(home, group_id="app").group_metadata()
+            with pytest.raises(InvalidOptionError, match=r"'app' commits in .*there, .* transaction is one of .*here"):
+                producer.send_offsets_to_transaction({("orders-here", 0): 1}, metadata)
+        with pytest.raises(UnknownTopicOrPartitionError, match=r"orders-there-0 is not in .*here"):
+            producer.send_offsets_to_transaction({("orders-there", 0): 1}, "app")
+        for group in ("", None, 5):
+            with pytest.raises(InvalidOptionError, match="a group is given by its id"):
+                producer.send_offsets_to_transaction({("orders-here", 0): 1}, group)
+        with pytest.raises(InvalidOptionError, match="at least 0"):
+            producer.send_offsets_to_transaction({("orders-here", 0): -1}, "app")
+        with Consumer(both, group_id="app") as consumer:
+            producer.send_offsets_to_transaction({("orders-there", 0): 1}, consumer.group_metadata())
+            producer.commit_transaction()
+            assert consumer.committed(("orders-there", 0)) == 1
+
+
+def test_fenced_producer_commits_no_offsets(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("orders", 1)
+    with started(tmp_path) as old:
+        old.begin_transaction()
+        old.send_offsets_to_transaction({("orders", 0): 1}, "app")
+        with started(tmp_path):
+            with pytest.raises(ProducerFencedError, match="fenced"):
+                old.send_offsets_to_transaction({("orders", 0): 2}, "app")
+            with pytest.raises(ProducerFencedError, match="fenced"):
+                old.commit_transaction()
+    assert committed_offset(tmp_path) is None
+
+
+# Consumes orders, and sends an event for each; a line for each commit that has returned.
+_TRANSFORM = """
+import os, sys, sparklog
+
+path = sys.argv[1]
+consumer = sparklog.Consumer(path, "orders", group_id="app", auto_offset_reset="earliest", enable_auto_commit=False)
+producer = sparklog.Producer(path, transactional_id="app", linger_ms=0, num_partitions=2)
+producer.init_transactions()
+while True:
+    records = [each for found in consumer.poll(1000, max_records=3).values() for each in found]
+    producer.begin_transaction()
+    for each in records:
+        producer.send("events", each.value, key=each.value)
+    positions = {at: consumer.position(at) for at in consumer.assignment()}
+    producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+    producer.commit_transaction()
+    os.write(1, b"%d\\n" % len(records))
+"""
+
+
+def test_killed_loop_that_consumes_and_produces_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("orders", 2)
+    values = [b"%03d" % n for n in range(60)]
+    with Producer(tmp_path) as producer:
+        for n, value in enumerate(values):
+            producer.send("orders", value, partition=n % 2)
+    for run in range(5):
+        with subprocess.Popen([sys.executable, "-c", _TRANSFORM, str(tmp_path)], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            for _ in range(1 + run):
+                process.stdout.readline()
+            if run == 4:
+                assert b"0\n" in process.stdout
+            process.send_signal(signal.SIGKILL)
+    with started(tmp_path, "app"):
+        pass
+    assert seen(tmp_path) == values
     assert findings(tmp_path) == []

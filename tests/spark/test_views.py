@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from sparklog import views
 from sparklog.errors import CorruptCheckpointError, InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.spark.source import SeglogDataSource
 from sparklog.spark.view_batches import spark_schema
-from sparklog.topic.group_offsets import OffsetCommit, commit_group_offsets
+from sparklog.write.group_offsets import commit_group_offsets
 from tests.golden import golden_set
 from tests.places import directory_at
 from tests.system.logs import put, write_log

@@ -1,8 +1,7 @@
-"""What consumers of ours have committed: the file, and the views that show it."""
+"""What consumers of ours have committed: the views that show it."""
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -11,38 +10,12 @@ import sparklog
 from sparklog import views
 from sparklog.errors import PathNotFoundError
 from sparklog.log.files import TopicPartition
-from sparklog.topic.group_offsets import OffsetCommit, commit_group_offsets, read_group_offsets
+from sparklog.log.group_offsets import OffsetCommit
+from sparklog.write.group_offsets import commit_group_offsets
 from tests.places import directory_at
 from tests.system.logs import put, write_log
 
-EVENTS, OTHER = TopicPartition("events", 0), TopicPartition("events.1", 12)
-
-
-def test_commits_are_added_to_those_that_are_there(tmp_path: Path) -> None:
-    directory = directory_at(tmp_path)
-    assert read_group_offsets(directory) == {}
-    commit_group_offsets(directory, "g", {EVENTS: OffsetCommit(1, "", 5), OTHER: OffsetCommit(2, "note", 6)})
-    commit_group_offsets(directory, "ü/g", {EVENTS: OffsetCommit(3, "", 7)})
-    commit_group_offsets(directory, "g", {EVENTS: OffsetCommit(4, "", 8)})
-    assert read_group_offsets(directory) == {
-        "g": {EVENTS: (4, "", 8), OTHER: (2, "note", 6)},
-        "ü/g": {EVENTS: (3, "", 7)},
-    }
-
-
-def test_commits_of_threads_lose_nothing(tmp_path: Path) -> None:
-    directory = directory_at(tmp_path)
-
-    def commit(number: int) -> None:
-        for n in range(5):
-            commit_group_offsets(directory, f"g{number}", {EVENTS: OffsetCommit(n, "", 0)})
-
-    threads = [threading.Thread(target=commit, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert read_group_offsets(directory) == {f"g{number}": {EVENTS: (4, "", 0)} for number in range(6)}
+EVENTS = TopicPartition("events", 0)
 
 
 def test_views_show_what_is_committed_here(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition
-from sparklog.topic.group_offsets import OffsetCommit, commit_group_offsets
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.topic.groups import committed_by_groups, group_logs, partition_of_group
+from sparklog.write.group_offsets import commit_group_offsets
 from tests.places import directory_at
 from tests.topic.groups import commits, write_groups, write_shop
 

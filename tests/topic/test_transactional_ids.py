@@ -33,7 +33,7 @@ FIRST = PRODUCER_IDS_FROM + 100
 def test_each_start_and_each_end_take_the_next_epoch() -> None:
     ids = TransactionalIds(FIRST).begun("a", 60_000, 1)
     assert ids.ids["a"].producer == (FIRST, 0)
-    ids = ids.with_partition("a", "t-0", 2).with_partition("a", "t-1", 3).with_partition("a", "t-0", 4)
+    ids = ids.opened("a", 2).opened("a", 3, ["t-0", "t-1"]).opened("a", 4, ["t-0"])
     assert (ids.ids["a"].is_open, ids.ids["a"].partitions, ids.ids["a"].start_ms) == (True, ("t-0", "t-1"), 2)
     ids = ids.ended("a", 5, is_abort=True)
     assert (ids.ids["a"].producer, ids.ids["a"].state) == ((FIRST, 1), "CompleteAbort")
@@ -59,7 +59,7 @@ def test_producer_of_an_earlier_start_is_fenced() -> None:
 
 
 def test_idle_transactional_ids_are_forgotten_and_open_ones_are_not() -> None:
-    ids = TransactionalIds(FIRST).begun("idle", 60_000, 0).begun("open", 60_000, 0).with_partition("open", "t-0", 0)
+    ids = TransactionalIds(FIRST).begun("idle", 60_000, 0).begun("open", 60_000, 0).opened("open", 0, ["t-0"])
     assert set(ids.begun("a", 60_000, EXPIRATION_MS).ids) == {"open", "a"}
     assert set(ids.begun("a", 60_000, EXPIRATION_MS - 1).ids) == {"idle", "open", "a"}
 
@@ -70,7 +70,7 @@ def test_file_is_read_as_it_was_written(names: dict[str, list[str]]) -> None:
     for number, (name, folders) in enumerate(names.items()):
         ids = ids.begun(name, 1 + number, number)
         for folder in folders:
-            ids = ids.with_partition(name, folder, number)
+            ids = ids.opened(name, number, [folder])
     assert _reread(ids.encode()) == ids
 
 

@@ -21,6 +21,8 @@ from sparklog.errors import (
 )
 from sparklog.log import files
 from sparklog.log.config import LogConfig
+from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import Producers, producers_at_end, snapshots_of
 from sparklog.log.transactions import last_stable_offset
@@ -31,12 +33,14 @@ from sparklog.topic.transactional_ids import read_transactional_ids
 from sparklog.topic.transactional_writer import TransactionalWriter, transaction
 from sparklog.topic.transactions import begin_transactional_id, commit_transaction
 from sparklog.topic.txn_versions import TxnVersion
+from sparklog.write.group_offsets import commit_group_offsets, read_group_offsets
 from sparklog.write.staging import StagedRun
 from tests.places import directory_at, folder_at, moved
 from tests.storage.crash import CrashingStorage, FailingStorage, Loss, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, write
 
 PARTITIONS = 8
+EVENTS = TopicPartition("events", 0)
 
 
 def new_rows(partitions: int = PARTITIONS) -> list[Any]:
@@ -169,6 +173,69 @@ def test_writer_that_stops_anywhere_is_seen_whole_or_not_at_all(
         assert findings(crash.folder) == [], str(crash)
         outcomes.add(seen == new)
     assert outcomes == ({False} if is_abort else {False, True})
+
+
+@pytest.mark.parametrize("is_abort", [False, True], ids=["commit", "abort"])
+def test_offsets_and_records_of_a_writer_that_stops_anywhere_are_seen_together_or_not_at_all(
+    tmp_path: Path, is_abort: bool
+) -> None:
+    """Records are seen once a commit is carried out, and offsets once it is decided, which cannot be undone."""
+    old, new = OffsetCommit(1, "", 0), OffsetCommit(5, "", NOW_MS)
+
+    def prepare(folder: Path) -> None:
+        with transaction(folder, "loader", CONFIG) as writer:
+            writer.append("events", 0, table("old"))
+        commit_group_offsets(directory_at(folder), "g", {EVENTS: old})
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        with TransactionalWriter.open(folder, "loader", CONFIG, storage=storage, clock=lambda: NOW_MS) as writer:
+            writer.begin()
+            writer.append("events", 0, table("new"))
+            writer.send_offsets({EVENTS: 5}, "g")
+            if is_abort:
+                writer.abort()
+            else:
+                writer.commit()
+            commit_group_offsets(writer.directory, "h", {EVENTS: old})
+
+    outcomes = set()
+    for crash in crashes(prepare, run, tmp_path, ("kept",) if is_abort else ("kept", "lost")):
+        directory = directory_at(crash.folder)
+        offset, seen = read_group_offsets(directory)["g"][EVENTS], committed(crash.folder)["events-0"]
+        was_decided = (crash.folder / files.JOURNAL).exists()
+        outcomes.add((offset == new, "new" in seen))
+        if offset == new:
+            # A consumer that goes on from there is never put back.
+            commit_group_offsets(directory, "g", {EVENTS: OffsetCommit(7, "", 0)})
+        with transaction(crash.folder, "loader", CONFIG):
+            pass
+        after = read_group_offsets(directory)["g"][EVENTS]
+        assert after == (OffsetCommit(7, "", 0) if offset == new else old), str(crash)
+        assert committed(crash.folder)["events-0"] == ["old", "new"][: 1 + (offset == new)], str(crash)
+        assert offset == (new if not is_abort and (was_decided or "new" in seen) else old), str(crash)
+        assert findings(crash.folder) == [], str(crash)
+    assert outcomes == ({(False, False)} if is_abort else {(False, False), (True, False), (True, True)})
+
+
+def test_transaction_of_offsets_alone_is_committed_and_fenced(tmp_path: Path) -> None:
+    with transaction(tmp_path, "loader", CONFIG) as writer:
+        writer.append("events", 0, table("old"))
+        writer.commit()
+        writer.begin()
+        writer.send_offsets({EVENTS: (5, "note")}, "g")
+        epoch = writer.producer_epoch
+    assert writer.producer_epoch == epoch + 1
+    assert read_group_offsets(directory_at(tmp_path))["g"][EVENTS][:2] == (5, "note")
+    with TransactionalWriter.open(tmp_path, "loader", CONFIG) as writer:
+        writer.begin()
+        writer.send_offsets({EVENTS: 6}, "g")
+        with transaction(tmp_path, "loader", CONFIG):
+            pass
+        with pytest.raises(InvalidProducerEpochError, match="fenced"):
+            writer.send_offsets({EVENTS: 7}, "g")
+        with pytest.raises(InvalidProducerEpochError, match="fenced"):
+            writer.commit()
+    assert read_group_offsets(directory_at(tmp_path))["g"][EVENTS].offset == 5
 
 
 def test_batches_of_all_tasks_have_one_producer_and_follow_one_another(tmp_path: Path) -> None:

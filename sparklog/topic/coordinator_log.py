@@ -1,0 +1,143 @@
+"""Records our transactional ids in ``__transaction_state``, where a log directory has the partition that is theirs.
+
+A coordinator that adopts the directory then knows each id with its producer, and fences it or goes on with it as if the
+producer had been its own. What is recorded is the state after a start (Empty) and after the end of a transaction
+(CompleteCommit, CompleteAbort), by the commit that makes it so. A transaction that is open has no record.
+
+Which partition is an id's follows from how many the topic has. A directory that has not all of them is left as it is,
+and so is an id of which a coordinator has a transaction that it has not ended.
+
+Source: apache/kafka, TransactionLog.scala, TransactionStateManager.scala (partitionFor); KIP-98, KIP-890.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from sparklog.log.config import LogConfig
+from sparklog.log.layout import read_layout
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.system.codecs import Fields
+from sparklog.system.messages import message
+from sparklog.system.records import InternalLog, Unreadable, decode_records, last_records
+from sparklog.system.transaction_state import COMPONENT, STATES, TOPIC, UNDECIDED, state_name
+from sparklog.topic.commit import Job
+from sparklog.topic.discovery import partitions_in
+from sparklog.topic.groups import partition_of_group
+from sparklog.topic.transactional_ids import EMPTY, EPOCH_MAX, TransactionalId
+from sparklog.write.pipeline import encode_records
+from sparklog.write.staging import StagedRun, TaskStage, begin
+
+_log = logging.getLogger("sparklog")
+
+_TASK: Final = (1 << 31) - 2
+"""A number above those of all tasks of a job that stage rows."""
+_CONFIG: Final = LogConfig.from_properties({"compression.type": "uncompressed"})
+_VERSION: Final = 1
+"""Of a value in a log that has none: what Kafka 4 writes."""
+_TRANSACTION_VERSION: Final = 2
+"""Kafka's ``transaction.version`` of our producers; before its first transaction a coordinator has 0."""
+
+
+@dataclass(frozen=True)
+class CoordinatorLog:
+    """The log of ``__transaction_state`` that has a transactional id, or is to have it.
+
+    Attributes
+    ----------
+    version : int
+        Of new values: the newest that the log has.
+    found : dict or None
+        The fields of the id's last record.
+    """
+
+    folder: PartitionFolder
+    version: int
+    found: Fields | None
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a coordinator has a transaction of the id that it has not ended."""
+        return self.found is not None and state_name(self.found["transactionStatus"]) in UNDECIDED
+
+
+def coordinator_log(directory: LogDirectory, name: str) -> CoordinatorLog | None:
+    """Find the log of a transactional id; None where the directory has not all partitions, or seems not to."""
+    folders = {each.partition: each for each in partitions_in(directory, TOPIC)}
+    count = len(folders)
+    if not count or set(folders) != set(range(count)):
+        return None
+    number = partition_of_group(name, count)
+    folder, unreadable, versions = folders[number], Unreadable(), [0]
+    log = InternalLog(read_layout(folder))
+    found: Fields | None = None
+    for _, each in decode_records(log, last_records(log), COMPONENT, unreadable, lambda _: True):
+        if each.value is None:
+            continue
+        other = each.key["transactionalId"]
+        if partition_of_group(other, count) != number:
+            _log.warning("%s has %r, and so not all of its topic is here: nothing is recorded", folder.location, other)
+            return None
+        versions.append(each.version or 0)
+        found = each.value if other == name else found
+    version = max(versions) if len(versions) > 1 else _VERSION
+    return CoordinatorLog(folder, min(version, _VERSION), found)
+
+
+def after_coordinator(directory: LogDirectory, name: str, known: TransactionalId) -> TransactionalId:
+    """Return what is known of an id that a coordinator may have gone on with: with its epoch, where that is higher.
+
+    Where it has a transaction open, with the last epoch, so that the next start takes a new producer.
+    """
+    log = coordinator_log(directory, name)
+    if log is None or log.found is None or log.found["producerId"] != known.producer_id:
+        return known
+    if log.is_undecided:
+        return replace(known, producer_epoch=EPOCH_MAX)
+    return replace(known, producer_epoch=max(known.producer_epoch, log.found["producerEpoch"]))
+
+
+def stage_state(job: Job, name: str, known: TransactionalId, now_ms: int) -> list[StagedRun]:
+    """Stage the record of a transactional id's state; none where the directory has no place for it."""
+    log = coordinator_log(job.directory, name)
+    if log is None:
+        return []
+    if log.is_undecided:
+        _log.warning(
+            "%s has an open transaction of %r: it stays as it is, and what is written here is not recorded there",
+            log.folder.location, name,
+        )  # fmt: skip
+        return []
+    key = message("TransactionLogKey")
+    columns = {
+        "key": [(key.api_key or 0).to_bytes(2, "big") + key.encode({"transactionalId": name}, 0)],
+        "value": [message("TransactionLogValue").encode_versioned(_fields(known, log.found), log.version)],
+        "timestamp": pa.array([now_ms], pa.int64()),
+    }
+    encoded = encode_records(pa.RecordBatch.from_pydict(columns), _CONFIG, 0, now_ms, name=log.folder.name)
+    # A reader gets none of it.
+    encoded.headers.table["record_count"] = 0
+    begin(job.directory, job.job_id)
+    stage = TaskStage(job.directory, job.job_id, _TASK, 0, job.config)
+    stage.append(encoded, [log.folder.name], [1], now_ms)
+    return stage.finish()
+
+
+def _fields(known: TransactionalId, before: Fields | None) -> Fields:
+    is_empty = known.state == EMPTY
+    client_version = (before or {}).get("clientTransactionVersion", 0) if is_empty else _TRANSACTION_VERSION
+    return {
+        "producerId": known.producer_id,
+        "previousProducerId": known.producer_id,
+        "producerEpoch": known.producer_epoch,
+        "transactionTimeoutMs": known.timeout_ms,
+        "transactionStatus": STATES.index(known.state),
+        "transactionPartitions": None if is_empty else [],
+        "transactionLastUpdateTimestampMs": known.last_update_ms,
+        "transactionStartTimestampMs": known.start_ms,
+        "clientTransactionVersion": client_version,
+    }
