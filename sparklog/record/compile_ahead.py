@@ -24,6 +24,7 @@ READING: Final = (
     "kernels.first_wrong_crc",
     "kernels.capacity",
     "kernels.summary",
+    "kernels.set_lowest_offsets",
     "kernels.scan",
 )
 """What a read of v2 batches needs, the other way round than it asks for them."""
