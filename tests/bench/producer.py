@@ -49,11 +49,12 @@ def main() -> None:
 
 
 def measure(folder: Path, records: int, broker: str | None) -> None:
+    rows = pa.table({"value": [VALUE] * records, "key": KEYS * (records // 1000)})
     ways: dict[str, Callable[[], None]] = {
         "kafka-python, its accumulator alone": lambda: accumulate(records),
         "send, acks=1": lambda: send(folder, records, 1),
         "send, acks=all": lambda: send(folder, records, "all"),
-        "send_table, acks=all": lambda: send_table(folder, records),
+        "send_table, acks=all": lambda: send_table(folder, rows),
     }
     if broker is not None:
         ways["confluent-kafka, produce to a broker"] = lambda: produce(broker, records)
@@ -101,8 +102,7 @@ def send(folder: Path, records: int, acks: Any) -> None:
             producer.send("events", VALUE, KEYS[n % 1000])
 
 
-def send_table(folder: Path, records: int) -> None:
-    table = pa.table({"value": [VALUE] * records, "key": KEYS * (records // 1000)})
+def send_table(folder: Path, table: pa.Table) -> None:
     with sparklog.Producer(folder / "table") as producer:
         producer.send_table("events", table).get()
 
