@@ -75,6 +75,10 @@ class TransactionalId:
         """Whether it has a transaction that is not ended."""
         return self.state == ONGOING
 
+    def is_overdue(self, now_ms: int) -> bool:
+        """Tell whether it has a transaction that has been open for longer than its timeout."""
+        return self.is_open and now_ms - self.start_ms > self.timeout_ms
+
 
 @dataclass(frozen=True)
 class TransactionalIds:

@@ -9,22 +9,21 @@ partitions of the transaction and changes what is known of the transactional id.
                            hold an open transaction until its markers are added
 
 A new start of a transactional id aborts the transaction that was left open, and fences whoever started it before, as a
-producer of Kafka does by ``initTransactions``.
+producer of Kafka does by ``initTransactions``. It also aborts the transactions of other ids whose timeouts are over:
+no coordinator runs that would do so when it is time.
 
 Source: apache/kafka, KafkaProducer.java, TransactionManager.java, TransactionCoordinator.scala; KIP-98, KIP-890.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Final
 
-from sparklog.errors import (
-    NOTHING_VISIBLE,
-    outcome,
-)
+from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, SeglogError, outcome
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TRANSACTIONAL_IDS
 from sparklog.log.group_offsets import GroupOffsets
@@ -44,7 +43,10 @@ from sparklog.topic.transactional_ids import (
 from sparklog.write.atomic import write_atomically
 from sparklog.write.job_names import job_of_stream
 from sparklog.write.journal import only_writer
+from sparklog.write.locking import refuse_claimed
 from sparklog.write.staging import StagedRun
+
+_log = logging.getLogger("sparklog")
 
 _COORDINATOR_EPOCH: Final = 0
 """Of the markers of our transactions, which no coordinator of Kafka knows."""
@@ -55,7 +57,8 @@ def begin_transactional_id(
 ) -> TransactionProducer:
     """Start a transactional id: fence whoever started it before, and abort the transaction that is open.
 
-    The directory is made where it is not there.
+    Transactions of other ids of ours that are open for longer than their timeouts are aborted as well. The directory is
+    made where it is not there.
 
     Returns
     -------
@@ -123,7 +126,7 @@ def known_ids(directory: LogDirectory) -> TransactionalIds:
 
 def _begun(directory: LogDirectory, name: str, now_ms: int, timeout_ms: int) -> TransactionalIds:
     """Return what is known after a new start of a transactional id, whose open transaction is aborted."""
-    states = known_ids(directory)
+    states = _without_overdue(directory, known_ids(directory), name, now_ms)
     found = states.ids.get(name)
     if found is not None and found.is_open:
         states = end_transaction(directory, LogConfig(), states, name, found.partitions, now_ms, is_abort=True)
@@ -131,6 +134,28 @@ def _begun(directory: LogDirectory, name: str, now_ms: int, timeout_ms: int) -> 
         known = after_coordinator(directory, name, states.ids[name])
         states = replace(states, ids={**states.ids, name: known})
     return states.begun(name, timeout_ms, now_ms)
+
+
+def _without_overdue(directory: LogDirectory, states: TransactionalIds, but: str, now_ms: int) -> TransactionalIds:
+    """Abort the transactions of other ids that are open for too long, as a coordinator would.
+
+    A writer of this process that still has logs of its transaction open is left to end it. One that cannot be ended, of
+    whatever reason, is nothing that the caller is to fail for.
+    """
+    for name, found in states.ids.items():
+        if name == but or not found.is_overdue(now_ms):
+            continue
+        try:
+            for each in found.partitions:
+                refuse_claimed(directory.folder(each))
+            states = end_transaction(directory, LogConfig(), states, name, found.partitions, now_ms, is_abort=True)
+        except SeglogError as error:
+            if error.outcome == WILL_BE_VISIBLE:
+                raise
+            _log.warning("the transaction of %r has been open for too long, and cannot be aborted: %s", name, error)
+        else:
+            _log.warning("the transaction of %r was open for more than %d ms: aborted", name, found.timeout_ms)
+    return states
 
 
 def _job_of_id(directory: LogDirectory, config: LogConfig, name: str, states: TransactionalIds, now_ms: int) -> Job:

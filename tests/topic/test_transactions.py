@@ -338,6 +338,59 @@ def test_writer_that_is_fenced_by_a_newer_start_writes_no_more(tmp_path: Path) -
     assert findings(tmp_path) == []
 
 
+def left_open(directory: Path, *, timeout_ms: int) -> TransactionalWriter:
+    """Return a writer whose transaction is open, and whose logs are closed as if its process were dead."""
+    with OpenLogs(directory_at(directory), CONFIG) as logs:
+        writer = TransactionalWriter.open(directory, "one", CONFIG, timeout_ms=timeout_ms, logs=logs)
+        writer.begin()
+        writer.append("events", 0, table("left"))
+    return writer
+
+
+def test_transaction_that_is_open_for_too_long_is_aborted_by_the_next_start_of_any_id(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, [rows(["old"], partition=[0])])
+    writer, directory = left_open(tmp_path, timeout_ms=60_000), directory_at(tmp_path)
+    states = read_transactional_ids(directory)
+    assert states is not None
+    begun_ms = states.ids["one"].start_ms
+    begin_transactional_id(directory, "other", begun_ms + 60_000)
+    assert not all_stable(tmp_path)
+    begin_transactional_id(directory, "other", begun_ms + 60_001)
+    assert all_stable(tmp_path)
+    assert "the transaction of 'one' was open for more than 60000 ms: aborted" in caplog.text
+    assert committed(tmp_path) == {"events-0": ["old"]}
+    with pytest.raises(InvalidProducerEpochError, match="fenced"):
+        writer.commit()
+    assert findings(tmp_path) == []
+
+
+def test_transaction_of_a_writer_that_has_its_logs_open_is_left_to_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def end(one: TransactionalWriter, other: TransactionalWriter) -> None:
+        begin_transactional_id(directory_at(tmp_path), "third", 1 << 42)
+        assert caplog.text.count("is open in this process already") == 2
+        one.commit()
+        other.abort()
+
+    interleaved(tmp_path, end)
+    assert committed(tmp_path) == {"events-0": ["one 0", "one 2"], "events-1": ["one 1"]}
+
+
+def test_overdue_transaction_of_a_damaged_log_keeps_no_other_id_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    left_open(tmp_path, timeout_ms=1)
+    (log,) = (tmp_path / "events-0").glob("*.log")
+    log.write_bytes(b"no batch at all, and none behind it" * 10)
+    begin_transactional_id(directory_at(tmp_path), "other", 1 << 42)
+    assert "cannot be aborted" in caplog.text
+    log.unlink()
+    begin_transactional_id(directory_at(tmp_path), "other", 1 << 42)
+
+
 def test_log_that_is_closed_within_a_transaction_has_it_in_its_snapshot(tmp_path: Path) -> None:
     with OpenLogs(directory_at(tmp_path), CONFIG) as logs:
         with transaction(tmp_path, "one", logs=logs) as writer:
