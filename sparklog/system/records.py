@@ -31,7 +31,7 @@ TIMESTAMP: Final = pa.timestamp("ms", "UTC")
 TRANSACTION_COLUMN: Final = "transaction"
 _READ: Final = ("key", "value", "offset", "timestamp", "is_transactional", "producer_id")
 _FOLD_ROWS_MIN: Final = 1 << 18
-_STATE_NAMES: Final = pa.array([None, "committed", "aborted", "open"])
+_STATE_NAMES: Final = (None, "committed", "aborted", "open")
 
 HISTORY_FIELDS: Final = (
     pa.field("log_partition", pa.int32()),
@@ -82,7 +82,7 @@ class InternalLog:
                 producers, offsets = (np.asarray(batch.column(name)) for name in ("producer_id", "offset"))
                 states = markers.states(producers, offsets, is_transactional)
             kept = batch.select(["key", "value", "offset", "timestamp"])
-            yield kept.append_column(TRANSACTION_COLUMN, _STATE_NAMES.take(pa.array(states)))
+            yield kept.append_column(TRANSACTION_COLUMN, pa.array(_STATE_NAMES).take(pa.array(states)))
 
 
 @dataclass
@@ -153,13 +153,9 @@ def _last(table: pa.Table, identities: Callable[[pa.Array], pa.Array] | None) ->
     return table.filter(pa.array(chosen))
 
 
-_NONE: Final = pa.table(
-    {
-        "key": pa.array([], pa.binary()),
-        "value": pa.array([], pa.binary()),
-        "offset": pa.array([], pa.int64()),
-        "timestamp": pa.array([], TIMESTAMP),
-    }
+# Made of no arrays: an array of Python's objects would import pandas.
+_NONE: Final = pa.Table.from_batches(
+    [], pa.schema({"key": pa.binary(), "value": pa.binary(), "offset": pa.int64(), "timestamp": TIMESTAMP})
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from sparklog.log import files
 from sparklog.system.records import (
     HISTORY_FIELDS,
     TIMESTAMP,
@@ -25,7 +26,7 @@ from sparklog.system.records import (
     last_records,
 )
 
-TOPIC: Final = "__transaction_state"
+TOPIC: Final = files.TRANSACTION_STATE_TOPIC
 COMPONENT: Final = "transaction-coordinator"
 
 STATES: Final = (

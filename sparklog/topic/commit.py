@@ -22,7 +22,6 @@ from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import LogDirectory, split_path
 from sparklog.record.producer_stamps import TransactionProducer
-from sparklog.system.transaction_state import TOPIC
 from sparklog.topic.configs import topic_config
 from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
@@ -332,7 +331,8 @@ def _by_folder(job: Job, staged: Sequence[StagedRun], there: Collection[str]) ->
     """
     touched = {each.folder for each in staged} | _folders_of(job.new_topics) | set(job.bounds)
     if job.is_overwrite:
-        topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)} - {TOPIC}
+        topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)}
+        topics -= {files.TRANSACTION_STATE_TOPIC}
         touched |= {name for name in there if (named := parse_partition_folder(name)) and named.topic in topics}
     found: dict[str, list[StagedRun]] = {folder: [] for folder in sorted(touched, key=_named)}
     for each in sorted(staged, key=lambda each: (each.task, each.number)):
@@ -396,7 +396,7 @@ def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications
 
 def _is_overwritten(job: Job, folder: str) -> bool:
     """Tell whether the records that a log has are removed: never those of transactions, which the commit adds to."""
-    return job.is_overwrite and _named(folder).topic != TOPIC
+    return job.is_overwrite and _named(folder).topic != files.TRANSACTION_STATE_TOPIC
 
 
 def _replacing(job: Job, name: str, data: bytes) -> Rename:

@@ -42,4 +42,4 @@ def test_traceback_of_a_limit_is_pysparks_with_a_source_that_has_nothing_of_ours
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "[Row(id=0), Row(id=1), Row(id=2)]\nthen 3\n"
     assert "BrokenPipeError" in ran.stderr
-    assert "sparklog/" not in ran.stderr
+    assert f"{ROOT}/sparklog/" not in ran.stderr
