@@ -25,6 +25,7 @@ import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
@@ -49,6 +50,7 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -238,8 +240,19 @@ public final class KafkaTool {
         config.properties().forEach(e -> changes.add(new AlterConfigOp(
                 new ConfigEntry(e.getKey(), e.getValue().isNull() ? null : e.getValue().asText()),
                 e.getValue().isNull() ? AlterConfigOp.OpType.DELETE : AlterConfigOp.OpType.SET)));
-        await(admin().incrementalAlterConfigs(Map.of(new ConfigResource(type, name), changes)).all());
-        return JSON.nullNode();
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(OP_TIMEOUT_S);
+        while (true) {
+            try {
+                await(admin().incrementalAlterConfigs(Map.of(new ConfigResource(type, name), changes)).all());
+                return JSON.nullNode();
+            } catch (ExecutionException e) {
+                // A broker that has just started answers before it has heard of its topics.
+                if (!(e.getCause() instanceof UnknownTopicOrPartitionException) || System.nanoTime() > deadline) {
+                    throw e;
+                }
+                Thread.sleep(50);
+            }
+        }
     }
 
     private JsonNode addPartitions(JsonNode request) throws Exception {
