@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -26,7 +27,8 @@ def test_followed_query_is_printed_as_it_goes_on(tmp_path: Path, monkeypatch: py
         batch(checkpoint, 1, '{"t":{"0":20}}')
         append(logs / "t-0", 20, 3)
 
-    monkeypatch.setattr("sparklog.cli.lag.time.sleep", meanwhile)
+    # Not `time.sleep` itself, which threads of Spark call as well.
+    monkeypatch.setattr("sparklog.cli.lag.time", SimpleNamespace(sleep=meanwhile))
     done = runner.invoke(app, ["lag", str(logs), str(checkpoint), "--follow", "--json"])
     assert done.exit_code == 0
     found = [json.loads(line) for line in done.output.splitlines()]
