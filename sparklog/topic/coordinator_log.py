@@ -64,6 +64,10 @@ class CoordinatorLog:
         """Whether a coordinator has a transaction of the id that it has not ended."""
         return self.found is not None and state_name(self.found["transactionStatus"]) in UNDECIDED
 
+    def after(self, known: TransactionalId) -> CoordinatorLog:
+        """Return the log with the record of a state as the id's last."""
+        return self if self.is_undecided else replace(self, found=_fields(known, self.found))
+
 
 def coordinator_log(directory: LogDirectory, name: str) -> CoordinatorLog | None:
     """Find the log of a transactional id; None where the directory has not all partitions, or seems not to."""
@@ -88,12 +92,11 @@ def coordinator_log(directory: LogDirectory, name: str) -> CoordinatorLog | None
     return CoordinatorLog(folder, min(version, _VERSION), found)
 
 
-def after_coordinator(directory: LogDirectory, name: str, known: TransactionalId) -> TransactionalId:
+def after_coordinator(log: CoordinatorLog | None, known: TransactionalId) -> TransactionalId:
     """Return what is known of an id that a coordinator may have gone on with: with its epoch, where that is higher.
 
     Where it has a transaction open, with the last epoch, so that the next start takes a new producer.
     """
-    log = coordinator_log(directory, name)
     if log is None or log.found is None or log.found["producerId"] != known.producer_id:
         return known
     if log.is_undecided:
@@ -101,9 +104,10 @@ def after_coordinator(directory: LogDirectory, name: str, known: TransactionalId
     return replace(known, producer_epoch=max(known.producer_epoch, log.found["producerEpoch"]))
 
 
-def stage_state(job: Job, name: str, known: TransactionalId, now_ms: int) -> list[StagedRun]:
+def stage_state(
+    job: Job, log: CoordinatorLog | None, name: str, known: TransactionalId, now_ms: int
+) -> list[StagedRun]:
     """Stage the record of a transactional id's state; none where the directory has no place for it."""
-    log = coordinator_log(job.directory, name)
     if log is None:
         return []
     if log.is_undecided:

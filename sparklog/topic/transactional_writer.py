@@ -28,6 +28,7 @@ from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.storage.base import Storage
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.topic.coordinator_log import coordinator_log
 from sparklog.topic.group_offsets import OffsetAndMetadata, offsets_of_group
 from sparklog.topic.open_logs import OpenLogs
 from sparklog.topic.transactional_ids import TIMEOUT_MS, check_transactional_id, read_transactional_ids
@@ -330,11 +331,13 @@ class TransactionalWriter:
                 held.enter_context(only_writer(self.directory, self._lock_timeout_seconds))
                 states = known_ids(self.directory)
                 states.checked(self.transactional_id, self._producer)
+                log = coordinator_log(self.directory, self.transactional_id)
             now_ms = self._clock()
             after = end_transaction(
                 self.directory,
                 self._config,
                 states,
+                log,
                 self.transactional_id,
                 folders,
                 now_ms,

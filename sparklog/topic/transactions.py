@@ -32,7 +32,7 @@ from sparklog.record.end_markers import EndMarker
 from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.configs import stored_configs
-from sparklog.topic.coordinator_log import after_coordinator, stage_state
+from sparklog.topic.coordinator_log import CoordinatorLog, after_coordinator, coordinator_log, stage_state
 from sparklog.topic.coordinators import first_transactional_ids
 from sparklog.topic.transaction_ends import Ending, stage_ends
 from sparklog.topic.transactional_ids import (
@@ -74,9 +74,9 @@ def begin_transactional_id(
     with outcome(NOTHING_VISIBLE), ExitStack() as held:
         directory.writable.make_folder(directory.path)
         held.enter_context(only_writer(directory, lock_timeout_seconds))
-        begun = _begun(directory, name, now_ms, timeout_ms)
+        begun, log = _begun(directory, name, now_ms, timeout_ms)
         job = _job_of_id(directory, LogConfig(), name, begun, now_ms)
-        recorded = stage_state(job, name, begun.ids[name], now_ms)
+        recorded = stage_state(job, log, name, begun.ids[name], now_ms)
         if recorded:
             commit(job, recorded, now_ms, is_held=True)
         else:
@@ -106,14 +106,14 @@ def commit_transaction(
         with outcome(NOTHING_VISIBLE):
             held.enter_context(only_writer(job.directory, job.lock_timeout_seconds))
             if producer is None:
-                states = _begun(job.directory, name, now_ms, TIMEOUT_MS)
+                states, log = _begun(job.directory, name, now_ms, TIMEOUT_MS)
             else:
-                states = known_ids(job.directory)
+                states, log = known_ids(job.directory), coordinator_log(job.directory, name)
                 states.checked(name, producer)
             folders = sorted({run.folder for run in staged})
             ends = stage_ends(job, _endings(folders, states.ids[name].producer, is_abort=False), now_ms)
             after = states.ended(name, now_ms, is_abort=False)
-            ends += stage_state(job, name, after.ids[name], now_ms)
+            ends += stage_state(job, log, name, after.ids[name], now_ms)
             replaced = {**job.replaced, TRANSACTIONAL_IDS: after.encode()}
             whole = replace(job, producer=states.ids[name].producer, replaced=replaced)
         return commit(whole, [*staged, *ends], now_ms, is_held=True)
@@ -124,16 +124,19 @@ def known_ids(directory: LogDirectory) -> TransactionalIds:
     return read_transactional_ids(directory) or first_transactional_ids(directory)
 
 
-def _begun(directory: LogDirectory, name: str, now_ms: int, timeout_ms: int) -> TransactionalIds:
-    """Return what is known after a new start of a transactional id, whose open transaction is aborted."""
+def _begun(
+    directory: LogDirectory, name: str, now_ms: int, timeout_ms: int
+) -> tuple[TransactionalIds, CoordinatorLog | None]:
+    """Return what is known after a new start of a transactional id, whose open transaction is aborted; and its log."""
     states = _without_overdue(directory, known_ids(directory), name, now_ms)
-    found = states.ids.get(name)
+    found, log = states.ids.get(name), coordinator_log(directory, name)
     if found is not None and found.is_open:
-        states = end_transaction(directory, LogConfig(), states, name, found.partitions, now_ms, is_abort=True)
+        states = end_transaction(directory, LogConfig(), states, log, name, found.partitions, now_ms, is_abort=True)
+        log = None if log is None else log.after(states.ids[name])
     if name in states.ids:
-        known = after_coordinator(directory, name, states.ids[name])
+        known = after_coordinator(log, states.ids[name])
         states = replace(states, ids={**states.ids, name: known})
-    return states.begun(name, timeout_ms, now_ms)
+    return states.begun(name, timeout_ms, now_ms), log
 
 
 def _without_overdue(directory: LogDirectory, states: TransactionalIds, but: str, now_ms: int) -> TransactionalIds:
@@ -148,7 +151,8 @@ def _without_overdue(directory: LogDirectory, states: TransactionalIds, but: str
         try:
             for each in found.partitions:
                 refuse_claimed(directory.folder(each))
-            states = end_transaction(directory, LogConfig(), states, name, found.partitions, now_ms, is_abort=True)
+            log = coordinator_log(directory, name)
+            states = end_transaction(directory, LogConfig(), states, log, name, found.partitions, now_ms, is_abort=True)
         except SeglogError as error:
             if error.outcome == WILL_BE_VISIBLE:
                 raise
@@ -174,6 +178,7 @@ def end_transaction(
     directory: LogDirectory,
     config: LogConfig,
     states: TransactionalIds,
+    log: CoordinatorLog | None,
     name: str,
     folders: Collection[str],
     now_ms: int,
@@ -185,6 +190,8 @@ def end_transaction(
 
     Parameters
     ----------
+    log : CoordinatorLog or None
+        From `sparklog.topic.coordinator_log.coordinator_log`.
     group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit, optional
         Offsets of consumer groups that the transaction commits.
     """
@@ -193,7 +200,7 @@ def end_transaction(
     with outcome(NOTHING_VISIBLE):
         there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
         ends = stage_ends(job, _endings(there, found.producer, is_abort=is_abort), now_ms)
-        ends += stage_state(job, name, after.ids[name], now_ms)
+        ends += stage_state(job, log, name, after.ids[name], now_ms)
     commit(job, ends, now_ms, is_held=True)
     return after
 

@@ -11,7 +11,10 @@ import pytest
 
 import sparklog
 from sparklog.log import files
+from sparklog.system.records import InternalLog, last_records
+from sparklog.topic import coordinator_log
 from sparklog.topic.groups import partition_of_group
+from sparklog.topic.open_logs import OpenLogs
 from sparklog.topic.transactional_ids import EPOCH_MAX, read_transactional_ids
 from sparklog.topic.transactional_writer import TransactionalWriter, transaction
 from sparklog.topic.transactions import commit_transaction
@@ -160,3 +163,37 @@ def test_directory_whose_partitions_seem_to_be_all_and_are_not_is_left_as_it_is(
     assert "not all of its topic is here" in caplog.text
     rows_of_topic = sparklog.views.read(tmp_path, "transactions").to_pylist()
     assert [row["transactional_id"] for row in rows_of_topic] == [other]
+
+
+def test_partition_is_looked_at_once_by_a_start_and_once_by_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_topic(tmp_path)
+    looked_at: list[str] = []
+
+    def counting(log: InternalLog) -> Any:
+        looked_at.append(log.layout.folder.name)
+        return last_records(log)
+
+    monkeypatch.setattr(coordinator_log, "last_records", counting)
+    here = f"__transaction_state-{partition_of_group('loader', PARTITIONS)}"
+    with OpenLogs(directory_at(tmp_path), CONFIG) as logs:
+        left = TransactionalWriter.open(tmp_path, "loader", CONFIG, logs=logs)
+        assert looked_at == [here]
+        left.begin()
+        left.append("events", 0, {"value": [b"a"]})
+    looked_at.clear()
+    with TransactionalWriter.open(tmp_path, "loader", CONFIG) as writer:
+        # It has aborted what was left open.
+        assert (recorded(tmp_path), looked_at) == ({"loader": ("Empty", 2)}, [here])
+        writer.begin()
+        writer.append("events", 1, {"value": [b"a"]})
+        looked_at.clear()
+        writer.commit()
+    job, staged = stage(tmp_path, [rows(["a"], partition=[0])], is_transactional=True)
+    commit_transaction(job, staged, "loader", None, NOW_MS)
+    assert looked_at == [here, here]
+    history = sparklog.views.read(tmp_path, "transactions", history=True).to_pylist()
+    assert [(row["state"], row["client_transaction_version"]) for row in history] == [
+        ("Empty", 0), ("CompleteAbort", 2), ("Empty", 2), ("CompleteCommit", 2), ("CompleteCommit", 2)
+    ]  # fmt: skip
