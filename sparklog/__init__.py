@@ -15,7 +15,6 @@ from sparklog import errors
 
 if TYPE_CHECKING:
     from sparklog import views
-    from sparklog.cleaner.truncation import delete_records, truncate_to
     from sparklog.clients.consumer import Consumer
     from sparklog.clients.producer import Producer
     from sparklog.log.config import LogConfig
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from sparklog.spark.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.spark.stream_lag import stream_lag
+    from sparklog.topic.cutting import delete_records, truncate_to
     from sparklog.topic.log_manager import LogManager
     from sparklog.topic.partition_log import PartitionLog
     from sparklog.topic.reader import TopicReader, open_topic
@@ -70,7 +70,7 @@ _HOMES = {
     "TransactionalWriter": "sparklog.topic.transactional_writer",
     "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",
-    "delete_records": "sparklog.cleaner.truncation",
+    "delete_records": "sparklog.topic.cutting",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
     "offsets_of_checkpoint": "sparklog.topic.stream_checkpoint",
@@ -79,7 +79,7 @@ _HOMES = {
     "register": "sparklog.spark.source",
     "stream_lag": "sparklog.spark.stream_lag",
     "transaction": "sparklog.topic.transactional_writer",
-    "truncate_to": "sparklog.cleaner.truncation",
+    "truncate_to": "sparklog.topic.cutting",
     "with_partition": "sparklog.spark.partitions",
 }
 

@@ -1,5 +1,7 @@
 """Cuts logs by hand: their beginning, as an admin's ``DeleteRecords``, or their end, as a follower's truncation.
 
+Users have the functions of `sparklog.topic.cutting`, which obey the properties that are stored for a topic.
+
 Source: apache/kafka, UnifiedLog.java (maybeIncrementLogStartOffset, truncateTo).
 """
 
@@ -29,7 +31,6 @@ from sparklog.log.folders import refuse_to_write
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.times import Time
-from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_link
@@ -39,47 +40,20 @@ from sparklog.write.rolling import seal_active
 
 
 def delete_records(
-    path: PathText,
+    folder: PartitionFolder,
     *,
     before_offset: int | None = None,
     before_time: Time | None = None,
-    config: LogConfig | None = None,
-    lock_timeout_seconds: float = 60.0,
+    config: LogConfig,
+    lock_timeout_seconds: float,
 ) -> Extent:
     """Delete the records of a partition before an offset, or those before the first that is as late as a time.
 
     The log start offset is raised. Segments of which nothing is left go; in the one that is left, the records before
-    the start are passed over by every reader.
-
-    Parameters
-    ----------
-    path : str or os.PathLike
-        The partition's folder, ``<topic>-<partition>``.
-    before_offset : int, optional
-        -1 is the log end offset, as of Kafka's admin client.
-    before_time : int or datetime, optional
-        ms since the epoch, or a datetime that has a time zone. Where no record is as late, all are deleted.
-    config : LogConfig, optional
-        For ``file.delete.delay.ms``.
-    lock_timeout_seconds : float
-        How long to wait for other writers; a running broker is not waited for.
-
-    Returns
-    -------
-    Extent
-        What the log has now.
-
-    Raises
-    ------
-    InvalidOptionError
-        Both or none of offset and time are given, or no partition has such a folder.
-    OffsetOutOfRangeError
-        The offset is past the end of the log.
-    LockedError
-        A broker runs on the directory, or another writer has it.
+    the start are passed over by every reader. Parameters and errors as of `sparklog.topic.cutting.delete_records`.
     """
     _refuse_two(before_offset, before_time)
-    with _opened(path, config, lock_timeout_seconds) as (log, at):
+    with _opened(folder, config, lock_timeout_seconds) as (log, at):
         layout = log.layout
         start = first_to_keep(layout, before_offset, before_time)
         if start == layout.end_offset:
@@ -90,50 +64,30 @@ def delete_records(
 
 
 def truncate_to(
-    path: PathText, offset: int, *, config: LogConfig | None = None, lock_timeout_seconds: float = 60.0
+    folder: PartitionFolder,
+    offset: int,
+    *,
+    seen: Extent | None = None,
+    config: LogConfig,
+    lock_timeout_seconds: float,
 ) -> Extent:
     """Cut the end of a partition's log off, from an offset on.
 
-    A batch is cut off whole, so that the log may end before the offset: at the end of the last batch that is wholly
-    before it. What is cut off is gone for good: there is no ``.cut`` file, and of the segments that go whole the files
-    stay for ``file.delete.delay.ms``. Killed on the way, it leaves a sound log that ends later; run it again.
+    Parameters and errors as of `sparklog.topic.cutting.truncate_to`.
 
     Parameters
     ----------
-    path, config, lock_timeout_seconds
-        As of `delete_records`.
-    offset : int
-        The first that is not to stay.
-
-    Returns
-    -------
-    Extent
-        What the log has now.
-
-    Raises
-    ------
-    OffsetOutOfRangeError
-        The offset is before the log start offset.
-    InvalidOptionError, LockedError
-        As of `delete_records`.
-    """
-    with _opened(path, config, lock_timeout_seconds) as (log, at):
-        return _truncated(log, at, offset)
-
-
-def truncate_as_seen(
-    path: PathText, offset: int, seen: Extent, *, config: LogConfig | None = None, lock_timeout_seconds: float = 60.0
-) -> Extent:
-    """Cut as `truncate_to`, unless the log has other offsets by now than it was seen to have.
+    seen : Extent, optional
+        The offsets that the log must have still.
 
     Raises
     ------
     InvalidOptionError
-        It has; nothing was cut. Otherwise as `truncate_to`.
+        The log has other offsets by now than it was seen to have; nothing was cut.
     """
-    with _opened(path, config, lock_timeout_seconds) as (log, at):
+    with _opened(folder, config, lock_timeout_seconds) as (log, at):
         now = extent_of(log.layout)
-        if now != seen:
+        if seen is not None and seen != now:
             raise InvalidOptionError(
                 f"{log.layout.path} had offsets [{seen.start_offset}, {seen.end_offset}) when it was looked at, and "
                 f"has [{now.start_offset}, {now.end_offset}) now; nothing was cut: look at it again"
@@ -141,16 +95,20 @@ def truncate_as_seen(
         return _truncated(log, at, offset)
 
 
-def look_at_deletion(path: PathText, *, before_offset: int | None = None, before_time: Time | None = None) -> Cut:
+def look_at_deletion(
+    folder: PartitionFolder, *, before_offset: int | None = None, before_time: Time | None = None
+) -> Cut:
     """Say what `delete_records` would take; nothing is locked or changed. Parameters and errors as there."""
     _refuse_two(before_offset, before_time)
-    layout = read_layout(_folder_at(path)[0])
+    _refuse_other(folder)
+    layout = read_layout(folder)
     return deletion(layout, first_to_keep(layout, before_offset, before_time))
 
 
-def look_at_truncation(path: PathText, offset: int) -> Cut:
+def look_at_truncation(folder: PartitionFolder, offset: int) -> Cut:
     """Say what `truncate_to` would take; nothing is locked or changed. Parameters and errors as there."""
-    layout = read_layout(_folder_at(path)[0])
+    _refuse_other(folder)
+    layout = read_layout(folder)
     refuse_before_start(layout, offset)
     return truncation(layout, offset)
 
@@ -188,24 +146,22 @@ def _truncated(log: OpenedLog, at: TopicPartition, offset: int) -> Extent:
 
 @contextmanager
 def _opened(
-    path: PathText, config: LogConfig | None, lock_timeout_seconds: float
+    folder: PartitionFolder, config: LogConfig, lock_timeout_seconds: float
 ) -> Iterator[tuple[OpenedLog, TopicPartition]]:
-    folder, at = _folder_at(path)
+    at = _refuse_other(folder)
     with hold(folder.directory, lock_timeout_seconds):
         apply_journal(folder.directory)
-        yield open_to_clean(folder, config or LogConfig(), wall_clock_ms()), at
+        yield open_to_clean(folder, config, wall_clock_ms()), at
 
 
-def _folder_at(path: PathText) -> tuple[PartitionFolder, TopicPartition]:
-    """Return the folder of a partition that a path names, and which partition it is of."""
-    located = expand_one(locate(path))
-    folder = PartitionFolder.at(located.storage, located.path)
+def _refuse_other(folder: PartitionFolder) -> TopicPartition:
+    """Return the partition that a folder is of; raise `InvalidOptionError` if it is none that may be written to."""
     at = folder.topic_partition
     if at is None:
-        raise InvalidOptionError(f"{path} is not named as a partition's folder, <topic>-<partition>")
+        raise InvalidOptionError(f"{folder.location} is not named as a partition's folder, <topic>-<partition>")
     refuse_link(folder)
     refuse_to_write(folder)
-    return folder, at
+    return at
 
 
 def _cut(log: OpenedLog, offset: int) -> None:

@@ -6,15 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from sparklog.cleaner.cuts import Cut, Extent
-from sparklog.cleaner.truncation import delete_records, look_at_deletion, look_at_truncation, truncate_as_seen
 from sparklog.cli import render
 from sparklog.cli.text import bytes_text, counted
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.job import OF_ONE_PARTITION
-from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
-from sparklog.storage.registry import expand_one, locate
-from sparklog.topic.configs import stored_configs, topic_config
+from sparklog.topic.cutting import PlannedCut, plan_deletion, plan_truncation
 
 
 def delete(
@@ -27,20 +24,10 @@ def delete(
     as_json: bool,
 ) -> bool:
     """Delete the records before an offset or a time, if the user wants it; tell whether the log is sound."""
-
-    def act(cut: Cut) -> Extent:
-        # By the offset that was said, also where the log has grown since.
-        return delete_records(
-            path,
-            before_offset=cut.after.start_offset,
-            config=_config_of(path),
-            lock_timeout_seconds=lock_timeout_seconds,
-        )
-
     return _carry_out(
         path,
-        lambda: look_at_deletion(path, before_offset=before_offset, before_time=before_time_ms),
-        act,
+        lambda: plan_deletion(path, before_offset=before_offset, before_time=before_time_ms),
+        lock_timeout_seconds,
         asks=asks,
         as_json=as_json,
     )
@@ -48,26 +35,23 @@ def delete(
 
 def truncate(path: str, offset: int, lock_timeout_seconds: float, *, asks: bool, as_json: bool) -> bool:
     """Cut a log at an offset, if the user wants it; tell whether the log is sound."""
-
-    def act(cut: Cut) -> Extent:
-        return truncate_as_seen(
-            path, offset, cut.before, config=_config_of(path), lock_timeout_seconds=lock_timeout_seconds
-        )
-
-    return _carry_out(path, lambda: look_at_truncation(path, offset), act, asks=asks, as_json=as_json)
+    return _carry_out(path, lambda: plan_truncation(path, offset), lock_timeout_seconds, asks=asks, as_json=as_json)
 
 
-def _carry_out(path: str, look: Callable[[], Cut], act: Callable[[Cut], Extent], *, asks: bool, as_json: bool) -> bool:
+def _carry_out(
+    path: str, plan: Callable[[], PlannedCut], lock_timeout_seconds: float, *, asks: bool, as_json: bool
+) -> bool:
     try:
-        cut = look()
+        planned = plan()
+        cut = planned.cut
         is_wanted = bool(cut.offsets) and (not asks or _is_confirmed(path, cut))
-        left = act(cut) if is_wanted else cut.before
+        left = planned.make(lock_timeout_seconds=lock_timeout_seconds) if is_wanted else cut.before
     except OF_ONE_PARTITION as error:
         render.complain("error", str(error))
         render.complain("note", "nothing was changed")
         return False
     if as_json:
-        render.json_lines([_row(path, cut, is_done=is_wanted)])
+        render.json_lines([_row(planned.folder, cut, is_done=is_wanted)])
     elif not cut.offsets:
         render.say(f"nothing to cut: {_extent(left)}")
     elif is_wanted:
@@ -93,8 +77,7 @@ def _extent(extent: Extent) -> str:
     return f"the log has offsets [{extent.start_offset}, {extent.end_offset})"
 
 
-def _row(path: str, cut: Cut, *, is_done: bool) -> dict[str, Any]:
-    folder = _folder(path)
+def _row(folder: PartitionFolder, cut: Cut, *, is_done: bool) -> dict[str, Any]:
     return {
         "topic": folder.topic,
         "partition": folder.partition,
@@ -105,13 +88,3 @@ def _row(path: str, cut: Cut, *, is_done: bool) -> dict[str, Any]:
         "dropped_offsets": cut.offsets,
         "dropped_bytes": cut.size_bytes,
     }
-
-
-def _config_of(path: str) -> LogConfig:
-    """Return what is stored for the topic, such as ``file.delete.delay.ms``."""
-    folder = _folder(path)
-    return topic_config(folder.topic, LogConfig(), stored_configs(folder.directory))
-
-
-def _folder(path: str) -> PartitionFolder:
-    return PartitionFolder.at(*expand_one(locate(path)))

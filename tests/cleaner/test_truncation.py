@@ -6,27 +6,37 @@ import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sparklog
 from sparklog.cleaner import truncation
-from sparklog.cleaner.cuts import Extent
-from sparklog.cleaner.truncation import delete_records, truncate_to
+from sparklog.cleaner.cuts import Cut, Extent
 from sparklog.errors import InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
+from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import AbortedTransaction, encode_aborted
-from sparklog.storage.registry import Location, locate
+from sparklog.storage.base import Storage
 from sparklog.write.partition import PartitionLog
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.cleaner.logs import ALL, findings, logs, names, values, write
 from tests.log.logs import batch
+from tests.places import LOCAL, folder_at
 from tests.storage.crash import CrashingStorage, crashes
 
 AT = TopicPartition("events", 0)
 AT_ONCE = LogConfig(file_delete_delay_ms=0)
+
+
+def delete_records(folder: Path, **how: Any) -> Extent:
+    return truncation.delete_records(folder_at(folder), **{"config": LogConfig(), "lock_timeout_seconds": 0, **how})
+
+
+def truncate_to(folder: Path, offset: int, config: LogConfig = AT_ONCE, storage: Storage = LOCAL) -> Extent:
+    return truncation.truncate_to(folder_at(folder, storage), offset, config=config, lock_timeout_seconds=0)
 
 
 def start_of(directory: Path) -> int:
@@ -91,7 +101,7 @@ def test_log_is_cut_at_the_batch_that_holds_an_offset(
     for name in checkpoints:
         (folder.parent / name).write_bytes(encode_offset_checkpoint({AT: 120, TopicPartition("other", 0): 7}))
     with caplog.at_level(logging.WARNING, "sparklog"):
-        assert truncate_to(folder, offset, config=AT_ONCE).end_offset == end
+        assert truncate_to(folder, offset).end_offset == end
     assert values(folder) == ALL[:end]
     assert caplog.messages == []
     with PartitionLog.open(folder) as log:
@@ -110,23 +120,20 @@ def test_log_is_not_cut_before_its_start(folder: Path) -> None:
         truncate_to(folder, 49)
 
 
-def test_cut_that_is_killed_anywhere_leaves_a_sound_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cut_that_is_killed_anywhere_leaves_a_sound_log(tmp_path: Path) -> None:
     def prepare(folder: Path) -> None:
         write(folder / "events-0")
 
     def run(storage: CrashingStorage, folder: Path) -> None:
-        path = str(folder / "events-0")
-        monkeypatch.setattr(truncation, "locate", lambda _: Location(storage, path))
-        truncate_to(path, 35, config=AT_ONCE)
+        truncate_to(folder / "events-0", 35, storage=storage)
 
     ends = set()
     for crash in crashes(prepare, run, tmp_path, ("kept", "lost")):
         folder = crash.folder / "events-0"
-        monkeypatch.setattr(truncation, "locate", locate)
         with sparklog.open_log(folder) as log:
             end = log.end_offset
         assert values(folder) == ALL[:end], str(crash)
-        assert truncate_to(folder, 35, config=AT_ONCE).end_offset == 30, str(crash)
+        assert truncate_to(folder, 35).end_offset == 30, str(crash)
         assert values(folder) == ALL[:30], str(crash)
         assert findings(folder) == [], str(crash)
         ends.add(end)
@@ -148,7 +155,7 @@ def test_aborted_transaction_that_is_cut_off_is_in_no_index(tmp_path: Path) -> N
 @pytest.mark.parametrize("start", [47, 40])
 def test_log_that_is_cut_in_the_batch_of_its_start_is_empty_and_begins_there(folder: Path, start: int) -> None:
     delete_records(folder, before_offset=start, config=AT_ONCE)
-    found = truncate_to(folder, 49, config=AT_ONCE)
+    found = truncate_to(folder, 49)
     assert (found.start_offset, found.end_offset) == (start, start)
     assert values(folder) == []
     assert findings(folder) == []
@@ -161,7 +168,7 @@ def test_log_of_which_only_batches_before_its_start_would_be_left_is_empty(tmp_p
     folder = tmp_path / "events-0"
     write_partition(folder, [batch(0), batch(20), batch(60), batch(80)], segment_bytes=300)
     delete_records(folder, before_offset=35, config=AT_ONCE)
-    assert truncate_to(folder, 61, config=AT_ONCE).end_offset == 35
+    assert truncate_to(folder, 61).end_offset == 35
     assert values(folder) == []
     assert findings(folder) == []
 
@@ -171,12 +178,12 @@ def test_cuts_take_what_was_said_before(tmp_path: Path) -> None:
     lengths = {path.name: path.stat().st_size for path in (tmp_path / "events-0").glob("*.log")}
     for offset in range(0, 121, 4):
         for name, look, act in (
-            ("delete", lambda at, n: truncation.look_at_deletion(at, before_offset=n), delete_before),
-            ("truncate", truncation.look_at_truncation, lambda at, n: truncate_to(at, n, config=AT_ONCE)),
+            ("delete", look_at_deletion, delete_before),
+            ("truncate", truncation.look_at_truncation, truncate_to),
         ):
             folder = tmp_path / f"{name}{offset}" / "events-0"
             shutil.copytree(tmp_path / "events-0", folder)
-            cut = look(folder, offset)
+            cut = look(folder_at(folder), offset)
             assert act(folder, offset) == cut.after, (name, offset)
             left = {path.name: path.stat().st_size for path in folder.glob("*.log")}
             assert sum(lengths.values()) - sum(left.values()) == cut.size_bytes, (name, offset)
@@ -184,6 +191,10 @@ def test_cuts_take_what_was_said_before(tmp_path: Path) -> None:
             is_empty = cut.after.start_offset == cut.after.end_offset
             gone = len(lengths) if is_empty else len(lengths.keys() - left.keys())
             assert cut.segments == gone, (name, offset)
+
+
+def look_at_deletion(folder: PartitionFolder, offset: int) -> Cut:
+    return truncation.look_at_deletion(folder, before_offset=offset)
 
 
 def delete_before(folder: Path, offset: int) -> Extent:
