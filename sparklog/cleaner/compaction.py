@@ -33,6 +33,7 @@ import numpy as np
 
 from sparklog.cleaner.editor import SpanEditor
 from sparklog.cleaner.transactions import AbortedTransactions, MarkerTracker
+from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import AbortedTransaction, Producers
 from sparklog.log.segment import Segment, Window
@@ -117,7 +118,7 @@ class Compaction(SpanEditor):
     def begin(self, segment: Segment) -> None:
         super().begin(segment)
         with segment.file() as log:
-            modified_ms = log.modified_ns() // 1_000_000
+            modified_ms = log.modified_ns() // NS_PER_MS
         self._keeps_legacy_tombstones = modified_ms > self._round.legacy_tombstones_end_ms
 
     def edit(self, window: Window) -> Iterator[memoryview]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparklog.cleaner.retention import LogDescription, SegmentDescription
 from sparklog.errors import PathNotFoundError
 from sparklog.log import files
+from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
 from sparklog.log.index import TIME_ENTRY, read_entries
 from sparklog.log.layout import PartitionLayout, list_segments
@@ -12,7 +13,6 @@ from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.record import v2
 
 _NONE = -1
-_NS_PER_MS = 1_000_000
 
 
 def describe_log(layout: PartitionLayout, config: LogConfig, now_ms: int) -> LogDescription:
@@ -42,7 +42,7 @@ def _described(layout: PartitionLayout, segment: Segment) -> SegmentDescription:
         first_timestamp = _first_timestamp(log) if end_position else _NONE
         largest_timestamp = _largest_timestamp(log, end_position) if end_position else _NONE
     with segment.file() as file:
-        modified_ms = file.modified_ns() // _NS_PER_MS
+        modified_ms = file.modified_ns() // NS_PER_MS
     return SegmentDescription(
         base_offset=segment.base_offset,
         end_offset=layout.end_offset if segment.is_last else segment.upper_offset,

@@ -23,10 +23,10 @@ from typing import Final
 from sparklog.cleaner.new_segments import NewSegment
 from sparklog.errors import PathNotFoundError
 from sparklog.log import files
+from sparklog.log.clock import NS_PER_MS
 from sparklog.log.places import PartitionFolder
 
 _OF_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
-_NS_PER_MS: Final = 1_000_000
 
 
 def swap(
@@ -79,7 +79,7 @@ def set_aside(
                 storage.rename(folder.path(base, suffix), deleted)
                 if delete_delay_ms:
                     # From when on the delay counts.
-                    storage.set_modified_ns(deleted, now_ms * _NS_PER_MS)
+                    storage.set_modified_ns(deleted, now_ms * NS_PER_MS)
 
 
 def remove_set_aside(folder: PartitionFolder, bases: Sequence[int]) -> None:

@@ -45,7 +45,7 @@ from sparklog.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from sparklog.log.clock import wall_clock_ns
+from sparklog.log.clock import NS_PER_MS, wall_clock_ns
 from sparklog.log.config import LogConfig
 from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
@@ -56,7 +56,6 @@ from sparklog.topic.partitioner import Partitioner, make_partitioner
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.pipeline import check_records
 
-_NS_PER_MS: Final = 1_000_000
 _TIMESTAMP_MAX: Final = (1 << 63) - 1
 _RECORD_BYTES: Final = 21
 _BATCH_BYTES: Final = 61
@@ -212,7 +211,7 @@ class Producer:
                 f"{self._settings.max_request_size}"
             )
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ns() // _NS_PER_MS
+            timestamp_ms = wall_clock_ns() // NS_PER_MS
         elif timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
             raise InvalidOptionError(f"timestamp_ms must be ms since 1970, and is {timestamp_ms!r}")
         route = self._routes.get(topic) or self._route(topic)

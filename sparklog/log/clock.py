@@ -1,9 +1,11 @@
-"""The wall clock, read in one place."""
+"""The wall clock, read in one place, and its unit."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
+
+NS_PER_MS: Final = 1_000_000
 
 wall_clock_ns: Final = time.time_ns
 """Returns the time, ns since the epoch."""

@@ -22,6 +22,7 @@ from sparklog.errors import (
     OffsetOutOfRangeError,
     PathNotFoundError,
 )
+from sparklog.log.clock import NS_PER_MS
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -38,7 +39,6 @@ from sparklog.record.where import Constant, Where
 from sparklog.record.where_program import BatchFilter
 from sparklog.storage.registry import PathText, expand_one, locate
 
-_NS_PER_MS: Final = 1_000_000
 _LOOKS_MAX: Final = 5
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -311,7 +311,7 @@ class LogReader:
         layout, times = self._layout, list[tuple[int, int]]()
         for segment in layout.segments:
             with segment.file() as file:
-                times.append((max(segment.base_offset, layout.start_offset), file.modified_ns() // _NS_PER_MS))
+                times.append((max(segment.base_offset, layout.start_offset), file.modified_ns() // NS_PER_MS))
         if layout.segments and layout.end_offset > layout.segments[-1].base_offset:
             times.append((layout.end_offset, times[-1][1] if now_ms is None else now_ms))
         chosen = len(times)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparklog.errors import PathNotFoundError
+from sparklog.log.clock import NS_PER_MS
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import LogExtent
 from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, topic_id_of
@@ -96,7 +97,7 @@ class LiveLogs:
         found = at_one_time(wanted, self._look_at)
         seen = {folder: each for folder, each in zip(wanted, found, strict=True) if each is not None}
         self._transactions = {folder: each for folder, each in self._transactions.items() if folder in seen}
-        settled_ns = wall_clock_ms() * 1_000_000 - _SETTLED_AFTER_NS
+        settled_ns = wall_clock_ms() * NS_PER_MS - _SETTLED_AFTER_NS
         self._seen = {folder: each for folder, each in seen.items() if _is_settled(each, settled_ns)}
         return {named(folder): each.log for folder, each in seen.items()}
 

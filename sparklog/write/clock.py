@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sparklog.log.clock import wall_clock_ns
+from sparklog.log.clock import NS_PER_MS, wall_clock_ns
 
 
 def wall_clock_ms() -> int:
     """Return the time, ms since the epoch."""
-    return wall_clock_ns() // 1_000_000
+    return wall_clock_ns() // NS_PER_MS

@@ -26,6 +26,7 @@ import numpy as np
 from sparklog.errors import CorruptBatchError, CorruptCheckpointError, CorruptLogError
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs, parse_leader_epochs
+from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name
 from sparklog.log.layout import DirectoryView, PartitionLayout
@@ -46,7 +47,6 @@ FIRST_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
 """The ends of the names of the files that the first segment of an empty log has."""
 _INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _NONE: Final = -1
-_NS_PER_MS: Final = 1_000_000
 
 _LOSSY: Final = "'sparklog recover --truncate' cuts the log there, which loses what follows; a replica may be whole"
 
@@ -185,7 +185,7 @@ def _remove_set_aside(actions: RecoveryActions, config: LogConfig, now_ms: int) 
     for found, name in actions.names():
         if found.suffix.endswith(files.DELETED):
             stamp = actions.storage.stamp(actions.folder.file(name))
-            age_ms = None if stamp is None else now_ms - stamp.modified_ns // _NS_PER_MS
+            age_ms = None if stamp is None else now_ms - stamp.modified_ns // NS_PER_MS
             if age_ms is None or not 0 <= age_ms < config.file_delete_delay_ms:
                 actions.remove(name, "which a broker was about to do")
 
