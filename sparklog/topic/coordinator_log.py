@@ -1,8 +1,14 @@
 """Records our transactional ids in ``__transaction_state``, where a log directory has the partition that is theirs.
 
 A coordinator that adopts the directory then knows each id with its producer, and fences it or goes on with it as if the
-producer had been its own. What is recorded is the state after a start (Empty) and after the end of a transaction
-(CompleteCommit, CompleteAbort), by the commit that makes it so. A transaction that is open has no record.
+producer had been its own. Every state is recorded, by the commit that makes it so: Empty after a start, Ongoing before
+the first batch of a transaction in each of its partitions, CompleteCommit and CompleteAbort after its end.
+
+A writer that appends at once has an open transaction in its logs. Where its process dies, the Ongoing record is what
+tells a coordinator in which partitions, and it aborts the transaction when its timeout is over; without the record it
+would not know of it, and readers of committed records would wait for good. A transaction that a coordinator has ended,
+or will, gets no marker from here: the marker could end a later one of the same producer. Rows that the tasks of a job
+stage come into the logs together with their markers. They have no Ongoing record: there is nothing to be aborted.
 
 Which partition is an id's follows from how many the topic has. A directory that has not all of them is left as it is,
 and so is an id of which a coordinator has a transaction that it has not ended.
@@ -13,12 +19,14 @@ Source: apache/kafka, TransactionLog.scala, TransactionStateManager.scala (parti
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
 from sparklog.log.config import LogConfig
+from sparklog.log.files import parse_partition_folder
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.system.codecs import Fields
@@ -53,24 +61,36 @@ class CoordinatorLog:
         Of new values: the newest that the log has.
     found : dict or None
         The fields of the id's last record.
+    is_undecided : bool
+        Whether a coordinator has a transaction of the id that it has not ended, and that is not ours.
     """
 
     folder: PartitionFolder
     version: int
     found: Fields | None
+    is_undecided: bool
 
-    @property
-    def is_undecided(self) -> bool:
-        """Whether a coordinator has a transaction of the id that it has not ended."""
-        return self.found is not None and state_name(self.found["transactionStatus"]) in UNDECIDED
+    def has_gone_on_with(self, known: TransactionalId) -> bool:
+        """Tell whether a coordinator has gone on with a producer of ours, and so has ended its transaction or will."""
+        if self.found is None:
+            return False
+        if self.found["producerId"] != known.producer_id:
+            return bool(self.found["previousProducerId"] == known.producer_id)
+        return bool(self.found["producerEpoch"] > known.producer_epoch)
 
     def after(self, known: TransactionalId) -> CoordinatorLog:
         """Return the log with the record of a state as the id's last."""
         return self if self.is_undecided else replace(self, found=_fields(known, self.found))
 
 
-def coordinator_log(directory: LogDirectory, name: str) -> CoordinatorLog | None:
-    """Find the log of a transactional id; None where the directory has not all partitions, or seems not to."""
+def coordinator_log(directory: LogDirectory, name: str, known: TransactionalId | None) -> CoordinatorLog | None:
+    """Find the log of a transactional id; None where the directory has not all partitions, or seems not to.
+
+    Parameters
+    ----------
+    known : TransactionalId or None
+        What the directory knows of the id.
+    """
     folders = {each.partition: each for each in partitions_in(directory, TOPIC)}
     count = len(folders)
     if not count or set(folders) != set(range(count)):
@@ -89,7 +109,15 @@ def coordinator_log(directory: LogDirectory, name: str) -> CoordinatorLog | None
         versions.append(each.version or 0)
         found = each.value if other == name else found
     version = max(versions) if len(versions) > 1 else _VERSION
-    return CoordinatorLog(folder, min(version, _VERSION), found)
+    return CoordinatorLog(folder, min(version, _VERSION), found, _is_undecided(found, known))
+
+
+def _is_undecided(found: Fields | None, known: TransactionalId | None) -> bool:
+    if found is None or state_name(found["transactionStatus"]) not in UNDECIDED:
+        return False
+    # A coordinator goes on with a producer in another epoch.
+    is_ours = known is not None and known.is_open and known.producer == (found["producerId"], found["producerEpoch"])
+    return not is_ours
 
 
 def after_coordinator(log: CoordinatorLog | None, known: TransactionalId) -> TransactionalId:
@@ -140,8 +168,15 @@ def _fields(known: TransactionalId, before: Fields | None) -> Fields:
         "producerEpoch": known.producer_epoch,
         "transactionTimeoutMs": known.timeout_ms,
         "transactionStatus": STATES.index(known.state),
-        "transactionPartitions": None if is_empty else [],
+        "transactionPartitions": None if is_empty else _partitions(known.partitions),
         "transactionLastUpdateTimestampMs": known.last_update_ms,
         "transactionStartTimestampMs": known.start_ms,
         "clientTransactionVersion": client_version,
     }
+
+
+def _partitions(folders: Collection[str]) -> list[Fields]:
+    by_topic: dict[str, list[int]] = {}
+    for at in sorted(filter(None, map(parse_partition_folder, folders))):
+        by_topic.setdefault(at.topic, []).append(at.partition)
+    return [{"topic": topic, "partitionIds": numbers} for topic, numbers in by_topic.items()]

@@ -32,7 +32,7 @@ from sparklog.topic.coordinator_log import coordinator_log
 from sparklog.topic.group_offsets import OffsetAndMetadata, offsets_of_group
 from sparklog.topic.open_logs import OpenLogs
 from sparklog.topic.transactional_ids import TIMEOUT_MS, check_transactional_id, read_transactional_ids
-from sparklog.topic.transactions import begin_transactional_id, end_transaction, known_ids, write_ids
+from sparklog.topic.transactions import add_to_transaction, begin_transactional_id, end_transaction, known_ids
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.journal import only_writer
 
@@ -65,7 +65,8 @@ class TransactionalWriter:
     Records are appended at once, and get their offsets; readers of committed records see them when the transaction is
     committed, in all partitions at once, and never when it is aborted. Where the process dies before that, the
     transaction stays open, and readers of committed records see nothing behind it, until the transactional id is
-    started again, which aborts it; ``sparklog transactions --hanging`` shows it, and ends it too.
+    started again, which aborts it, or a coordinator does: see `sparklog.topic.coordinator_log`.
+    ``sparklog transactions --hanging`` shows it, and ends it too.
 
     While a transaction is open the log directory is locked to other processes. One thread may use a writer at a time.
 
@@ -91,7 +92,7 @@ class TransactionalWriter:
         self._producer = TransactionProducer(-1, -1)
         self._next_sequences: dict[str, int] | None = None
         self._group_offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
-        self._is_open = self._must_abort = False
+        self._is_open = self._must_abort = self._is_recorded = False
 
     @classmethod
     def open(
@@ -115,8 +116,8 @@ class TransactionalWriter:
         config : LogConfig, optional
             Kafka's topic properties; by default Kafka's defaults.
         timeout_ms : int
-            How long a transaction may stay open before it counts as hanging; Kafka's ``transaction.timeout.ms``.
-            Nobody ends it then.
+            How long a transaction may stay open before it counts as hanging; Kafka's ``transaction.timeout.ms``. The
+            next start of any transactional id aborts it then, or a broker that adopts the directory.
         logs : Logs, optional
             Open logs that others of this process append to as well. Without it the writer opens its own, and no other
             may have them open.
@@ -284,9 +285,8 @@ class TransactionalWriter:
     def _add_to_transaction(self, *folders: str) -> None:
         """Write down that the transaction has offsets, or a partition before anything is appended to it."""
         with outcome(NOTHING_VISIBLE), only_writer(self.directory, self._lock_timeout_seconds):
-            states = known_ids(self.directory)
-            states.checked(self.transactional_id, self._producer)
-            write_ids(self.directory, states.opened(self.transactional_id, self._clock(), folders))
+            add_to_transaction(self.directory, self.transactional_id, self._producer, folders, self._clock())
+        self._is_recorded = True
 
     def commit(self) -> None:
         """Make the records of the transaction visible to readers of committed records, in all partitions at once.
@@ -314,7 +314,7 @@ class TransactionalWriter:
 
     def _end(self, *, is_abort: bool) -> None:
         folders = self._begun_sequences()
-        if folders or self._group_offsets:
+        if self._is_recorded:
             try:
                 self._write_ends(folders, is_abort=is_abort)
             except SeglogError as error:
@@ -322,7 +322,7 @@ class TransactionalWriter:
                     # It is decided, and whoever writes next does it: what is known is not what this writer knows.
                     self._is_open, self._next_sequences = False, None
                 raise
-        self._next_sequences, self._must_abort = None, False
+        self._next_sequences, self._must_abort, self._is_recorded = None, False, False
 
     def _write_ends(self, folders: Collection[str], *, is_abort: bool) -> None:
         with ExitStack() as held:
@@ -330,8 +330,8 @@ class TransactionalWriter:
             with outcome(NOTHING_VISIBLE):
                 held.enter_context(only_writer(self.directory, self._lock_timeout_seconds))
                 states = known_ids(self.directory)
-                states.checked(self.transactional_id, self._producer)
-                log = coordinator_log(self.directory, self.transactional_id)
+                found = states.checked(self.transactional_id, self._producer)
+                log = coordinator_log(self.directory, self.transactional_id, found)
             now_ms = self._clock()
             after = end_transaction(
                 self.directory,

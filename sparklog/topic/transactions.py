@@ -75,13 +75,25 @@ def begin_transactional_id(
         directory.writable.make_folder(directory.path)
         held.enter_context(only_writer(directory, lock_timeout_seconds))
         begun, log = _begun(directory, name, now_ms, timeout_ms)
-        job = _job_of_id(directory, LogConfig(), name, begun, now_ms)
-        recorded = stage_state(job, log, name, begun.ids[name], now_ms)
-        if recorded:
-            commit(job, recorded, now_ms, is_held=True)
-        else:
-            write_ids(directory, begun)
+        _record(directory, begun, log, name, now_ms)
         return begun.ids[name].producer
+
+
+def add_to_transaction(
+    directory: LogDirectory, name: str, producer: TransactionProducer, folders: Collection[str], now_ms: int
+) -> None:
+    """Write down that the transaction of a producer has offsets, or partitions before anything is appended to them.
+
+    The caller holds the lock of the directory.
+
+    Raises
+    ------
+    InvalidProducerEpochError
+        Somebody has started the transactional id since.
+    """
+    states = known_ids(directory)
+    log = coordinator_log(directory, name, states.checked(name, producer))
+    _record(directory, states.opened(name, now_ms, folders), log, name, now_ms)
 
 
 def commit_transaction(
@@ -108,8 +120,8 @@ def commit_transaction(
             if producer is None:
                 states, log = _begun(job.directory, name, now_ms, TIMEOUT_MS)
             else:
-                states, log = known_ids(job.directory), coordinator_log(job.directory, name)
-                states.checked(name, producer)
+                states = known_ids(job.directory)
+                log = coordinator_log(job.directory, name, states.checked(name, producer))
             folders = sorted({run.folder for run in staged})
             ends = stage_ends(job, _endings(folders, states.ids[name].producer, is_abort=False), now_ms)
             after = states.ended(name, now_ms, is_abort=False)
@@ -129,10 +141,10 @@ def _begun(
 ) -> tuple[TransactionalIds, CoordinatorLog | None]:
     """Return what is known after a new start of a transactional id, whose open transaction is aborted; and its log."""
     states = _without_overdue(directory, known_ids(directory), name, now_ms)
-    found, log = states.ids.get(name), coordinator_log(directory, name)
+    found = states.ids.get(name)
+    log = coordinator_log(directory, name, found)
     if found is not None and found.is_open:
-        states = end_transaction(directory, LogConfig(), states, log, name, found.partitions, now_ms, is_abort=True)
-        log = None if log is None else log.after(states.ids[name])
+        states, log = _aborted(directory, states, log, name, now_ms)
     if name in states.ids:
         known = after_coordinator(log, states.ids[name])
         states = replace(states, ids={**states.ids, name: known})
@@ -151,8 +163,7 @@ def _without_overdue(directory: LogDirectory, states: TransactionalIds, but: str
         try:
             for each in found.partitions:
                 refuse_claimed(directory.folder(each))
-            log = coordinator_log(directory, name)
-            states = end_transaction(directory, LogConfig(), states, log, name, found.partitions, now_ms, is_abort=True)
+            states, _ = _aborted(directory, states, coordinator_log(directory, name, found), name, now_ms)
         except SeglogError as error:
             if error.outcome == WILL_BE_VISIBLE:
                 raise
@@ -160,6 +171,17 @@ def _without_overdue(directory: LogDirectory, states: TransactionalIds, but: str
         else:
             _log.warning("the transaction of %r was open for more than %d ms: aborted", name, found.timeout_ms)
     return states
+
+
+def _aborted(
+    directory: LogDirectory, states: TransactionalIds, log: CoordinatorLog | None, name: str, now_ms: int
+) -> tuple[TransactionalIds, CoordinatorLog | None]:
+    """Return what is known once the open transaction of a transactional id is aborted, by a coordinator or here."""
+    found = states.ids[name]
+    if log is not None and log.has_gone_on_with(found):
+        return states.ended(name, now_ms, is_abort=True), log
+    states = end_transaction(directory, LogConfig(), states, log, name, found.partitions, now_ms, is_abort=True)
+    return states, None if log is None else log.after(states.ids[name])
 
 
 def _job_of_id(directory: LogDirectory, config: LogConfig, name: str, states: TransactionalIds, now_ms: int) -> Job:
@@ -211,6 +233,14 @@ def _endings(folders: Collection[str], producer: TransactionProducer, *, is_abor
     return [Ending(folder, marker) for folder in folders]
 
 
-def write_ids(directory: LogDirectory, states: TransactionalIds) -> None:
-    """Write down what a directory knows of transactional ids; the caller holds its lock."""
+def _record(
+    directory: LogDirectory, states: TransactionalIds, log: CoordinatorLog | None, name: str, now_ms: int
+) -> None:
+    """Write down what is known once a transactional id has changed, here and in the log that has it, in one step."""
+    if log is not None:
+        job = _job_of_id(directory, LogConfig(), name, states, now_ms)
+        recorded = stage_state(job, log, name, states.ids[name], now_ms)
+        if recorded:
+            commit(job, recorded, now_ms, is_held=True)
+            return
     write_atomically(directory, TRANSACTIONAL_IDS, states.encode())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,15 +12,19 @@ from typing import Any
 import pytest
 
 import sparklog
+from sparklog.errors import LockedError
 from sparklog.log import files
+from sparklog.log.layout import read_layout
+from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.system.records import InternalLog, last_records
 from sparklog.topic import coordinator_log
 from sparklog.topic.groups import partition_of_group
 from sparklog.topic.open_logs import OpenLogs
 from sparklog.topic.transactional_ids import EPOCH_MAX, read_transactional_ids
 from sparklog.topic.transactional_writer import TransactionalWriter, transaction
-from sparklog.topic.transactions import commit_transaction
-from tests.places import directory_at
+from sparklog.topic.transactions import begin_transactional_id, commit_transaction
+from sparklog.write.partition import PartitionLog
+from tests.places import directory_at, folder_at
 from tests.storage.crash import CrashingStorage, crashes
 from tests.system.logs import put, write_log
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage
@@ -91,11 +97,10 @@ def test_state_and_records_of_a_commit_that_stops_anywhere_are_there_together_or
         with sparklog.open_log(crash.folder / "events-0") as log:
             values = log.read(columns=["value"], isolation_level="read_committed")["value"].to_pylist()
         assert (states["loader"] == ("CompleteCommit", 3)) == (values == [b"a", b"new"]), str(crash)
-        if known(crash.folder)["loader"][0] != "Ongoing":
-            assert states == known(crash.folder), str(crash)
+        assert states == known(crash.folder), str(crash)
         assert findings(crash.folder) == [], str(crash)
         found.add(states["loader"])
-    assert found == {("CompleteCommit", 1), ("Empty", 2), ("CompleteCommit", 3)}
+    assert found == {("CompleteCommit", 1), ("Empty", 2), ("Ongoing", 2), ("CompleteCommit", 3)}
 
 
 def test_job_that_overwrites_its_topic_leaves_what_coordinators_have(tmp_path: Path) -> None:
@@ -165,6 +170,104 @@ def test_directory_whose_partitions_seem_to_be_all_and_are_not_is_left_as_it_is(
     assert [row["transactional_id"] for row in rows_of_topic] == [other]
 
 
+def left_open(directory: Path, *partitions: int, timeout_ms: int = 60_000) -> TransactionProducer:
+    """Leave a transaction open, as a process that was killed does, and return its producer."""
+    with OpenLogs(directory_at(directory), CONFIG) as logs:
+        writer = TransactionalWriter.open(directory, "loader", CONFIG, logs=logs, timeout_ms=timeout_ms)
+        writer.begin()
+        for partition in partitions:
+            writer.append("events", partition, {"value": [b"left"]})
+        return TransactionProducer(writer.producer_id, writer.producer_epoch)
+
+
+def ends(directory: Path) -> list[int]:
+    """Return the log end offsets of all partitions of the topic."""
+    return [read_layout(folder_at(path)).end_offset for path in sorted(directory.glob("events-*"))]
+
+
+def test_open_transaction_is_recorded_with_its_partitions_in_the_bytes_of_a_coordinator(tmp_path: Path) -> None:
+    write_topic(tmp_path)
+    producer = left_open(tmp_path, 1, 0)
+    states = read_transactional_ids(directory_at(tmp_path))
+    assert states is not None
+    found = states.ids["loader"]
+    with sparklog.open_log(tmp_path / f"__transaction_state-{partition_of_group('loader', PARTITIONS)}") as log:
+        values = log.read(columns=["value"])["value"].to_pylist()
+    partitions = [b"\x02" + struct.pack(">i", 1), b"\x03" + struct.pack(">ii", 0, 1)]
+    for value, numbers in zip(values[1:], partitions, strict=True):
+        head = struct.pack(">hqhib", 1, *producer, 60_000, 1)
+        topics = b"\x02" + b"\x07events" + numbers + b"\x00"
+        assert value.startswith(head + topics)
+        last_update_ms, start_ms = struct.unpack_from(">qq", value, len(head + topics))
+        assert start_ms == found.start_ms <= last_update_ms <= found.last_update_ms
+        # Two tagged fields: the previous producer id, and the client's version of transactions.
+        tags = b"\x02" + b"\x00\x08" + struct.pack(">q", producer.producer_id) + b"\x02\x02" + struct.pack(">h", 2)
+        assert value[len(head + topics) + 16 :] == tags
+    assert recorded(tmp_path) == known(tmp_path) == {"loader": ("Ongoing", 0)}
+
+
+def test_transaction_of_which_no_record_was_written_is_ended_too(tmp_path: Path) -> None:
+    write_topic(tmp_path)
+    write(tmp_path)
+    with TransactionalWriter.open(tmp_path, "loader", CONFIG) as writer:
+        writer.begin()
+        with PartitionLog.open(tmp_path / "events-0"), pytest.raises(LockedError):
+            writer.append("events", 0, {"value": [b"refused"]})
+        assert recorded(tmp_path) == known(tmp_path) == {"loader": ("Ongoing", 2)}
+        writer.abort()
+        assert recorded(tmp_path) == known(tmp_path) == {"loader": ("CompleteAbort", 3)}
+        # Another writer's log gets no marker.
+        assert ends(tmp_path) == [2]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "next_epoch", "is_recorded"),
+    [
+        ({"transactionStatus": 5}, 2, True),
+        ({"transactionStatus": 0, "producerEpoch": 9}, 10, True),
+        # It has a transaction of its own open, or has still to abort ours.
+        ({"transactionStatus": 1, "producerEpoch": 9}, 0, False),
+        ({"transactionStatus": 3}, 0, False),
+    ],
+)
+def test_transaction_that_a_coordinator_has_ended_or_will_gets_no_marker_from_here(
+    tmp_path: Path, theirs: dict[str, int], next_epoch: int, is_recorded: bool
+) -> None:
+    write_topic(tmp_path)
+    producer_id, number = left_open(tmp_path, 0, 1).producer_id, partition_of_group("loader", PARTITIONS)
+    of_ours = {"producerId": producer_id, "previousProducerId": producer_id, "producerEpoch": 1}
+    shutil.rmtree(tmp_path / f"__transaction_state-{number}")
+    write_log(tmp_path / f"__transaction_state-{number}", [record("loader", **{**of_ours, **theirs})])
+    before = recorded(tmp_path), ends(tmp_path)
+    with TransactionalWriter.open(tmp_path, "loader", CONFIG) as writer:
+        is_new = not next_epoch
+        assert (writer.producer_id, writer.producer_epoch) == (producer_id + is_new, next_epoch)
+    assert ends(tmp_path) == before[1]
+    assert recorded(tmp_path) == ({"loader": ("Empty", next_epoch)} if is_recorded else before[0])
+
+
+def test_transaction_that_a_coordinator_has_ended_by_another_producer_gets_no_marker_either(tmp_path: Path) -> None:
+    write_topic(tmp_path)
+    producer_id, number = left_open(tmp_path, 0, timeout_ms=1).producer_id, partition_of_group("loader", PARTITIONS)
+    shutil.rmtree(tmp_path / f"__transaction_state-{number}")
+    theirs = {"producerId": 12, "previousProducerId": producer_id, "producerEpoch": 0}
+    write_log(tmp_path / f"__transaction_state-{number}", [record("loader", **theirs)])
+    before = ends(tmp_path)
+    # It is overdue, and any start would abort it.
+    begin_transactional_id(directory_at(tmp_path), "another", 1 << 42)
+    assert ends(tmp_path) == before
+    assert known(tmp_path)["loader"] == ("CompleteAbort", 1)
+
+
+def test_transaction_that_a_coordinator_does_not_know_is_aborted_here(tmp_path: Path) -> None:
+    producer = left_open(tmp_path, 0)
+    write_topic(tmp_path, {partition_of_group("loader", PARTITIONS): [record("loader")]})
+    before = ends(tmp_path)
+    with TransactionalWriter.open(tmp_path, "loader", CONFIG) as writer:
+        assert (writer.producer_id, writer.producer_epoch) == (producer.producer_id, 2)
+    assert ends(tmp_path) == [before[0] + 1]
+
+
 def test_partition_is_looked_at_once_by_a_start_and_once_by_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,11 +280,9 @@ def test_partition_is_looked_at_once_by_a_start_and_once_by_an_end(
 
     monkeypatch.setattr(coordinator_log, "last_records", counting)
     here = f"__transaction_state-{partition_of_group('loader', PARTITIONS)}"
-    with OpenLogs(directory_at(tmp_path), CONFIG) as logs:
-        left = TransactionalWriter.open(tmp_path, "loader", CONFIG, logs=logs)
-        assert looked_at == [here]
-        left.begin()
-        left.append("events", 0, {"value": [b"a"]})
+    left_open(tmp_path, 0)
+    # The start, and the partition that is added.
+    assert looked_at == [here, here]
     looked_at.clear()
     with TransactionalWriter.open(tmp_path, "loader", CONFIG) as writer:
         # It has aborted what was left open.
@@ -195,5 +296,8 @@ def test_partition_is_looked_at_once_by_a_start_and_once_by_an_end(
     assert looked_at == [here, here]
     history = sparklog.views.read(tmp_path, "transactions", history=True).to_pylist()
     assert [(row["state"], row["client_transaction_version"]) for row in history] == [
-        ("Empty", 0), ("CompleteAbort", 2), ("Empty", 2), ("CompleteCommit", 2), ("CompleteCommit", 2)
+        ("Empty", 0), ("Ongoing", 2), ("CompleteAbort", 2),
+        ("Empty", 2), ("Ongoing", 2), ("CompleteCommit", 2),
+        # Tasks leave no transaction open.
+        ("CompleteCommit", 2),
     ]  # fmt: skip
