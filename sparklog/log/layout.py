@@ -216,10 +216,8 @@ def at_one_time(
     raise CommitError(f"commits are made to {where} faster than it can be looked at; read it again")
 
 
-def layout_in(view: DirectoryView, folder: PartitionFolder, kept: KeptFiles | None = None) -> PartitionLayout:
+def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
     """Read what a log holds, by what is known of its directory: its writer holds the lock, or checks the view later.
-
-    With ``kept``, the files of its segments stay open.
 
     Raises
     ------
@@ -228,11 +226,11 @@ def layout_in(view: DirectoryView, folder: PartitionFolder, kept: KeptFiles | No
     """
     for _ in range(_LISTINGS_MAX - 1):
         try:
-            return _bounded(folder, list_segments(folder, kept=kept), view)
+            return layout_of(view, folder, list_segments(folder))
         except PathNotFoundError:
             # A broker renames and removes segments while it runs: what has just been listed may be gone.
             continue
-    return _bounded(folder, list_segments(folder, kept=kept), view)
+    return layout_of(view, folder, list_segments(folder))
 
 
 def batch_holding(layout: PartitionLayout, offset: int) -> BatchHeaders | None:
@@ -260,10 +258,16 @@ def topic_id_of(folder: PartitionFolder) -> str | None:
 def list_segments(
     folder: PartitionFolder, entries: Sequence[Entry] | None = None, kept: KeptFiles | None = None
 ) -> tuple[Segment, ...]:
-    """List the segments that a broker would load from a folder; ``entries`` are what it holds, where that is known."""
-    if entries is None:
-        # Whoever keeps files open holds the lock, so that nobody renames any.
-        entries = _listed(folder) if kept is None else _entries(folder)
+    """List the segments that a broker would load from a folder.
+
+    Parameters
+    ----------
+    entries : sequence of Entry, optional
+        What the folder holds, where that is known.
+    kept : KeptFiles, optional
+        Keeps the files of the segments open.
+    """
+    entries = _listed(folder) if entries is None else entries
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries))
     swapped = _finished_swaps(named)
@@ -338,7 +342,16 @@ def _replaced(
     return {**outside, offset: (entry, files.SWAP)}
 
 
-def _bounded(folder: PartitionFolder, segments: tuple[Segment, ...], view: DirectoryView) -> PartitionLayout:
+def layout_of(view: DirectoryView, folder: PartitionFolder, segments: tuple[Segment, ...]) -> PartitionLayout:
+    """Read what a log holds of which the segments are listed already, as `layout_in` does.
+
+    Raises
+    ------
+    PathNotFoundError
+        A segment is gone since.
+    CorruptLogError
+        As of `read_layout`.
+    """
     bound = None if view.journal is None else view.journal.partitions.get(folder.name)
     if bound is not None:
         return _as_before(PartitionLayout(folder, segments, 0, OffsetPosition(0, 0)), bound)
