@@ -54,7 +54,9 @@ class RecoveryActions:
         self._removed: set[str] = set()
         self._unlisted: set[str] = set()
         self._entries: list[Entry] | None = None
-        self._named: list[tuple[OffsetFile, str]] = []
+        self._named: list[tuple[OffsetFile, Entry]] = []
+        self._names: list[tuple[OffsetFile, str]] = []
+        self._name_set: set[str] = set()
         self._segments: tuple[Segment, ...] | None = None
         self._kept = KeptFiles()
 
@@ -84,25 +86,35 @@ class RecoveryActions:
     def _listed(self) -> list[Entry]:
         if self._entries is None:
             self._entries = self.storage.entries(self.folder.location)
-            self._named = [(found, entry.name) for found, entry in offset_files(self._entries)]
+            self._name(list(offset_files(self._entries)))
         elif self._unlisted:
             # Nobody else changes the folder: it need not be listed again to know what was removed since.
             self._entries = [entry for entry in self._entries if entry.name not in self._unlisted]
-            self._named = [each for each in self._named if each[1] not in self._unlisted]
+            self._name([each for each in self._named if each[1].name not in self._unlisted])
             self._segments = None if any(map(tells_of_segments, self._unlisted)) else self._segments
             self._unlisted.clear()
         return self._entries
 
+    def _name(self, named: list[tuple[OffsetFile, Entry]]) -> None:
+        self._named = named
+        self._names = [(found, entry.name) for found, entry in self._named]
+        self._name_set = {name for _, name in self._names}
+
     def names(self) -> list[tuple[OffsetFile, str]]:
         """List the files whose names start with an offset, without those that this dry run would have removed."""
         self._listed()
-        return [each for each in self._named if each[1] not in self._removed] if self._removed else self._named
+        return [each for each in self._names if each[1] not in self._removed] if self._removed else self._names
+
+    def lists(self, name: str) -> bool:
+        """Tell whether `names` lists a file."""
+        self._listed()
+        return name in self._name_set and name not in self._removed
 
     def segments(self) -> tuple[Segment, ...]:
         """List the segments that a broker would load, also those that this dry run would have removed."""
         entries = self._listed()
         if self._segments is None:
-            self._segments = list_segments(self.folder, entries, None if self.is_dry else self._kept)
+            self._segments = list_segments(self.folder, entries, self._named, None if self.is_dry else self._kept)
         return self._segments
 
     def has(self, name: str) -> bool:

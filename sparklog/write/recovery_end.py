@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from sparklog.errors import CorruptBatchError, CorruptLogError
 from sparklog.log import files
-from sparklog.log.files import OffsetFile
+from sparklog.log.files import offset_file_name
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
@@ -35,11 +33,11 @@ class SoundLog(NamedTuple):
 
     def tail_from(self, position: int) -> BatchHeaders | None:
         """Return the batches of the tail from the one on that begins at a position; None where none of them does."""
-        positions = np.empty(0, np.int64) if self.tail is None else self.tail.column("position")
-        row = int(np.searchsorted(positions, position))
-        return (
-            self.tail[row:] if self.tail is not None and row < len(positions) and positions[row] == position else None
-        )
+        if self.tail is None:
+            return None
+        positions = self.tail.column("position")
+        row = int(positions.searchsorted(position))
+        return self.tail[row:] if row < len(positions) and positions[row] == position else None
 
 
 def check_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: bool) -> SoundLog:
@@ -161,8 +159,7 @@ def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
     """Tell whether all of a log was synced when its writer left it."""
     if actions.view.is_clean:
         return True
-    snapshot = OffsetFile(layout.end_offset, files.SNAPSHOT)
-    return layout.end_offset == 0 or any(found == snapshot for found, _ in actions.names())
+    return layout.end_offset == 0 or actions.lists(offset_file_name(layout.end_offset, files.SNAPSHOT))
 
 
 def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:

@@ -37,7 +37,7 @@ def recover_active_segment(
     layout = sound.layout
     if not layout.segments:
         return new_segment(layout.start_offset, now_ms)
-    active = replace(layout.segments[-1], size_bytes=layout.end.position)
+    active = layout.segments[-1]
     offsets, times = _entries(actions, active, files.OFFSET_INDEX), _entries(actions, active, files.TIME_INDEX)
     if offsets is None or times is None or not _are_right(active, sound, offsets, times):
         return _rebuilt(actions, layout, len(layout.segments) - 1, config, now_ms)
@@ -80,7 +80,7 @@ def _batches_from(active: Segment, sound: SoundLog, position: int) -> Iterator[B
 def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries | None:
     """Return the entries of an index; None where it is missing."""
     name = offset_file_name(segment.base_offset, suffix)
-    if not any(other == name for _, other in actions.names()):
+    if not actions.lists(name):
         return None
     with actions.opened(name) as index:
         return read_entries(index, OFFSET_ENTRY if suffix == files.OFFSET_INDEX else TIME_ENTRY)
@@ -96,7 +96,7 @@ def _are_right(segment: Segment, sound: SoundLog, offsets: Entries, times: Entri
     if not len(offsets):
         return True
     relative_offset, position = offsets[-1].tolist()
-    if not 0 < position < segment.size_bytes:
+    if not 0 < position < sound.layout.end.position:
         return False
     header = sound.tail_from(position)
     if header is None:
@@ -108,8 +108,10 @@ def _are_right(segment: Segment, sound: SoundLog, offsets: Entries, times: Entri
 
 def _ascends(entries: Entries) -> bool:
     """Tell whether the entries of an index ascend in all of their fields."""
-    columns = [entries[name] for name in entries.dtype.names or ()] if len(entries) > 1 else []
-    return not any((column[1:] <= column[:-1]).any() for column in columns)
+    if len(entries) < 2:
+        return True
+    columns = (entries[name] for name in entries.dtype.names or ())
+    return not any(np.count_nonzero(column[1:] <= column[:-1]) for column in columns)
 
 
 def _trim(actions: RecoveryActions, segment: Segment, suffix: str, entries: Entries) -> None:
@@ -123,7 +125,7 @@ def _trim(actions: RecoveryActions, segment: Segment, suffix: str, entries: Entr
 def _trim_transactions(actions: RecoveryActions, segment: Segment, end_offset: int) -> None:
     """Cut the transaction index of the active segment, if there is one, to whole entries of the log's offsets."""
     name = offset_file_name(segment.base_offset, files.TRANSACTION_INDEX)
-    if not any(other == name for _, other in actions.names()):
+    if not actions.lists(name):
         return
     with actions.opened(name) as index:
         data = index.read(0, index.size_bytes())
@@ -177,7 +179,7 @@ def _remake_transactions(actions: RecoveryActions, name: str, aborted: Sequence[
     """Make a transaction index anew; where nothing was aborted there is none."""
     if aborted:
         actions.make(name, encode_aborted(aborted), _FROM_BATCHES)
-    elif any(other == name for _, other in actions.names()):
+    elif actions.lists(name):
         actions.remove(name, "which names transactions that its log does not abort")
 
 
