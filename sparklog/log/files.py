@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from sparklog.storage.base import Entry
@@ -163,6 +164,7 @@ def deletion_due_ms(name: str) -> int | None:
     return None if found is None else int(found["due"], 16)
 
 
+@lru_cache(maxsize=1 << 12)
 def parse_offset_file(name: str) -> OffsetFile | None:
     """Return the offset and the suffix that a file is named for; None for every other file."""
     found = _SEGMENT_FILE.fullmatch(name)

@@ -118,9 +118,10 @@ def floor_time(index: ReadableFile, base_offset: int, timestamp: int) -> TimeEnt
 def read_entries(index: ReadableFile, layout: np.dtype[Any]) -> Entries:
     """Read every written entry of an index, the blank ones at its end left out; bytes short of an entry are too."""
     data = index.read(0, index.size_bytes())
-    entries = np.frombuffer(data, dtype=layout, count=len(data) // layout.itemsize)
-    written = np.flatnonzero(entries != np.zeros(1, dtype=layout)[0])
-    return entries[: int(written[-1]) + 1] if len(written) else entries[:0]
+    whole_bytes = len(data) - len(data) % layout.itemsize
+    # A blank entry is all zeros. To compare entries by their fields takes many times as long.
+    written_bytes = len(bytes(data[:whole_bytes]).rstrip(b"\0"))
+    return np.frombuffer(data, dtype=layout, count=-(-written_bytes // layout.itemsize))
 
 
 _BEYOND = 1 << 64

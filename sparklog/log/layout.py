@@ -216,10 +216,8 @@ def at_one_time(
     raise CommitError(f"commits are made to {where} faster than it can be looked at; read it again")
 
 
-def layout_in(view: DirectoryView, folder: PartitionFolder, kept: KeptFiles | None = None) -> PartitionLayout:
+def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
     """Read what a log holds, by what is known of its directory: its writer holds the lock, or checks the view later.
-
-    With ``kept``, the files of its segments stay open.
 
     Raises
     ------
@@ -228,11 +226,11 @@ def layout_in(view: DirectoryView, folder: PartitionFolder, kept: KeptFiles | No
     """
     for _ in range(_LISTINGS_MAX - 1):
         try:
-            return _bounded(folder, list_segments(folder, kept=kept), view)
+            return layout_of(view, folder, list_segments(folder))
         except PathNotFoundError:
             # A broker renames and removes segments while it runs: what has just been listed may be gone.
             continue
-    return _bounded(folder, list_segments(folder, kept=kept), view)
+    return layout_of(view, folder, list_segments(folder))
 
 
 def batch_holding(layout: PartitionLayout, offset: int) -> BatchHeaders | None:
@@ -258,14 +256,25 @@ def topic_id_of(folder: PartitionFolder) -> str | None:
 
 
 def list_segments(
-    folder: PartitionFolder, entries: Sequence[Entry] | None = None, kept: KeptFiles | None = None
+    folder: PartitionFolder,
+    entries: Sequence[Entry] | None = None,
+    named: Sequence[tuple[OffsetFile, Entry]] | None = None,
+    kept: KeptFiles | None = None,
 ) -> tuple[Segment, ...]:
-    """List the segments that a broker would load from a folder; ``entries`` are what it holds, where that is known."""
-    if entries is None:
-        # Whoever keeps files open holds the lock, so that nobody renames any.
-        entries = _listed(folder) if kept is None else _entries(folder)
+    """List the segments that a broker would load from a folder.
+
+    Parameters
+    ----------
+    entries : sequence of Entry, optional
+        What the folder holds, where that is known.
+    named : sequence of (OffsetFile, Entry), optional
+        Those of the entries that are named for an offset, where that is known.
+    kept : KeptFiles, optional
+        Keeps the files of the segments open.
+    """
+    entries = _listed(folder) if entries is None else entries
     _warn_of_links(folder, entries)
-    named = list(files.offset_files(entries))
+    named = list(files.offset_files(entries)) if named is None else named
     swapped = _finished_swaps(named)
     found = {file.offset: (entry, "") for file, entry in named if file.suffix == files.LOG}
     for offset, entry in sorted(swapped.items()):
@@ -316,7 +325,7 @@ def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:
             _warn_once(f"{folder.file(entry.name)} is not a regular file, and a link to none: it is passed over")
 
 
-def _finished_swaps(named: list[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
+def _finished_swaps(named: Sequence[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
     """Return the ``.log.swap`` files that a broker would put in place: those whose cleaning was done."""
     cleaned = [found.offset for found, _ in named if found.suffix.endswith(files.CLEANED)]
     lowest_cleaned = min(cleaned, default=None)
@@ -338,24 +347,30 @@ def _replaced(
     return {**outside, offset: (entry, files.SWAP)}
 
 
-def _bounded(folder: PartitionFolder, segments: tuple[Segment, ...], view: DirectoryView) -> PartitionLayout:
+def layout_of(view: DirectoryView, folder: PartitionFolder, segments: tuple[Segment, ...]) -> PartitionLayout:
+    """Read what a log holds of which the segments are listed already, as `layout_in` does.
+
+    Raises
+    ------
+    PathNotFoundError
+        A segment is gone since.
+    CorruptLogError
+        As of `read_layout`.
+    """
     bound = None if view.journal is None else view.journal.partitions.get(folder.name)
     if bound is not None:
-        return _as_before(PartitionLayout(folder, segments, 0, OffsetPosition(0, 0)), bound)
+        return _as_before(folder, segments, bound)
     at = folder.topic_partition
     checkpoint = 0 if at is None else view.start_offsets.get(at, 0)
-    layout = PartitionLayout(folder, segments, checkpoint, OffsetPosition(0, checkpoint))
     if not segments:
-        return layout
+        return PartitionLayout(folder, (), checkpoint, OffsetPosition(0, checkpoint))
     start_offset = max(checkpoint, segments[0].base_offset)
     with segments[-1].open() as log:
         end = log.end()
-        layout = replace(layout, zeros_from=log.zeros_from)
-    _warn_of_damaged_tail(layout, segments[-1], end, view)
+    _warn_of_damaged_tail(segments[-1], end, view)
     if at is not None and end.offset < start_offset:
         # The topic may have been made anew since the view was taken: ask again before all of the log is left out.
-        checkpoint = DirectoryView(folder.directory).start_offsets.get(at, 0)
-        start_offset = max(checkpoint, segments[0].base_offset)
+        start_offset = max(DirectoryView(folder.directory).start_offsets.get(at, 0), segments[0].base_offset)
     if end.offset < start_offset:
         _log.warning(
             "%s ends at offset %d, before the log start offset %d of its checkpoint: a broker would delete it all",
@@ -363,21 +378,21 @@ def _bounded(folder: PartitionFolder, segments: tuple[Segment, ...], view: Direc
             end.offset,
             start_offset,
         )
-        return replace(layout, segments=())
-    return _from(start_offset, replace(layout, end=end))
+        return PartitionLayout(folder, (), checkpoint, OffsetPosition(0, checkpoint), log.zeros_from)
+    return PartitionLayout(folder, _segments_from(segments, start_offset), start_offset, end, log.zeros_from)
 
 
-def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: OffsetPosition, view: DirectoryView) -> None:
+def _warn_of_damaged_tail(last: Segment, end: OffsetPosition, view: DirectoryView) -> None:
     """Say that a log ends in the midst of a batch although it was written whole: no crash does that."""
     lost_bytes = last.size_bytes - end.position
     if not lost_bytes:
-        flushed_offset = view.recovery_point(layout.folder) or 0
+        flushed_offset = view.recovery_point(last.folder) or 0
         if end.offset < flushed_offset:
             _warn_once(
                 f"{last.path()} ends at position {end.position}, offset {end.offset}, and everything before offset "
                 f"{flushed_offset} was on the disk, says the recovery point: records are lost"
             )
-    elif lost_bytes > 0 and end.offset < view.synced_offset(layout.folder):
+    elif lost_bytes > 0 and end.offset < view.synced_offset(last.folder):
         _warn_once(
             f"{last.path()} ends with {lost_bytes} bytes at position {end.position}, offset {end.offset}, that are no "
             f"whole batch, although all of it was on the disk when its writer last said so: it is damaged, and records "
@@ -391,20 +406,18 @@ def _warn_once(message: str) -> None:
     _log.warning("%s", message)
 
 
-def _as_before(layout: PartitionLayout, bound: LogExtent) -> PartitionLayout:
+def _as_before(folder: PartitionFolder, segments: Sequence[Segment], bound: LogExtent) -> PartitionLayout:
     """Leave out what a commit has put into a log that is not done yet."""
-    before = [segment for segment in layout.segments if segment.base_offset <= bound.segment]
+    before = [segment for segment in segments if segment.base_offset <= bound.segment]
     if before:
         before[-1] = replace(before[-1], is_last=True, size_bytes=bound.position)
     end = OffsetPosition(bound.position, bound.end_offset)
-    return _from(bound.start_offset, replace(layout, segments=tuple(before), end=end))
+    return PartitionLayout(folder, _segments_from(tuple(before), bound.start_offset), bound.start_offset, end)
 
 
-def _from(start_offset: int, layout: PartitionLayout) -> PartitionLayout:
+def _segments_from(segments: tuple[Segment, ...], start_offset: int) -> tuple[Segment, ...]:
     """Leave out the segments that are wholly before the log start offset."""
-    rows = enumerate(layout.segments)
-    first = max((row for row, segment in rows if segment.base_offset <= start_offset), default=0)
-    return replace(layout, segments=layout.segments[first:], start_offset=start_offset)
+    return segments[max(bisect_right(segments, start_offset, key=lambda segment: segment.base_offset) - 1, 0) :]
 
 
 def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[TopicPartition, int]:

@@ -7,8 +7,8 @@ works on logs: plans, tasks, recovery and commits. They pickle small. Paths of f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from sparklog.log.files import TopicPartition, offset_file_name, parse_partition_folder
 from sparklog.storage.base import Storage, WritableStorage
@@ -58,11 +58,26 @@ class PartitionFolder:
         The topic; of a folder whose name is not ``<topic>-<partition>``, as that of a copy, its name.
     partition : int or None
         None of a folder with another name.
+    name : str
+        The folder's name.
+    location : str
+        The path of the folder itself.
     """
 
     directory: LogDirectory
     topic: str
     partition: int | None
+    # Made once, since a commit makes dozens of paths in each of thousands of folders.
+    name: str = field(init=False, repr=False, compare=False)
+    location: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        name = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "location", join_path(self.directory.path, name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartitionFolder, (self.directory, self.topic, self.partition)
 
     @classmethod
     def at(cls, storage: Storage, path: str) -> Self:
@@ -81,26 +96,17 @@ class PartitionFolder:
         return self.directory.writable
 
     @property
-    def name(self) -> str:
-        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
-
-    @property
-    def location(self) -> str:
-        """The path of the folder itself."""
-        return self.directory.file(self.name)
-
-    @property
     def topic_partition(self) -> TopicPartition | None:
         """The partition that the folder is named for; None where it is named otherwise."""
         return None if self.partition is None else TopicPartition(self.topic, self.partition)
 
     def file(self, name: str) -> str:
         """Return the path of a file in the folder."""
-        return join_path(self.location, name)
+        return f"{self.location}/{name}"
 
     def path(self, offset: int, suffix: str) -> str:
         """Return the path of a segment's file, or of a snapshot."""
-        return join_path(self.location, offset_file_name(offset, suffix))
+        return self.file(offset_file_name(offset, suffix))
 
     def relative(self, name: str) -> str:
         """Return the path of a file in the folder, relative to the log directory."""

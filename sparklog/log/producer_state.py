@@ -328,6 +328,13 @@ class Producers:
             )
 
 
+class KnownProducers(NamedTuple):
+    """The producers of a log, as of an offset of it."""
+
+    producers: Producers
+    offset: int
+
+
 def producer_batches(table: np.ndarray[Any, np.dtype[Any]]) -> Iterator[ProducerBatch]:
     """Yield what the rules must know of those batches of a table of headers that have a producer id."""
     has_producer = table["producer_id"] >= 0
@@ -402,16 +409,28 @@ def producers_at_end(layout: PartitionLayout, now_ms: int | None = None) -> Prod
     CorruptBatchError
         The checksum of a batch behind the snapshot differs.
     """
-    producers, start_offset = snapshot_before(layout)
-    producers = producers if now_ms is None else producers.without_expired(now_ms)
-    for _, window in scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
-        producers.fold(window)
+    return producers_after(snapshot_before(layout), layout, now_ms)
+
+
+def producers_after(known: KnownProducers, layout: PartitionLayout, now_ms: int | None = None) -> Producers:
+    """Return the state at the end of a log by that at an offset of it, as `producers_at_end` does."""
+    producers = known.producers if now_ms is None else known.producers.without_expired(now_ms)
+    if known.offset < layout.end_offset:
+        for _, window in scan(layout, known.offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+            producers.fold(window)
     return producers
 
 
-def snapshot_before(layout: PartitionLayout) -> tuple[Producers, int]:
-    """Return the state in the last sound snapshot of a log, and the offset that it is of."""
-    for offset, path in snapshots_of(layout.folder):
+def snapshot_before(layout: PartitionLayout) -> KnownProducers:
+    """Return the state in the last sound snapshot of a log; that of no producer at its start where there is none."""
+    offsets = [offset for offset, _ in snapshots_of(layout.folder)]
+    return last_snapshot(layout, offsets) or KnownProducers(Producers(), layout.start_offset)
+
+
+def last_snapshot(layout: PartitionLayout, offsets: Iterable[int]) -> KnownProducers | None:
+    """Return the state in the last sound snapshot of a log, of those with these offsets, the last first."""
+    for offset in offsets:
+        path = layout.folder.path(offset, files.SNAPSHOT)
         data = layout.storage.read_small(path) if layout.start_offset <= offset <= layout.end_offset else None
         if data is not None:
             try:
@@ -420,13 +439,13 @@ def snapshot_before(layout: PartitionLayout) -> tuple[Producers, int]:
                 _log.warning("%s; reading what producers have in flight from an earlier offset instead", error)
                 continue
             if _is_of_log(producers, offset, layout):
-                return producers, offset
+                return KnownProducers(producers, offset)
             _log.warning(
                 "%s is not of this log: a producer in it has not written where it says; reading what producers have in "
                 "flight from an earlier offset instead",
                 path,
             )
-    return Producers(), layout.start_offset
+    return None
 
 
 def _is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bool:

@@ -33,6 +33,8 @@ BATCHES_MAX: Final = 1 << 13
 
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
+_ROW = struct.Struct(f"={TABLE_FIELDS}q")
+assert _ROW.size == TABLE.itemsize
 _LAYOUTS = {0: legacy.HEADER_V0, 1: legacy.HEADER_V1, 2: v2.HEADER}
 _BATCH_BYTES_MIN = (*legacy.MESSAGE_BYTES_MIN.values(), v2.HEADER_BYTES)
 
@@ -114,7 +116,7 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         return BatchHeaders(np.zeros(0, dtype=TABLE), origin, 0, batch_bytes, fault)
     # Sizes near the largest of 32 bits do not fit them any more with what comes before the size.
     fields = _modern_fields(view) if magic == 2 else _legacy_fields(view, layout)
-    table = np.array((origin, batch_bytes, magic, *fields, 0), dtype=np.int64).view(TABLE)
+    table = np.frombuffer(bytearray(_ROW.pack(origin, batch_bytes, magic, *fields, 0)), dtype=TABLE)
     return _ended(table, view, origin, batch_bytes)
 
 
@@ -196,7 +198,8 @@ def _header_fault(view: memoryview, position: int) -> str | None:
     if base_offset < 0:
         return f"negative offset {base_offset}"
     if view[position + 16] == 2:
-        (last_offset_delta,), (record_count,) = (_INT32.unpack_from(view, position + field) for field in (23, 57))
+        (last_offset_delta,) = _INT32.unpack_from(view, position + 23)
+        (record_count,) = _INT32.unpack_from(view, position + 57)
         if last_offset_delta < 0 or base_offset + last_offset_delta >= 1 << 63:
             return "last offset is below the base offset"
         if record_count < 0:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from typing import Final, Self
 
 from sparklog.storage.base import ReadableFile, Storage
+
+_SMALL_BYTES_MAX: Final = 1 << 14
 
 
 class KeptFiles:
     """Files that stay open until they are closed here, so that asking a file several things opens it once.
 
-    This is for whoever holds the lock of a log directory: nobody else puts another file under a name meanwhile. Before
-    the holder does so, it calls `forget`.
+    This is for whoever holds the lock of a log directory: nobody else puts another file under a name meanwhile, or
+    changes one. Before the holder does so, it calls `forget`.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, ReadableFile] = {}
+        self._open: dict[str, KeptFile] = {}
 
     def open(self, storage: Storage, path: str) -> AbstractContextManager[ReadableFile]:
         """Open a file for a ``with`` block, which leaves it open; `PathNotFoundError` where there is none."""
-        if path not in self._open:
-            self._open[path] = storage.open(path)
-        return nullcontext(self._open[path])
+        found = self._open.get(path)
+        if found is None:
+            found = self._open[path] = KeptFile(storage.open(path))
+        return found
 
     def forget(self, path: str) -> None:
         """Close the file of a path, if it is open."""
@@ -32,3 +36,53 @@ class KeptFiles:
         """Close all files."""
         for path in tuple(self._open):
             self.forget(path)
+
+
+class KeptFile:
+    """An open file that nobody changes meanwhile; see `sparklog.storage.base.ReadableFile`.
+
+    Its size is asked for once, and a small one is read once. Were somebody to write to it, then this would take the
+    size before the bytes, and both only once: what came later is not seen, as if it had been written afterwards.
+    """
+
+    def __init__(self, file: ReadableFile) -> None:
+        self._file = file
+        self._size_bytes = file.size_bytes()
+        self._data: memoryview | None = None
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def modified_ns(self) -> int:
+        return self._file.modified_ns()
+
+    def read(self, position: int, length_bytes: int) -> memoryview:
+        if self._size_bytes > _SMALL_BYTES_MAX:
+            return self._file.read(position, length_bytes)
+        if self._data is None:
+            self._data = self._file.read(0, self._size_bytes)
+        return self._data[position : position + length_bytes]
+
+    def read_into(self, position: int, room: memoryview) -> int:
+        if self._size_bytes > _SMALL_BYTES_MAX:
+            return self._file.read_into(position, room)
+        found = self.read(position, len(room))
+        if found:  # Memory of no bytes may not be writable.
+            room[: len(found)] = found
+        return len(found)
+
+    def data_position(self, position: int) -> int | None:
+        return self._file.data_position(position)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Leave the file open."""

@@ -278,7 +278,7 @@ def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> I
             except SeglogError as error:
                 _log.warning("%s; what jobs may have staged there is not removed", error)
                 continue
-            yield from (folder.relative(each.name) for each in within)
+            yield from (folder.relative(each.name) for each in within if each.name.endswith(files.STAGED))
 
 
 def _is_done(transaction: TxnVersion | None, applications: Mapping[str, int]) -> bool:

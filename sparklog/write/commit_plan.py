@@ -24,7 +24,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.journal import NO_SEGMENT, Append, LogExtent, Move, Rename
 from sparklog.log.places import PartitionFolder
-from sparklog.log.producer_state import Producers, encode_aborted, snapshots_of
+from sparklog.log.producer_state import Producers, encode_aborted
 from sparklog.storage.base import WritableFile
 from sparklog.write.active_segment import (
     ActiveSegmentState,
@@ -158,8 +158,7 @@ def plan_commit(
     CommitError
         Batches are to keep offsets that the log is past, or transactions of different producers would be mixed up.
     """
-    snapshots = frozenset(offset for offset, _ in snapshots_of(folder))
-    plan = _CommitPlan(folder, found, config, small, snapshots)
+    plan = _CommitPlan(folder, found, config, small)
     leader_epoch = max((epoch for epoch, _ in found.leader_epochs), default=0)
     first_offset, epoch_offset = found.state.end_offset, None
     for number, group in enumerate(gathered(staged, _GATHERED_BYTES_MAX)):
@@ -210,10 +209,8 @@ def metadata_to_write(folder: PartitionFolder, topic_id: str | None) -> bytes | 
 class _CommitPlan:
     """The moves for one log so far, and the end of the log as it will be after them."""
 
-    def __init__(
-        self, folder: PartitionFolder, found: Recovered, config: LogConfig, small: SmallFiles, snapshots: frozenset[int]
-    ) -> None:
-        self.tail, self._snapshots = found.state, snapshots
+    def __init__(self, folder: PartitionFolder, found: Recovered, config: LogConfig, small: SmallFiles) -> None:
+        self.tail = found.state
         self._folder, self._found, self._config, self._small = folder, found, config, small
         self._moves: list[Move] = []
         self._segments: list[int] = []
@@ -367,7 +364,7 @@ class _CommitPlan:
         A snapshot that exists is left as it is: recovery has found it sound, and it may hold producers that have been
         idle for so long that recovery no longer lists them.
         """
-        if self.tail.end_offset in self._snapshots:
+        if self.tail.end_offset in self._found.snapshots:
             return
         self.put_file(self._producers.encode(), offset_file_name(self.tail.end_offset, files.SNAPSHOT))
 

@@ -15,11 +15,11 @@ Source: apache/kafka, LogLoader.java, LogSegment.java (recover, sanityCheck).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -28,27 +28,20 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs, parse_leader_epochs
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
-from sparklog.log.files import OffsetFile, cut_file_name, offset_file_name
+from sparklog.log.files import cut_file_name, offset_file_name
 from sparklog.log.layout import DirectoryView, PartitionLayout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.producer_state import (
-    Producers,
-    parse_snapshot,
-    producers_at_end,
-)
-from sparklog.log.scan import refuse_damaged, refuse_damaged_end
-from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
+from sparklog.log.producer_state import KnownProducers, Producers, last_snapshot, parse_snapshot, producers_after
 from sparklog.write.active_segment import ActiveSegmentState
 from sparklog.write.offset_checkpoints import BEFORE_LOG_END, lower_offset
-from sparklog.write.recovery_actions import KEPT, Action, RecoveryActions
+from sparklog.write.recovery_actions import KEPT, LOSSY, Action, RecoveryActions
+from sparklog.write.recovery_end import SoundLog, check_end
 from sparklog.write.recovery_indexes import recover_active_segment, recover_older_indexes
 
 FIRST_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
 """The ends of the names of the files that the first segment of an empty log has."""
 _INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _NONE: Final = -1
-
-_LOSSY: Final = "'sparklog recover --truncate' cuts the log there, which loses what follows; a replica may be whole"
 
 LeaderEpochs = tuple[tuple[int, int], ...]
 
@@ -71,6 +64,8 @@ class Recovered:
         Everything that had to be done.
     has_segment : bool
         Whether the log has a segment by now.
+    snapshots : set of int
+        The offsets of the producer snapshots that the folder has by now.
     """
 
     state: ActiveSegmentState
@@ -78,7 +73,8 @@ class Recovered:
     producers: Producers
     leader_epochs: LeaderEpochs
     actions: tuple[Action, ...]
-    has_segment: bool = True
+    has_segment: bool
+    snapshots: Set[int]
 
 
 def recover(
@@ -131,23 +127,28 @@ def _recovered(
 ) -> Recovered:
     _remove_set_aside(actions, config, now_ms)
     _remove_leftovers(actions)
-    layout = _sound_layout(actions, truncate=truncate, is_thorough=is_thorough)
+    sound = _sound_log(actions, truncate=truncate, is_thorough=is_thorough)
+    layout = sound.layout
     with _hinted():
         # These come before any cut, so that a log which cannot be recovered stays as it is.
-        producers = producers_at_end(layout, now_ms)
-        epochs = _leader_epochs(actions, layout)
+        known = last_snapshot(layout, _snapshots(actions))
+        producers = producers_after(known or KnownProducers(Producers(), layout.start_offset), layout, now_ms)
+        written = _written_epochs(actions)
+        epochs = _leader_epochs(written, layout)
     _cut_torn_tail(actions, layout)
     _lower_checkpoints(actions, layout)
     _remove_orphans(actions)
     if begins_log and not layout.segments:
         actions.make_empty(offset_file_name(layout.start_offset, suffix) for suffix in FIRST_SEGMENT)
-    _write_leader_epochs(actions, epochs)
-    _remove_snapshots(actions, layout)
+    _write_leader_epochs(actions, written, epochs)
+    _remove_snapshots(actions, layout, None if known is None else known.offset)
     with _hinted():
-        state = recover_active_segment(actions, layout, config, now_ms)
+        state = recover_active_segment(actions, sound, config, now_ms)
     recover_older_indexes(actions, layout, config)
     has_segment = begins_log or bool(layout.segments)
-    return Recovered(state, layout.start_offset, producers, epochs, tuple(actions.done), has_segment)
+    return Recovered(
+        state, layout.start_offset, producers, epochs, tuple(actions.done), has_segment, frozenset(_snapshots(actions))
+    )
 
 
 @contextmanager
@@ -156,7 +157,7 @@ def _hinted() -> Iterator[None]:
     try:
         yield
     except CorruptBatchError as error:
-        raise error.hinted(_LOSSY) from error
+        raise error.hinted(LOSSY) from error
 
 
 def _remove_leftovers(actions: RecoveryActions) -> None:
@@ -209,41 +210,17 @@ def _remove_undecided(actions: RecoveryActions, swapped: Set[int]) -> None:
         actions.sync()
 
 
-def _sound_layout(actions: RecoveryActions, *, truncate: bool, is_thorough: bool) -> PartitionLayout:
-    """Return the layout of the log up to a torn end; raise where it is damaged elsewhere, or cut it there."""
+def _sound_log(actions: RecoveryActions, *, truncate: bool, is_thorough: bool) -> SoundLog:
+    """Return the log up to a torn end; raise where it is damaged elsewhere, or cut it there."""
     while True:
         try:
             layout = actions.layout()
             _refuse_lost_log(actions, layout, truncate=truncate)
-            layout = _checked_end(actions, layout, is_thorough=is_thorough)
-            _refuse_damaged_tail(actions, layout)
-            refuse_damaged_end(layout)
+            return check_end(actions, layout, is_thorough=is_thorough)
         except CorruptLogError as error:
             if not truncate or error.path is None or error.position is None or actions.is_dry:
                 raise
             _cut_at(actions, error.path, error.position)
-        else:
-            return layout
-
-
-def _refuse_damaged_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Raise where the log ends in the middle of a batch that was on the disk, since no crash tears such a batch."""
-    if not layout.segments or layout.segments[-1].size_bytes <= layout.end.position:
-        return
-    if not _may_be_torn(actions, layout.end_offset):
-        last = layout.segments[-1]
-        raise CorruptLogError(
-            f"the last {last.size_bytes - layout.end.position} bytes are no whole batch, although all of it was on the "
-            f"disk when its writer last said so, by a clean shutdown or the recovery point: they are damaged",
-            path=last.path(),
-            position=layout.end.position,
-            offset=layout.end_offset,
-            hint=_LOSSY,
-        )
-
-
-def _may_be_torn(actions: RecoveryActions, offset: int) -> bool:
-    return offset >= actions.view.synced_offset(actions.folder)
 
 
 def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
@@ -290,8 +267,7 @@ def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> Non
 
 def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, truncate: bool) -> None:
     """Raise where all of a log is before its start offset: a broker would delete it, and so would a writer."""
-    there = actions.segments()
-    if layout.segments or not there:
+    if layout.segments or not (there := actions.segments()):
         return
     if not truncate:
         raise CorruptLogError(
@@ -302,85 +278,6 @@ def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, trunc
     for found, name in actions.names():
         if found.offset < layout.start_offset:
             actions.remove(name, f"which is before the log start offset {layout.start_offset}")
-
-
-def _checked_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: bool) -> PartitionLayout:
-    """Check the batches that may not have been on the disk, or all; return the layout up to where they are sound."""
-    for segment in _to_check(actions, layout, is_thorough=is_thorough):
-        with segment.open() as log:
-            # Of a log that was closed, only the last batches are checked, from the position that its index gives.
-            is_closed = not is_thorough and _was_closed(actions, layout)
-            end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
-            if end is None:
-                continue
-            if segment.is_last and end.is_unwritten and _may_be_torn(actions, end.start.offset):
-                damage = log.judge_checksum(end.start, end.error.reason)
-                if damage.may_be_torn:
-                    return replace(layout, end=end.start, zeros_from=damage.zeros_from)
-            raise end.error
-    return layout
-
-
-class _FirstDamage(NamedTuple):
-    """The first damaged batch of a segment.
-
-    Attributes
-    ----------
-    start : OffsetPosition
-        Where it begins.
-    error : CorruptBatchError
-        The error that describes the damage.
-    is_unwritten : bool
-        Whether its checksum is wrong, so that it may never have been written whole. An intact batch in a wrong place
-        was written whole.
-    """
-
-    start: OffsetPosition
-    error: CorruptBatchError
-    is_unwritten: bool
-
-
-def _sound_end(log: OpenSegment, start: OffsetPosition, layout: PartitionLayout) -> _FirstDamage | None:
-    """Find the first damaged batch of a segment; None where there is none."""
-    segment, offset, is_checking = log.segment, start.offset, False
-    window: Window | None = None
-    try:
-        for window in log.windows(start, end_position=layout.end.position if segment.is_last else None):
-            is_checking = True
-            refuse_damaged(segment, window)
-            is_checking = False
-            offset = int(window.headers.column("last_offset")[-1]) + 1
-        log.refuse_cut_end(offset)
-    except CorruptBatchError as error:
-        position = error.position or 0
-        if window is not None:
-            before = window.headers.where(window.headers.column("position") < position)
-            offset = max(offset, int(before.column("last_offset")[-1]) + 1) if len(before) else offset
-        found = CorruptBatchError(error.reason, path=segment.path(), position=position, offset=offset, hint=_LOSSY)
-        found.__cause__ = error
-        return _FirstDamage(OffsetPosition(position, offset), found, is_checking)
-    return None
-
-
-def _to_check(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: bool) -> Sequence[Segment]:
-    if is_thorough:
-        return layout.segments
-    return layout.segments[-1:] if _was_closed(actions, layout) else _unsynced(actions, layout)
-
-
-def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
-    """Tell whether all of a log was synced when its writer left it."""
-    if actions.view.is_clean:
-        return True
-    snapshot = OffsetFile(layout.end_offset, files.SNAPSHOT)
-    return layout.end_offset == 0 or any(found == snapshot for found, _ in actions.names())
-
-
-def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:
-    """Return the segments from the recovery point on: everything before it was on the disk."""
-    known = actions.view.recovery_point(actions.folder)
-    first = len(layout.segments) - 1 if known is None else layout.segment_of(known)
-    return layout.segments[first:]
 
 
 def _cut_at(actions: RecoveryActions, path: str, position: int) -> None:
@@ -415,7 +312,7 @@ def _remove_orphans(actions: RecoveryActions) -> None:
             actions.remove(name, "since its segment is not there")
 
 
-def _leader_epochs(actions: RecoveryActions, layout: PartitionLayout) -> LeaderEpochs:
+def _leader_epochs(written: LeaderEpochs | None, layout: PartitionLayout) -> LeaderEpochs:
     """Return the leader epochs of a log: those of its checkpoint that begin before its end, else those of its batches.
 
     Raises
@@ -423,24 +320,25 @@ def _leader_epochs(actions: RecoveryActions, layout: PartitionLayout) -> LeaderE
     CorruptBatchError
         They have to be taken from the batches, and a batch is damaged.
     """
-    right = tuple((epoch, offset) for epoch, offset in _written_epochs(actions) if offset <= layout.end_offset)
+    right = tuple((epoch, offset) for epoch, offset in written or () if offset <= layout.end_offset)
     return right if right or layout.end_offset <= layout.start_offset else _epochs_of_batches(layout)
 
 
-def _written_epochs(actions: RecoveryActions) -> LeaderEpochs:
+def _written_epochs(actions: RecoveryActions) -> LeaderEpochs | None:
+    """Return the leader epochs that the checkpoint says, none where it is damaged; None where it is not there."""
     path = actions.folder.file(files.LEADER_EPOCH_CHECKPOINT)
+    data = actions.storage.read_small(path)
     try:
-        return tuple(parse_leader_epochs(actions.storage.read_small(path) or b"", path))
+        return tuple(parse_leader_epochs(data, path)) if data else None
     except CorruptCheckpointError:
         return ()
 
 
-def _write_leader_epochs(actions: RecoveryActions, epochs: LeaderEpochs) -> None:
+def _write_leader_epochs(actions: RecoveryActions, written: LeaderEpochs | None, epochs: LeaderEpochs) -> None:
     """Make the checkpoint of the leader epochs say what they are."""
-    data = actions.storage.read_small(actions.folder.file(files.LEADER_EPOCH_CHECKPOINT))
-    if data and not epochs:
+    if written is not None and not epochs:
         actions.remove(files.LEADER_EPOCH_CHECKPOINT, "since it says nothing of this log")
-    elif epochs != _written_epochs(actions):
+    elif epochs != (written or ()):
         actions.make(files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(epochs), "to say what the batches do")
 
 
@@ -456,16 +354,24 @@ def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
     return tuple(epochs)
 
 
-def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Remove snapshots that cannot be read, that are of offsets past the end of the log, or that nobody needs."""
+def _snapshots(actions: RecoveryActions) -> list[int]:
+    """Return the offsets of the snapshots of a log, the last first."""
+    return sorted((found.offset for found, _ in actions.names() if found.suffix == files.SNAPSHOT), reverse=True)
+
+
+def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout, sound_offset: int | None) -> None:
+    """Remove snapshots that cannot be read, that are of offsets past the end of the log, or that nobody needs.
+
+    ``sound_offset`` is that of one that was read already.
+    """
     bases = {segment.base_offset for segment in actions.segments()}
-    offsets = sorted((found.offset for found, _ in actions.names() if found.suffix == files.SNAPSHOT), reverse=True)
+    offsets = _snapshots(actions)
     latest = max((offset for offset in offsets if offset <= layout.end_offset), default=_NONE)
     has_sound = False
     for offset in offsets:
         name = offset_file_name(offset, files.SNAPSHOT)
         # Nobody reads a snapshot before a sound one; recovery reads it if that one is gone some day.
-        is_sound = has_sound or _is_sound_snapshot(actions, name)
+        is_sound = has_sound or offset == sound_offset or _is_sound_snapshot(actions, name)
         has_sound = is_sound and offset <= layout.end_offset
         if not is_sound:
             actions.remove(name, "since it cannot be read: what producers have in flight is read from the log instead")

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Self
 
 from sparklog.errors import PathNotFoundError
-from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file
-from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in, list_segments, read_layout
+from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file, tells_of_segments
+from sparklog.log.layout import DirectoryView, PartitionLayout, layout_of, list_segments, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Entry, ReadableFile
@@ -17,6 +17,7 @@ from sparklog.storage.kept_files import KeptFiles
 from sparklog.write.atomic import write_atomically
 
 KEPT: Final = "kept until 'sparklog recover --drop-cut'"
+LOSSY: Final = "'sparklog recover --truncate' cuts the log there, which loses what follows; a replica may be whole"
 
 _COMPARED_BYTES: Final = 1 << 20
 
@@ -36,7 +37,7 @@ class Action(NamedTuple):
 class RecoveryActions:
     """Carries out recovery's decisions; in a dry run it only records them.
 
-    The folder is listed once, and again after a change of it, since nobody else changes it meanwhile.
+    The folder is listed once, and again after files were added to it, since nobody else changes it meanwhile.
 
     Parameters
     ----------
@@ -51,8 +52,11 @@ class RecoveryActions:
         self.is_dry, self._is_quiet = dry_run, is_quiet
         self.done: list[Action] = []
         self._removed: set[str] = set()
+        self._unlisted: set[str] = set()
         self._entries: list[Entry] | None = None
-        self._named: list[tuple[OffsetFile, str]] = []
+        self._named: list[tuple[OffsetFile, Entry]] = []
+        self._names: list[tuple[OffsetFile, str]] = []
+        self._name_set: set[str] = set()
         self._segments: tuple[Segment, ...] | None = None
         self._kept = KeptFiles()
 
@@ -65,7 +69,7 @@ class RecoveryActions:
     def layout(self) -> PartitionLayout:
         """Return what the log holds; the files of its segments stay open, whatever else is asked of them."""
         # In a dry run nobody holds the lock, and a commit may be carried out meanwhile.
-        return read_layout(self.folder) if self.is_dry else layout_in(self.view, self.folder, self._kept)
+        return read_layout(self.folder) if self.is_dry else layout_of(self.view, self.folder, self.segments())
 
     def opened(self, name: str) -> AbstractContextManager[ReadableFile]:
         """Open a file of the folder, for a ``with`` block; it stays open for the next one, too."""
@@ -74,27 +78,43 @@ class RecoveryActions:
 
     def _change(self, *names: str) -> None:
         """Forget what the folder holds, and files of it, before they are changed."""
-        self._entries = None
+        self._entries = self._segments = None
+        self._unlisted.clear()
         for name in names:
             self._kept.forget(self.folder.file(name))
 
     def _listed(self) -> list[Entry]:
         if self._entries is None:
             self._entries = self.storage.entries(self.folder.location)
-            self._named = [(found, entry.name) for found, entry in offset_files(self._entries)]
-            self._segments = None
+            self._name(list(offset_files(self._entries)))
+        elif self._unlisted:
+            # Nobody else changes the folder: it need not be listed again to know what was removed since.
+            self._entries = [entry for entry in self._entries if entry.name not in self._unlisted]
+            self._name([each for each in self._named if each[1].name not in self._unlisted])
+            self._segments = None if any(map(tells_of_segments, self._unlisted)) else self._segments
+            self._unlisted.clear()
         return self._entries
+
+    def _name(self, named: list[tuple[OffsetFile, Entry]]) -> None:
+        self._named = named
+        self._names = [(found, entry.name) for found, entry in self._named]
+        self._name_set = {name for _, name in self._names}
 
     def names(self) -> list[tuple[OffsetFile, str]]:
         """List the files whose names start with an offset, without those that this dry run would have removed."""
         self._listed()
-        return [each for each in self._named if each[1] not in self._removed]
+        return [each for each in self._names if each[1] not in self._removed] if self._removed else self._names
+
+    def lists(self, name: str) -> bool:
+        """Tell whether `names` lists a file."""
+        self._listed()
+        return name in self._name_set and name not in self._removed
 
     def segments(self) -> tuple[Segment, ...]:
         """List the segments that a broker would load, also those that this dry run would have removed."""
         entries = self._listed()
         if self._segments is None:
-            self._segments = list_segments(self.folder, entries)
+            self._segments = list_segments(self.folder, entries, self._named, None if self.is_dry else self._kept)
         return self._segments
 
     def has(self, name: str) -> bool:
@@ -106,8 +126,10 @@ class RecoveryActions:
         if self.is_dry:
             self._removed.add(name)
         else:
-            self._change(name)
-            self.storage.remove(self.folder.file(name))
+            path = self.folder.file(name)
+            self._kept.forget(path)
+            self.storage.remove(path)
+            self._unlisted.add(name)
 
     def rename(self, name: str, new_name: str, why: str) -> None:
         self._note(name, f"renamed to {new_name}, {why}")

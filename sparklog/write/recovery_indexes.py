@@ -5,7 +5,7 @@ Source: apache/kafka, LogSegment.java (recover, sanityCheck).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,83 +20,98 @@ from sparklog.log.layout import PartitionLayout
 from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, producers_at_end
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import OffsetPosition, Segment
+from sparklog.record.headers import BatchHeaders
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, seal
 from sparklog.write.policy import ActiveSegment
 from sparklog.write.recovery_actions import RecoveryActions
+from sparklog.write.recovery_end import SoundLog
 
 _NONE: Final = -1
 _FROM_BATCHES: Final = "from the batches of its log"
 
 
 def recover_active_segment(
-    actions: RecoveryActions, layout: PartitionLayout, config: LogConfig, now_ms: int
+    actions: RecoveryActions, sound: SoundLog, config: LogConfig, now_ms: int
 ) -> ActiveSegmentState:
     """Return the state of the active segment, whose indexes are made again where they are wrong, and trimmed."""
+    layout = sound.layout
     if not layout.segments:
         return new_segment(layout.start_offset, now_ms)
-    active = replace(layout.segments[-1], size_bytes=layout.end.position)
+    active = layout.segments[-1]
     offsets, times = _entries(actions, active, files.OFFSET_INDEX), _entries(actions, active, files.TIME_INDEX)
-    if offsets is None or times is None or not _are_right(active, layout.end_offset, offsets, times):
+    if offsets is None or times is None or not _are_right(active, sound, offsets, times):
         return _rebuilt(actions, layout, len(layout.segments) - 1, config, now_ms)
     for suffix, entries in ((files.OFFSET_INDEX, offsets), (files.TIME_INDEX, times)):
         _trim(actions, active, suffix, entries)
     _trim_transactions(actions, active, layout.end_offset)
-    return _state_from(active, layout.end, offsets, times, now_ms)
+    return _state_from(active, sound, offsets, times, now_ms)
 
 
-def _state_from(
-    active: Segment, end: OffsetPosition, offsets: Entries, times: Entries, now_ms: int
-) -> ActiveSegmentState:
+def _state_from(active: Segment, sound: SoundLog, offsets: Entries, times: Entries, now_ms: int) -> ActiveSegmentState:
     """Make the state of the active segment from its indexes and the batches behind their last entries."""
+    end = sound.layout.end
     position = int(offsets[-1]["position"]) if len(offsets) else 0
     latest = int(times[-1]["timestamp"]) if len(times) else _NONE
     latest_offset = active.base_offset + int(times[-1]["relative_offset"]) if len(times) else _NONE
-    first_timestamp = last_time = _NONE
-    last_time = latest
-    with active.open() as log:
-        if end.position:
-            first_timestamp = int(next(log.single_headers(log.start)).column("max_timestamp")[0])
-        for headers in (
-            log.single_headers(OffsetPosition(position, active.base_offset)) if position < end.position else ()
+    first_timestamp, last_time = _NONE, latest
+    if end.position:
+        first = next(_batches_from(active, sound, 0))
+        first_timestamp = int(first.column("max_timestamp")[0])
+    for headers in _batches_from(active, sound, position) if position < end.position else ():
+        for last_offset, timestamp in zip(
+            headers.column("last_offset").tolist(), headers.column("max_timestamp").tolist(), strict=True
         ):
-            for last_offset, timestamp in zip(
-                headers.column("last_offset").tolist(), headers.column("max_timestamp").tolist(), strict=True
-            ):
-                if timestamp > latest and last_offset < end.offset:
-                    latest, latest_offset = timestamp, last_offset
+            if timestamp > latest and last_offset < end.offset:
+                latest, latest_offset = timestamp, last_offset
     segment = ActiveSegment(active.base_offset, end.position, now_ms, first_timestamp, len(offsets), len(times))
     return ActiveSegmentState(segment, end.offset, end.position - position, latest, latest_offset, last_time)
+
+
+def _batches_from(active: Segment, sound: SoundLog, position: int) -> Iterator[BatchHeaders]:
+    """Scan the headers of the active segment from a batch boundary on; they are read where the tail has them not."""
+    known = sound.tail_from(position)
+    if known is not None:
+        yield known
+        return
+    with active.open() as log:
+        yield from log.single_headers(OffsetPosition(position, active.base_offset))
 
 
 def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries | None:
     """Return the entries of an index; None where it is missing."""
     name = offset_file_name(segment.base_offset, suffix)
-    if not any(other == name for _, other in actions.names()):
+    if not actions.lists(name):
         return None
     with actions.opened(name) as index:
         return read_entries(index, OFFSET_ENTRY if suffix == files.OFFSET_INDEX else TIME_ENTRY)
 
 
-def _are_right(segment: Segment, end_offset: int, offsets: Entries, times: Entries) -> bool:
+def _are_right(segment: Segment, sound: SoundLog, offsets: Entries, times: Entries) -> bool:
     """Tell, cheaply, whether indexes may belong to a segment, by their order, last entries, and the batch there."""
-    for entries in (offsets, times):
-        for name in entries.dtype.names or ():
-            if (np.diff(entries[name].astype(np.int64)) <= 0).any():
-                return False
-    if any(
-        len(each) and segment.base_offset + int(each[-1]["relative_offset"]) >= end_offset for each in (times, offsets)
-    ):
+    if not (_ascends(offsets) and _ascends(times)):
+        return False
+    relative_end = sound.layout.end_offset - segment.base_offset
+    if any(len(each) and int(each["relative_offset"][-1]) >= relative_end for each in (times, offsets)):
         return False
     if not len(offsets):
         return True
-    last = offsets[-1]
-    if not 0 < last["position"] < segment.size_bytes:
+    relative_offset, position = offsets[-1].tolist()
+    if not 0 < position < sound.layout.end.position:
         return False
-    with segment.open() as log:
-        header = log.header_at(int(last["position"]))
+    header = sound.tail_from(position)
+    if header is None:
+        with segment.open() as log:
+            header = log.header_at(position)
     # Older brokers wrote one entry for each append: the batch there is then the first of several.
-    last_offset = segment.base_offset + int(last["relative_offset"])
-    return header is not None and int(header.column("base_offset")[0]) <= last_offset
+    return header is not None and int(header.column("base_offset")[0]) <= segment.base_offset + relative_offset
+
+
+def _ascends(entries: Entries) -> bool:
+    """Tell whether the entries of an index ascend in all of their fields."""
+    if len(entries) < 2:
+        return True
+    columns = (entries[name] for name in entries.dtype.names or ())
+    return not any(np.count_nonzero(column[1:] <= column[:-1]) for column in columns)
 
 
 def _trim(actions: RecoveryActions, segment: Segment, suffix: str, entries: Entries) -> None:
@@ -110,7 +125,7 @@ def _trim(actions: RecoveryActions, segment: Segment, suffix: str, entries: Entr
 def _trim_transactions(actions: RecoveryActions, segment: Segment, end_offset: int) -> None:
     """Cut the transaction index of the active segment, if there is one, to whole entries of the log's offsets."""
     name = offset_file_name(segment.base_offset, files.TRANSACTION_INDEX)
-    if not any(other == name for _, other in actions.names()):
+    if not actions.lists(name):
         return
     with actions.opened(name) as index:
         data = index.read(0, index.size_bytes())
@@ -164,7 +179,7 @@ def _remake_transactions(actions: RecoveryActions, name: str, aborted: Sequence[
     """Make a transaction index anew; where nothing was aborted there is none."""
     if aborted:
         actions.make(name, encode_aborted(aborted), _FROM_BATCHES)
-    elif any(other == name for _, other in actions.names()):
+    elif actions.lists(name):
         actions.remove(name, "which names transactions that its log does not abort")
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, Self
 
 import numpy as np
@@ -131,19 +132,21 @@ class StagedRuns:
             The entries of a file are gone, or are not those that the task wrote.
         """
         parts = [self._entries_of(run)[run.first_entry : run.first_entry + run.batches] for run in runs]
-        entries, counts = np.concatenate(parts), [len(part) for part in parts]
+        counts = [len(part) for part in parts]
+        # By their bytes: numpy finds out anew each time which type structured arrays have together.
+        entries = np.frombuffer(bytearray().join(part.data for part in parts), BATCH_ENTRY, sum(counts))
         sizes = entries["batch_bytes"].astype(np.int64)
-        starts = np.cumsum([0, *counts[:-1]])
+        starts = np.array([*accumulate(counts[:-1], initial=0)])
         if not (
             counts == [run.batches for run in runs]
-            and (sizes > STAMP.size).all()
+            and not np.count_nonzero(sizes <= STAMP.size)
             and np.add.reduceat(sizes, starts).tolist() == [run.size_bytes for run in runs]
             and entries["base_offset"][starts].tolist() == [run.base_offset for run in runs]
             and entries["last_offset"][starts + counts - 1].tolist() == [run.end_offset - 1 for run in runs]
         ):
             raise CommitError(f"a staged file, {self._names(runs, 'batches_name')}, is gone or cut")
         spans = [run.end_offset - run.base_offset for run in runs]
-        bases = base_offset + np.cumsum([0, *spans[:-1]])
+        bases = np.array([*accumulate(spans[:-1], initial=base_offset)])
         shifts = np.repeat(bases - entries["base_offset"][starts], counts)
         entries["base_offset"] += shifts
         entries["last_offset"] += shifts

@@ -91,11 +91,11 @@ def test_opening_to_write_makes_as_many_calls_whatever_the_number_of_segments() 
     assert counts[0] == counts[1] == counts[2]
 
 
-def test_opening_to_write_opens_each_file_of_the_last_segment_once() -> None:
+def test_opening_to_write_lists_the_folder_once_and_opens_and_reads_each_file_of_the_last_segment_once() -> None:
     """Its log and its two indexes, however much is asked of them; and the account of the directory's last commit."""
     storage, calls = written(segments=SIZES[0])
     opened(storage).close()
-    assert calls["open"] == 4
+    assert (calls["entries"], calls["open"], calls["size_bytes"], calls["read"]) == (1, 4, 3, 3)
 
 
 @pytest.mark.parametrize("unseen", [0, 2])

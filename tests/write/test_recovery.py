@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sparklog.errors import CorruptBatchError, CorruptLogError
@@ -121,6 +122,28 @@ def test_clean_log_is_not_read_beyond_its_end(folder: Path) -> None:
     content[100] ^= 1
     log.write_bytes(content)
     assert recovered(folder).state == found.state
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 40, 400])
+def test_state_is_the_same_whichever_batches_the_check_has_seen(tmp_path: Path, count: int) -> None:
+    """Those behind the last index entry, or all of them, of which it has the last window at hand."""
+    folder = tmp_path / "events-0"
+    with PartitionLog.open(folder, CONFIG, clock=lambda: NOW_MS) as log:
+        for n in range(count):
+            # The latest timestamp is in the midst, so that what is behind it must not count.
+            at = NOW_MS - abs(n - count // 2)
+            log.append(pa.table({"value": [b"v" * 700], "timestamp": pa.array([at], pa.timestamp("ms"))}))
+    closed = recovered(folder)
+    assert closed.actions == ()
+    assert (closed.state.max_timestamp, closed.state.max_timestamp_offset) == (NOW_MS, count // 2)
+    assert closed.state.segment.first_timestamp == NOW_MS - count // 2
+    assert recovered(folder, is_thorough=True).state == closed.state
+    for path in folder.glob("*.snapshot"):
+        path.unlink()
+    assert recovered(folder).state == closed.state
+    for path in folder.glob("*index"):
+        path.unlink()
+    assert recovered(folder).state == closed.state
 
 
 def test_recovery_point_says_from_where_to_check(tmp_path: Path) -> None:
