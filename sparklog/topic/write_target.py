@@ -100,7 +100,7 @@ class WriteTarget:
 
     def _instead(self, topic: str) -> str:
         hint = did_you_mean(topic, list(self.there), "", cutoff=0.6)
-        return f"{hint} Set numPartitions to make it".lstrip()
+        return f"{hint} Or set numPartitions to make it" if hint else "set numPartitions to make it"
 
 
 def find_target(
