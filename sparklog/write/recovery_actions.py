@@ -83,7 +83,7 @@ class RecoveryActions:
 
     def _listed(self) -> list[Entry]:
         if self._entries is None:
-            self._entries = self.storage.entries(self.folder.location)
+            self._entries = self._entries_there()
             self._named = [(found, entry.name) for found, entry in offset_files(self._entries)]
         elif self._unlisted:
             # Nobody else changes the folder: it need not be listed again to know what was removed since.
@@ -92,6 +92,13 @@ class RecoveryActions:
             self._segments = None if any(map(tells_of_segments, self._unlisted)) else self._segments
             self._unlisted.clear()
         return self._entries
+
+    def _entries_there(self) -> list[Entry]:
+        try:
+            return self.storage.entries(self.folder.location)
+        except PathNotFoundError:
+            # A commit makes the folder of a new log once it is decided, and plans before that.
+            return []
 
     def names(self) -> list[tuple[OffsetFile, str]]:
         """List the files whose names start with an offset, without those that this dry run would have removed."""
