@@ -17,8 +17,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
+from sparklog.log.files import META_PROPERTIES, parse_offset_file
 from sparklog.log.places import join_path, split_path
-from sparklog.storage.base import Storage
+from sparklog.storage.base import Entry, Storage
 from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate, spelled
 
 PARQUET, ARROW, CSV, JSON = "parquet", "arrow", "csv", "json"
@@ -111,7 +112,9 @@ def _files_at(place: Location, given_format: str | None) -> Iterator[InputFile]:
 def _files_in(
     storage: Storage, folder: str, given_format: str | None, above: set[tuple[int, int] | None]
 ) -> Iterator[InputFile]:
-    for entry in storage.entries(folder):
+    entries = storage.entries(folder)
+    _refuse_logs(folder, entries)
+    for entry in entries:
         path = join_path(folder, entry.name)
         if entry.name.startswith(_PASSED_OVER):
             continue
@@ -126,7 +129,22 @@ def _files_in(
             raise StorageError(f"cannot load {path}: it is {entry.special}, and not a file; take it out of the folder")
 
 
+def _refuse_logs(folder: str, entries: Sequence[Entry]) -> None:
+    """Refuse what Kafka has written: a log is no table, and the first name in there would say little of that."""
+    if any(entry.name == META_PROPERTIES or parse_offset_file(entry.name) for entry in entries):
+        raise InvalidOptionError(
+            f"{folder} has logs of Kafka, and files of rows are loaded: `sparklog copy` moves logs to logs"
+        )
+
+
 def _input_file(storage: Storage, path: str, given_format: str | None) -> InputFile:
+    # What is not there is said first, whatever its name.
+    with storage.open(path) as file:
+        kind, codec = _kind_of(path, given_format)
+        return InputFile(storage, path, kind, codec, file.size_bytes(), file.modified_ns(), _columns_of(path))
+
+
+def _kind_of(path: str, given_format: str | None) -> tuple[str, str | None]:
     found_format, codec = _kind(split_path(path)[1])
     kind = given_format or found_format
     if kind is None:
@@ -137,8 +155,7 @@ def _input_file(storage: Storage, path: str, given_format: str | None) -> InputF
         )
     if codec is not None and kind not in (CSV, JSON):
         raise InvalidOptionError(f"{path} is compressed as a whole, and is to be {kind}: decompress it first")
-    with storage.open(path) as file:
-        return InputFile(storage, path, kind, codec, file.size_bytes(), file.modified_ns(), _columns_of(path))
+    return kind, codec
 
 
 def _kind(name: str) -> tuple[str | None, str | None]:

@@ -6,7 +6,8 @@ before it nothing has happened, after it everything will have, since whoever fin
 
     version      1; 2 where there are offsets
     commit_id    of this commit
-    partitions   the logs that it writes to as they were before it, by the names of their folders
+    partitions   the logs that it writes to as they were before it, by the names of their folders; a folder that is
+                 not there is made
         start_offset log start offset
         end_offset   log end offset
         segment      base offset of the last segment; -1 where there was none

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -200,11 +200,26 @@ def at_one_time(
     SeglogError
         Of the look, where no commit was made meanwhile.
     """
-    directories = sorted({folder.directory for folder in folders}, key=lambda directory: directory.path)
+    directories = {folder.directory for folder in folders}
+    return while_current(directories, lambda views: [look(folder, views[folder.directory]) for folder in folders])
+
+
+def while_current(
+    directories: Collection[LogDirectory], look: Callable[[Mapping[LogDirectory, DirectoryView]], _Found]
+) -> _Found:
+    """Return what a look at log directories finds between two commits to them; it may be taken several times.
+
+    Raises
+    ------
+    CommitError
+        Commits were made again and again while they were looked at.
+    SeglogError
+        Of the look, where no commit was made meanwhile.
+    """
     for _ in range(_LOOKS_MAX):
         views = {directory: DirectoryView(directory) for directory in directories}
         try:
-            found = [look(folder, views[folder.directory]) for folder in folders]
+            found = look(views)
         except SeglogError:
             # A commit that was carried out meanwhile may be the reason.
             if all(view.is_current() for view in views.values()):
@@ -212,7 +227,7 @@ def at_one_time(
             continue
         if all(view.is_current() for view in views.values()):
             return found
-    where = ", ".join(directory.path for directory in directories)
+    where = ", ".join(sorted(directory.path for directory in directories))
     raise CommitError(f"commits are made to {where} faster than it can be looked at; read it again")
 
 

@@ -25,7 +25,7 @@ from sparklog.spark.limits import TASKS_MAX, match_time
 from sparklog.spark.option_values import EARLIEST, LATEST, OffsetSpec
 from sparklog.spark.options import SeglogOptions
 from sparklog.storage.process import usable_cores
-from sparklog.topic.discovery import discover, named, read_layouts
+from sparklog.topic.discovery import discover, named, read_found
 from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange, log_bytes
 
@@ -50,13 +50,17 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
         There is no such path, topic or partition; offsets are not in the log, or begin after they end.
     """
     options.check_batch()
-    folders = select(options)
-    check_specified(options, [named(folder) for folder in folders])
-    where = options.where
-    logs = read_layouts([each for each in folders if where is None or where.can_pass(each.topic, each.partition)])
+    logs = read_found(lambda: _wanted(options))
     groups = committed_offsets(options, logs)
     ranges = [_whole_range(options, at, layout, groups) for at, layout in logs.items()]
     return tasks_of(ranges, options, logs)
+
+
+def _wanted(options: SeglogOptions) -> list[PartitionFolder]:
+    """Find the partitions that are read: those that are selected, and of which a record may pass the filter."""
+    folders, where = select(options), options.where
+    check_specified(options, [named(folder) for folder in folders])
+    return [each for each in folders if where is None or where.can_pass(each.topic, each.partition)]
 
 
 def tasks_of(

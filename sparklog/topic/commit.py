@@ -7,8 +7,8 @@ journal, which is the commit, and then it is done. A commit that died is finishe
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -141,10 +141,11 @@ def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool 
             is_skipped = _is_done(job.transaction, applications)
             journal = None
             if not is_skipped:
-                there = {entry.name for entry in directory.storage.names(directory.path) if entry.is_folder}
+                names = directory.storage.names(directory.path)
+                there = {entry.name for entry in names if entry.is_folder}
                 by_folder = _by_folder(job, staged, there)
-                held.enter_context(_new_folders(directory, [name for name in by_folder if name not in there]))
-                journal = _planned(job, by_folder, applications, now_ms)
+                _refuse_in_the_way(directory, by_folder, {entry.name for entry in names} - there)
+                journal = _planned(job, by_folder, there, applications, now_ms)
         if journal is None:
             _log.warning("%s has been written before: writing nothing", job.transaction)
         else:
@@ -154,24 +155,11 @@ def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool 
     return _summary(job, (), now_ms, is_skipped=True) if journal is None else journal.summary
 
 
-@contextmanager
-def _new_folders(directory: LogDirectory, names: Sequence[str]) -> Iterator[None]:
-    """Make the folders of logs, and remove them where the commit ends with an error that leaves nothing visible.
-
-    The lock is held: to another commit a folder that is there stays there.
-    """
-    storage, paths = directory.writable, [directory.file(name) for name in names]
-    try:
-        with outcome(NOTHING_VISIBLE):
-            for path in paths:
-                storage.make_folder(path)
-        yield
-    except SeglogError as error:
-        if error.outcome == NOTHING_VISIBLE:
-            with suppress(SeglogError):
-                for path in paths:
-                    storage.remove_folder(path)
-        raise
+def _refuse_in_the_way(directory: LogDirectory, logs: Collection[str], taken: Collection[str]) -> None:
+    """Refuse a commit to logs whose folders cannot be made, once it is decided, since something else has their name."""
+    for name in logs:
+        if name in taken:
+            raise CommitError(f"{directory.file(name)} is no folder, where a log is to be: remove it")
 
 
 def _decide(directory: LogDirectory, journal: Journal) -> None:
@@ -286,9 +274,19 @@ def _is_done(transaction: TxnVersion | None, applications: Mapping[str, int]) ->
 
 
 def _planned(
-    job: Job, by_folder: Mapping[str, Sequence[StagedRun]], applications: Mapping[str, int], now_ms: int
+    job: Job,
+    by_folder: Mapping[str, Sequence[StagedRun]],
+    there: Collection[str],
+    applications: Mapping[str, int],
+    now_ms: int,
 ) -> Journal:
-    """Give the staged runs their offsets, and plan every move of the commit; no visible file is changed."""
+    """Give the staged runs their offsets, and plan every move of the commit; no visible file is changed, or made.
+
+    Parameters
+    ----------
+    there : collection of str
+        The names of the folders in the log directory; those of new logs are made once all is decided.
+    """
     directory, storage = job.directory, job.directory.writable
     own_name = files.staged_name(job.job_id, "commit")
     changes: dict[str, PartitionChange] = {}
@@ -311,7 +309,7 @@ def _planned(
     moves = [move for each in changes.values() for move in each.moves]
     moves += [*extending, *_of_directory(job, changes, applications)]
     # What a recovery has removed must not come back to where the moves put files.
-    storage.sync_folders([directory.path, *(directory.file(name) for name in by_folder)])
+    storage.sync_folders([directory.path, *(directory.file(name) for name in by_folder if name in there)])
     return Journal(
         commit_id=job.job_id,
         partitions={folder: each.before for folder, each in changes.items()},

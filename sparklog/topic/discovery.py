@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, NoReturn
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, nearest
@@ -33,6 +33,7 @@ from sparklog.storage.base import Name, Storage
 from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate
 
 INTERNAL_PREFIX: Final = "__"
+_FINDINGS_MAX: Final = 10
 """What the names of Kafka's own topics begin with; they are read when they are asked for by name."""
 
 _log = logging.getLogger("sparklog")
@@ -157,6 +158,21 @@ def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, Par
     """Read what partitions hold now, all of them as they were at one time; see `sparklog.log.layout.read_layouts`."""
     found = list(folders)
     return {named(folder): of_folder for folder, of_folder in zip(found, layout.read_layouts(found), strict=True)}
+
+
+def read_found(find: Callable[[], Sequence[PartitionFolder]]) -> dict[TopicPartition, PartitionLayout]:
+    """Find partitions, and read what they hold, as `read_layouts` does.
+
+    They are found again behind that: a commit that was carried out meanwhile may have made some, and of its records all
+    are there or none. Topics that a broker makes without end are not waited for.
+    """
+    folders = find()
+    for _ in range(_FINDINGS_MAX):
+        layouts, before = read_layouts(folders), folders
+        folders = find()
+        if folders == before:
+            break
+    return layouts
 
 
 class PathKind(Enum):
@@ -304,8 +320,10 @@ def partitions_in(directory: LogDirectory, topic: str) -> tuple[PartitionFolder,
     return _partition_folders(directory, directory.storage.names(directory.path), topic)
 
 
+@lru_cache(maxsize=1024)
 def _warn_of_number(directory: LogDirectory, name: str) -> None:
-    """Say of a folder that is named as a partition's, but for its number, that it is passed over."""
+    """Say of a folder that is named as a partition's, but for its number, that it is passed over: once, however often
+    it is found."""
     if topic_of_passed_over(name) is not None:
         _log.warning(
             "%s is passed over: the number of a partition is at most %d, without leading zeros",

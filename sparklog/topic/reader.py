@@ -20,7 +20,7 @@ from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.record.schema import selector
 from sparklog.record.where import Where
 from sparklog.storage.registry import PathText, paths_of
-from sparklog.topic.discovery import discover, read_layouts
+from sparklog.topic.discovery import discover, read_found
 from sparklog.topic.threads import merged
 
 TOPIC_COLUMN, PARTITION_COLUMN = "topic", "partition"
@@ -76,7 +76,7 @@ def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> Topi
     if threads < 1:
         raise InvalidOptionError(f"threads is {threads}, and must be at least 1")
     paths = paths_of(path)
-    layouts = read_layouts(discover(paths).all_topics())
+    layouts = read_found(lambda: discover(paths).all_topics())
     return TopicReader({found: LogReader(layout) for found, layout in layouts.items()}, threads)
 
 

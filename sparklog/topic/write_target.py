@@ -13,6 +13,7 @@ from typing import Final
 from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
 from sparklog.log.files import REMOTE_INDEX_CACHE, TopicPartition, is_topic_name, parse_partition_folder
 from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
+from sparklog.log.layout import DirectoryView, while_current
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location
@@ -100,7 +101,7 @@ class WriteTarget:
 
     def _instead(self, topic: str) -> str:
         hint = did_you_mean(topic, list(self.there), "", cutoff=0.6)
-        return f"{hint} Set numPartitions to make it".lstrip()
+        return f"{hint} Or set numPartitions to make it" if hint else "set numPartitions to make it"
 
 
 def find_target(
@@ -187,11 +188,21 @@ def _is_foreign(name: str) -> bool:
 
 
 def topics_of(directory: LogDirectory) -> dict[str, tuple[int, ...]]:
-    """Return the partitions of each topic in a directory, ascending; none where it is not there."""
+    """Return the partitions of each topic in a directory, ascending; none where it is not there.
+
+    A topic that a commit makes has all of its partitions from the moment on at which the commit is decided.
+    """
     found: dict[str, list[int]] = {}
-    if directory.storage.is_folder(directory.path):
-        for entry in directory.storage.names(directory.path):
-            named = parse_partition_folder(entry.name) if entry.is_folder else None
-            if named is not None:
-                found.setdefault(named.topic, []).append(named.partition)
+    for name in while_current([directory], lambda views: _logs_in(views[directory])):
+        named = parse_partition_folder(name)
+        if named is not None:
+            found.setdefault(named.topic, []).append(named.partition)
     return {topic: tuple(sorted(numbers)) for topic, numbers in found.items()}
+
+
+def _logs_in(view: DirectoryView) -> set[str]:
+    storage, path = view.directory.storage, view.directory.path
+    if not storage.is_folder(path):
+        return set()
+    there = {entry.name for entry in storage.names(path) if entry.is_folder}
+    return there if view.journal is None else there.union(view.journal.partitions)

@@ -373,9 +373,12 @@ class _CommitPlan:
 
 
 def _can_rename_into(folder: PartitionFolder) -> bool:
-    """Tell whether a file of the log directory can be renamed into a folder of it: that may be a disk of its own."""
+    """Tell whether a file of the log directory can be renamed into a folder of it, which may be a disk of its own.
+
+    A folder that is not there is made by the commit, and so on the disk of the directory.
+    """
     of_directory, of_folder = (folder.storage.identity(place.location) for place in (folder.directory, folder))
-    return of_directory is not None and of_folder is not None and of_directory[0] == of_folder[0]
+    return of_directory is not None and (of_folder is None or of_directory[0] == of_folder[0])
 
 
 class _Foreign:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -61,6 +61,7 @@ def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Jo
         return None
     if decided is None:
         refuse_foreign_changes(directory, journal)
+    _make_folders(directory, journal.partitions)
     unsynced: list[Move] = []
     for move in journal.moves:
         if isinstance(move, Append):
@@ -81,6 +82,16 @@ def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Jo
     for source in sorted({move.source for move in journal.moves if isinstance(move, Append)}):
         storage.remove(directory.file(source))
     return journal
+
+
+def _make_folders(directory: LogDirectory, logs: Iterable[str]) -> None:
+    """Make the folders of logs that are new. Their names are on the disk before anything is put into them."""
+    storage = directory.writable
+    missing = set(logs).difference(entry.name for entry in storage.names(directory.path) if entry.is_folder)
+    for name in sorted(missing):
+        storage.make_folder(directory.file(name))
+    if missing:
+        storage.sync_folder(directory.path)
 
 
 def _append(directory: LogDirectory, move: Append) -> None:

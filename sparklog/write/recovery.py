@@ -94,7 +94,7 @@ def recover(
     Parameters
     ----------
     folder : PartitionFolder
-        The partition's folder, which exists.
+        The partition's folder. Where it is not there, the log is empty, and ``begins_log`` must be false.
     config : LogConfig
         Says how far apart index entries are.
     now_ms : int

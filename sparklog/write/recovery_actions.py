@@ -85,7 +85,7 @@ class RecoveryActions:
 
     def _listed(self) -> list[Entry]:
         if self._entries is None:
-            self._entries = self.storage.entries(self.folder.location)
+            self._entries = self._entries_there()
             self._name(list(offset_files(self._entries)))
         elif self._unlisted:
             # Nobody else changes the folder: it need not be listed again to know what was removed since.
@@ -99,6 +99,13 @@ class RecoveryActions:
         self._named = named
         self._names = [(found, entry.name) for found, entry in self._named]
         self._name_set = {name for _, name in self._names}
+
+    def _entries_there(self) -> list[Entry]:
+        try:
+            return self.storage.entries(self.folder.location)
+        except PathNotFoundError:
+            # A commit makes the folder of a new log once it is decided, and plans before that.
+            return []
 
     def names(self) -> list[tuple[OffsetFile, str]]:
         """List the files whose names start with an offset, without those that this dry run would have removed."""

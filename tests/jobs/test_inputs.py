@@ -65,6 +65,8 @@ def test_folders_named_as_hive_does_give_columns(tmp_path: Path) -> None:
         ("readme.txt", InvalidOptionError, r"readme.txt is of no kind.*\.parquet.*pattern"),
         ("a.parquet.gz", InvalidOptionError, r"a.parquet.gz is compressed as a whole"),
         ("_SUCCESS", PathNotFoundError, "no file to load in"),
+        ("meta.properties", InvalidOptionError, "has logs of Kafka.*sparklog copy"),
+        ("logs/events-0/00000000000000000000.index", InvalidOptionError, "events-0 has logs of Kafka.*sparklog copy"),
     ],
 )
 def test_a_folder_without_anything_to_load_says_what_it_has(
@@ -91,5 +93,7 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
 def test_nothing_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(PathNotFoundError, match="none"):
         find_files([tmp_path / "none.csv"])
+    with pytest.raises(PathNotFoundError, match=r"no such file or folder: .*none$"):
+        find_files([tmp_path / "none"])
     with pytest.raises(PathNotFoundError, match="nothing matches"):
         find_files([f"{tmp_path}/*.csv"])

@@ -155,6 +155,50 @@ def test_job_that_dies_anywhere_in_a_task_is_written_once_by_the_next(tmp_path: 
         assert staged_files(crash.folder) == [], str(crash)
 
 
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 6_000], ids=["shared files", "files that become segments"])
+def test_new_topic_of_a_commit_that_stops_anywhere_has_all_its_partitions_or_is_not_there(
+    tmp_path: Path, segment_bytes: int
+) -> None:
+    """Were some of its folders there, the same write again would be refused, and another go to those alone."""
+    config = replace(CONFIG, segment_bytes=segment_bytes)
+    new = {f"more-{number}": NEW_VALUES.get(f"events-{number}", []) for number in range(3)}
+
+    def prepare(folder: Path) -> None:
+        write(folder, OLD)
+        prepared.append(stage(folder, NEW, topic="more", partitions=3, config=config))
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        job, staged = prepared[0]
+        commit(moved(job, storage, folder), staged, NOW_MS)
+
+    prepared: list[tuple[Job, list[StagedRun]]] = []
+    seen = set()
+    for crash in crashes(prepare, run, tmp_path):
+        found = {name for name in values(crash.folder) if name.startswith("more")}
+        is_decided = (crash.folder / files.JOURNAL).exists()
+        assert found == set(new) or is_decided or not found, str(crash)
+        write(crash.folder, NEW, topic="more", partitions=3, config=config)
+        is_twice = bool(found) or is_decided
+        expected = {name: of_log * (1 + is_twice) for name, of_log in new.items()}
+        after = values(crash.folder)
+        assert {name: sorted(of_log) for name, of_log in after.items()} == {
+            **OLD_VALUES,
+            **{name: sorted(of_log) for name, of_log in expected.items()},
+        }, str(crash)
+        assert findings(crash.folder) == [], str(crash)
+        seen.add((len(found), is_decided))
+    assert seen >= {(0, False), (0, True), (3, True), (3, False)}
+
+
+def test_file_that_is_named_as_a_new_log_fails_the_commit_before_it_is_decided(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
+    job, staged = stage(tmp_path, NEW, topic="more", partitions=3)
+    (tmp_path / "more-1").write_text("")
+    with pytest.raises(CommitError, match=r"more-1 is no folder.*remove it.*Nothing of this write is visible"):
+        commit(job, staged, NOW_MS)
+    assert values(tmp_path) == OLD_VALUES
+
+
 def test_commit_that_fails_leaves_no_folder_of_a_new_log(tmp_path: Path) -> None:
     write(tmp_path, OLD)
     job, staged = stage(tmp_path, NEW, topic="more", partitions=3)

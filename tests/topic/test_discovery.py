@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
 from sparklog.log.places import PartitionFolder
-from sparklog.topic.discovery import discover
+from sparklog.topic.discovery import discover, read_found
 from tests.places import directory_at
+from tests.topic.staged import rows, write
 
 UUID = "0123456789abcdef0123456789abcdef"
 
@@ -206,22 +208,44 @@ def test_pattern_of_the_parts_of_a_path_before_a_topic(tmp_path: Path) -> None:
     assert listed(tmp_path / "disk*" / "events") == ["events-0", "events-1"]
 
 
+@pytest.mark.parametrize("path", ["logs", "logs/events"])
 @pytest.mark.parametrize("name", ["events-2147483648", "events-01"])
-def test_folder_with_a_number_that_no_partition_has_is_passed_over_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+def test_folder_with_a_number_that_no_partition_has_is_passed_over_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, path: str
 ) -> None:
     for each in ("events-0", name, "other-0", "remote-log-index-cache"):
         (tmp_path / "logs" / each).mkdir(parents=True)
-    for path in ("logs", "logs/events"):
-        caplog.clear()
-        assert "events-0" in listed(tmp_path / path)
-        assert [record.message for record in caplog.records] == [
-            f"{tmp_path}/logs/{name} is passed over: the number of a partition is at most 2147483647, without leading "
-            f"zeros"
-        ]
-    caplog.clear()
     assert listed(tmp_path / "logs" / "other") == ["other-0"]
     assert not caplog.records
+    for _ in range(2):
+        assert "events-0" in listed(tmp_path / path)
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path}/logs/{name} is passed over: the number of a partition is at most 2147483647, without leading zeros"
+    ]
+
+
+def test_topic_that_a_commit_makes_while_logs_are_looked_for_is_found_whole(tmp_path: Path) -> None:
+    """Its records are those of the same commit as others that are read."""
+    rounds = count()
+
+    def find() -> list[PartitionFolder]:
+        found = discover([tmp_path]).all_topics()
+        if next(rounds) == 0:
+            write(tmp_path, [rows(["a", "b", "c"], partition=[0, 1, 2])], topic="more", partitions=3)
+        return found
+
+    write(tmp_path, [rows(["old"])], partitions=1)
+    assert [str(each) for each in read_found(find)] == ["events-0", "more-0", "more-1", "more-2"]
+
+
+def test_topics_that_are_made_without_end_are_not_waited_for(tmp_path: Path) -> None:
+    numbers = count()
+
+    def find() -> list[PartitionFolder]:
+        (tmp_path / f"events-{next(numbers)}").mkdir()
+        return discover([tmp_path]).all_topics()
+
+    assert len(read_found(find)) == next(numbers) - 1
 
 
 def test_topics_are_sorted_once_however_many_are_named(log_dir: Path) -> None:
