@@ -114,6 +114,9 @@ class CopyJob:
         Wall-clock time, ms since the epoch.
     workers : int
         How many tasks run at a time, about.
+    syncs_tasks : bool
+        Whether each task syncs what it has staged; False only where tasks run on the machine that makes the commit,
+        which syncs all that it moves. A task then goes on to write while the disk still works.
     """
 
     target: Location
@@ -127,6 +130,7 @@ class CopyJob:
     since_last: bool = True
     topic_id: str | None = None
     workers: int = 1
+    syncs_tasks: bool = True
     task_bytes: int = TASK_BYTES
     lock_timeout_seconds: float = 600.0
 
@@ -185,7 +189,7 @@ class CopyJob:
         try:
             with outcome(NOTHING_VISIBLE):
                 moved = tuple(self._copy(piece, stage, report) for piece in task.pieces)
-                staged = tuple(stage.finish())
+                staged = tuple(stage.finish(is_synced=self.syncs_tasks))
         except BaseException:
             # The error that is being raised says more than one that the removal may meet.
             with suppress(SeglogError):

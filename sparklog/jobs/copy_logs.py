@@ -173,6 +173,7 @@ def copy(
         codec=recompress,
         since_last=since_last,
         workers=runner.workers,
+        syncs_tasks=spark is not None,
         task_bytes=task_bytes,
         lock_timeout_seconds=lock_timeout_seconds,
     )

@@ -108,7 +108,8 @@ def export(
     format : str or FileFormat
         ``delta`` and ``iceberg`` are tables of Parquet files, which say themselves what was moved to them. Else
         ``parquet``, ``arrow``, ``csv`` or ``jsonl``. JSON lines have bytes that are UTF-8 as text, and others as
-        base64, in a field with ``_base64`` behind its name. CSV has no headers.
+        base64, in a field with ``_base64`` behind its name. CSV has no headers. Parquet files have delta encodings,
+        which Spark reads from 3.4 on; those of Iceberg tables have none.
     table : str, optional
         The name of an Iceberg table in its catalog, such as ``sales.orders``.
     catalog : mapping of str to str, optional
@@ -231,7 +232,10 @@ def export(
 def _file_format(wanted: str | FileFormat) -> FileFormat:
     if not isinstance(wanted, str):
         return wanted
-    return ParquetFormat() if wanted in _TABLE_FORMATS else format_named(wanted, _TABLE_FORMATS)
+    if wanted in _TABLE_FORMATS:
+        # Iceberg's reader in Spark refuses delta-encoded columns before 1.10, and lengths that are apart before 1.11.
+        return ParquetFormat(has_deltas=wanted != "iceberg")
+    return format_named(wanted, _TABLE_FORMATS)
 
 
 def _target(

@@ -27,6 +27,13 @@ _BATCH_BYTES: Final = 1 << 12
 _SAMPLED_ROWS: Final = 1 << 12
 _REPEATED_SHARE_MAX: Final = 0.5
 """Values are worth a dictionary of which no more than this share is distinct."""
+_SAMPLED_BYTES: Final = 1 << 19
+_SAMPLED_BYTES_MIN: Final = 1 << 16
+"""For less, trying encodings would take longer than writing."""
+_DELTAS: Final = "DELTA_BINARY_PACKED"
+_LENGTHS_APART: Final = "DELTA_LENGTH_BYTE_ARRAY"
+_APART_SHARE_MAX: Final = 0.98
+"""Lengths are kept apart from text and bytes that come to no more than this share of their size among them."""
 
 
 class TableWriter(Protocol):
@@ -67,12 +74,19 @@ class FileFormat(Protocol):
 class ParquetFormat:
     """Parquet, written so that it is small, fast to write, and fast to read a part of.
 
-    Offsets and times are delta-encoded; only columns that readers prune by have statistics; a column of text or bytes
-    gets a dictionary where its first rows repeat themselves.
+    Only columns that readers prune by have statistics. A column of text or bytes gets a dictionary where its first rows
+    repeat themselves.
+
+    Attributes
+    ----------
+    has_deltas : bool
+        Whether offsets and times are delta-encoded, and lengths kept apart from text and bytes that compress better
+        without them, as those of few repetitions do. Old readers know neither.
     """
 
     compression: str = "zstd"
     compression_level: int | None = None
+    has_deltas: bool = True
     name: str = "parquet"
     suffix: str = ".parquet"
     holds_bytes: bool = True
@@ -102,22 +116,62 @@ class _ParquetWriter:
 
     def _opened(self, table: pa.Table) -> pyarrow.parquet.ParquetWriter:
         if self._writer is None:
-            deltas = [field.name for field in self._schema if _is_counted(field.type)]
+            repeated = [name for name in table.column_names if _repeats(table.column(name))]
+            others = [name for name in table.column_names if name not in repeated]
             self._writer = pyarrow.parquet.ParquetWriter(
                 self._sink,
                 self._schema,
                 compression=self._wanted.compression,
                 compression_level=self._wanted.compression_level,
-                use_dictionary=[name for name in table.column_names if _repeats(table.column(name))],
-                column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+                use_dictionary=repeated,
+                column_encoding=self._deltas(table.select(others)) if self._wanted.has_deltas else {},
                 write_statistics=[field.name for field in self._schema if not _is_opaque(field)],
             )
         return self._writer
+
+    def _deltas(self, table: pa.Table) -> dict[str, str]:
+        """Return the columns that are worth a delta encoding, and which."""
+        counted = [field.name for field in table.schema if _is_counted(field.type)]
+        texts = [field.name for field in table.schema if _is_text(field.type) and self._is_smaller_apart(table, field)]
+        return {**dict.fromkeys(counted, _DELTAS), **dict.fromkeys(texts, _LENGTHS_APART)}
+
+    def _is_smaller_apart(self, table: pa.Table, field: pa.Field) -> bool:
+        """Tell, from the first rows of a column, whether it compresses better with its lengths apart.
+
+        Lengths among random text are matches of a few bytes each, which take time to find and gain little.
+        """
+        size_bytes = table.column(field.name).nbytes
+        if size_bytes < _SAMPLED_BYTES_MIN:
+            return False
+        sample = table.select([field.name]).slice(0, max(table.num_rows * _SAMPLED_BYTES // size_bytes, 1))
+        among, apart = (self._written_bytes(sample, encoding) for encoding in ("PLAIN", _LENGTHS_APART))
+        return apart <= among * _APART_SHARE_MAX
+
+    def _written_bytes(self, table: pa.Table, encoding: str) -> int:
+        """Return how many bytes a table of one column comes to."""
+        sink = pa.BufferOutputStream()
+        pyarrow.parquet.write_table(
+            table,
+            sink,
+            compression=self._wanted.compression,
+            compression_level=self._wanted.compression_level,
+            use_dictionary=False,
+            column_encoding=dict.fromkeys(table.column_names, encoding),
+            write_statistics=False,
+            store_schema=False,
+        )
+        return int(sink.tell())
 
 
 def _is_counted(kind: pa.DataType) -> bool:
     """Tell whether values of a type are likely to be near the ones before them, and their differences small."""
     return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are text or bytes of any length."""
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(is_bytes or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_opaque(field: pa.Field) -> bool:

@@ -9,7 +9,6 @@ maxSegmentMs), AbstractIndex.java, TimeIndex.java, UnifiedLog.java, LogManager.j
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
@@ -137,10 +136,10 @@ def index_entry_rows(
     if row < len(batch_bytes) and (batch_bytes[row:-1] > interval_bytes).all():
         # Batches are longer than the interval, as most are, and each has an entry.
         return np.arange(row, len(batch_bytes)), int(batch_bytes[-1])
-    before = ends.tolist()
+    next_rows = np.searchsorted(ends, ends[:-1] + interval_bytes, side="right").tolist()
     rows: list[int] = []
     while row < len(batch_bytes):
         rows.append(row)
-        row = bisect_right(before, before[row] + interval_bytes)
-    since = before[-1] - before[rows[-1]] if rows else bytes_since_entry + before[-1]
+        row = next_rows[row]
+    since = int(ends[-1] - ends[rows[-1]]) if rows else bytes_since_entry + int(ends[-1])
     return np.array(rows, dtype=np.int64), since

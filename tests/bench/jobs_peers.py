@@ -5,7 +5,8 @@ Parquet. The same is written from the broker's directory, while it runs, through
 `sparklog.export`, in processes of this machine and on Spark. The same columns, zstd, warm, in turn, two cores. The
 Parquet files are then written back: by Spark into the broker, and by `sparklog.load` into a directory, both lz4. Last
 the directory is copied by ``cp -r``, and by `sparklog.copy`, which checks every batch and syncs what it has written;
-``cp`` followed by ``sync`` is the peer that does so too. Ratios are medians over rounds, and more than 1 is faster than
+``cp`` followed by ``sync`` is the peer that does so too. Beside it is a copy whose syncs are left out, so that ``cp``
+alone is a peer of the same work, and not of the disk. Ratios are medians over rounds, and more than 1 is faster than
 the peer. Beside them are the ratios of processor seconds, the broker's among them, which other work on the machine
 blurs less. Needs Maven Central.
 """
@@ -20,7 +21,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -30,10 +31,20 @@ from rich.console import Console
 from rich.table import Table
 
 import sparklog
+from sparklog.jobs.copy import CopyJob
+from sparklog.jobs.copy_plan import CopySource
+from sparklog.jobs.job import run_job
+from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.source import LogSource
+from sparklog.log.config import LogConfig
+from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
+from sparklog.write.clock import wall_clock_ms
+from sparklog.write.job_names import new_job
 from tests.bench.spark_read import processor_seconds, session
 from tests.bench.spark_write import generated
 from tests.kafka.broker import Broker
 from tests.kafka.jars import connector_jars
+from tests.places import location_of
 
 PARTITIONS = 2
 TOPIC = "events"
@@ -71,7 +82,8 @@ def measure(broker: Broker, folder: Path, rows: int, rounds: int) -> None:
     spark.stop()
     logs = folder / "logs"
     sparklog.copy(f"{broker.log_dir}/{TOPIC}", logs)
-    report("Copy", timed(copies(logs, folder / "copied"), rounds), ("copy",), WANTED_OF_COPY, 2 * rows)
+    made = timed(copies(logs, folder / "copied"), rounds)
+    report("Copy", made, ("copy", "copy, unsynced"), WANTED_OF_COPY, 2 * rows)
 
 
 def report(
@@ -111,6 +123,32 @@ def loads(spark: SparkSession, broker: Broker, parquet: Path, kafka: dict[str, s
     return {"kafka": into_kafka, "load": into_logs}
 
 
+class UnsyncedFile(LocalWritableFile):
+    """A file that the disk gets when it likes."""
+
+    def begin_sync(self, position: int) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+
+class UnsyncedStorage(LocalWritableStorage):
+    """This machine's files, which no call waits to have on the disk."""
+
+    def open_for_append(self, path: str) -> UnsyncedFile:
+        return UnsyncedFile(path)
+
+    def sync_folder(self, path: str) -> None:
+        pass
+
+    def sync_files(self, paths: Collection[str]) -> None:
+        pass
+
+    def sync_folders(self, paths: Collection[str]) -> None:
+        pass
+
+
 def copies(logs: Path, out: Path) -> dict[str, Callable[[], object]]:
     """Return what copies a log directory, each time to a folder of its own, which is removed."""
 
@@ -124,7 +162,26 @@ def copies(logs: Path, out: Path) -> dict[str, Callable[[], object]]:
         sparklog.copy(logs, out)
         shutil.rmtree(out)
 
-    return {"cp": partial(cp, is_synced=False), "cp, sync": partial(cp, is_synced=True), "copy": copy}
+    def copy_unsynced() -> None:
+        now_ms, runner = wall_clock_ms(), LocalRunner()
+        job = CopyJob(
+            location_of(out, UnsyncedStorage()),
+            (CopySource(LogSource((str(logs),))),),
+            LogConfig(),
+            new_job(now_ms),
+            now_ms,
+            workers=runner.workers,
+            syncs_tasks=False,
+        )
+        run_job(job, runner)
+        shutil.rmtree(out)
+
+    return {
+        "cp": partial(cp, is_synced=False),
+        "cp, sync": partial(cp, is_synced=True),
+        "copy": copy,
+        "copy, unsynced": copy_unsynced,
+    }
 
 
 def exports(spark: SparkSession, broker: Broker, out: Path, kafka: dict[str, str]) -> dict[str, Callable[[], object]]:

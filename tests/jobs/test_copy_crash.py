@@ -50,8 +50,8 @@ def test_copy_that_stops_anywhere_is_seen_whole_or_not_at_all(tmp_path: Path, ke
         pass
 
     def run(storage: CrashingStorage, folder: Path) -> None:
-        job = copy_job(folder, source(logs), storage=storage, keeps_offsets=keeps_offsets, config=CONFIG)
-        run_job(job, LocalRunner(1))
+        of_job = {"keeps_offsets": keeps_offsets, "syncs_tasks": False, "config": CONFIG}
+        run_job(copy_job(folder, source(logs), storage=storage, **of_job), LocalRunner(1))
 
     outcomes = set()
     (tmp_path / "crashes").mkdir()

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError as DeltaCommitFailedError
@@ -77,6 +78,15 @@ def test_rows_are_moved_once_and_the_table_says_how_far(lake: Lake, by: list[str
     assert of_lake(lake) == of_logs(lake)
     assert tables_files(lake) == lake.known()
     assert [path.name for path in (lake.folder / "_seglog").iterdir()] == ["lock"]
+
+
+def test_iceberg_tables_have_no_encoding_that_its_reader_in_spark_has_only_since_lately(tmp_path: Path) -> None:
+    write_logs(tmp_path)
+    export_to(Iceberg(tmp_path / "table"))
+    groups = [pq.read_metadata(path).row_group(0) for path in (tmp_path / "table").rglob("*.parquet")]
+    found = {each for group in groups for at in range(group.num_columns) for each in group.column(at).encodings}
+    assert found <= {"PLAIN", "RLE", "RLE_DICTIONARY"}
+    assert len(groups) == 2
 
 
 def test_columns_have_the_values_of_the_records(lake: Lake) -> None:
