@@ -134,10 +134,10 @@ class RecordAccumulator:
         batches_bytes = self._stage.partition_count * self._task.config.batch_size * _BUFFERED_BATCHES
         return min(max(batches_bytes, _BUFFERED_BYTES_MIN), self._buffered_bytes_max)
 
-    def finish(self) -> list[StagedRun]:
-        """Stage the remaining rows, sync all files, and return them."""
+    def finish(self, *, is_synced: bool = True) -> list[StagedRun]:
+        """Stage the remaining rows, and return all files; see `sparklog.write.staging.TaskStage.finish`."""
         self._flush()
-        return self._stage.finish()
+        return self._stage.finish(is_synced=is_synced)
 
     def _flush(self) -> None:
         """Stage the rows of the buffer, if there are any."""

@@ -404,8 +404,14 @@ class TaskStage:
         self._files.append(_StagedFile(self._directory, self._job, name))
         return self._files[-1]
 
-    def finish(self) -> list[StagedRun]:
-        """Close and sync all files, and return what is in them.
+    def finish(self, *, is_synced: bool = True) -> list[StagedRun]:
+        """Close all files, and return what is in them.
+
+        Parameters
+        ----------
+        is_synced : bool
+            Whether the files are synced here. They need not be where the commit is made on the same machine: it syncs
+            each of them that it moves, and its own copy of what it takes from the others.
 
         Raises
         ------
@@ -416,7 +422,8 @@ class TaskStage:
             self._finish_file(folder, found)
         if self._shared.batches:
             self._shared.finish()
-        self._directory.writable.sync_files([path for file in self._files if file.batches for path in file.paths])
+        if is_synced:
+            self._directory.writable.sync_files([path for file in self._files if file.batches for path in file.paths])
         self.refuse_ended_job()
         return [run for found in self._staged.values() for run in found.runs]
 
