@@ -186,6 +186,9 @@ class LoadJob:
         From `sparklog.write.job_names.new_job`, at ``now_ms``, which is the time of records that have none.
     workers : int
         How many tasks run at a time, about.
+    syncs_tasks : bool
+        Whether each task syncs what it has staged; False only where tasks run on the machine that makes the commit,
+        which syncs all that it moves. A task then goes on while the disk still works.
     outcome : Outcome
         Filled in the process that drives the job.
     """
@@ -202,6 +205,7 @@ class LoadJob:
     workers: int
     again: bool
     lock_timeout_seconds: float
+    syncs_tasks: bool = True
     outcome: Outcome = field(default_factory=Outcome, compare=False)
 
     commits_as_it_goes = False
@@ -265,7 +269,7 @@ class LoadJob:
         )
         with RecordAccumulator(staging) as accumulator:
             parts = tuple(self._load(part, accumulator, report) for part in task.parts)
-            return LoadResult(parts, tuple(accumulator.finish()))
+            return LoadResult(parts, tuple(accumulator.finish(is_synced=self.syncs_tasks)))
 
     def _load(self, part: FilePart, accumulator: RecordAccumulator, report: Report) -> LoadedPart:
         file, loaded_rows, told_bytes = part.file, 0, 0

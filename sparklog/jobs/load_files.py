@@ -164,6 +164,7 @@ def load(
         workers=runner.workers,
         again=again,
         lock_timeout_seconds=lock_timeout_seconds,
+        syncs_tasks=spark is not None,
     )
     if dry_run:
         return _dry_run(job)

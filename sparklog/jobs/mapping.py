@@ -27,17 +27,8 @@ from sparklog.jobs.inputs import InputFile
 from sparklog.jobs.json_rows import is_binary, is_text, json_rows
 from sparklog.jobs.row_files import LINE, Wanted
 from sparklog.record.intake import take_headers, take_text, take_times
-from sparklog.record.schema import HEADERS_TYPE
 
 ROLES: Final = ("key", "value", "headers", "timestamp", "topic", "partition")
-_ROW_SCHEMA: Final[Mapping[str, pa.DataType]] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "headers": HEADERS_TYPE,
-    "timestamp": pa.int64(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-}
 _DIGITS: Final = r"^-?[0-9]+$"
 _CANNOT_CAST: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
@@ -117,8 +108,7 @@ class Columns:
         if self.value_json:
             found["value"] = self._json(there, rows.num_rows, file)
         self._refuse_missing(found, there, file)
-        arrays = [found[role] if role in found else pa.nulls(rows.num_rows, _ROW_SCHEMA[role]) for role in ROLES]
-        return pa.RecordBatch.from_arrays(arrays, names=ROLES)
+        return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 
     def json_kinds(self, schema: pa.Schema) -> dict[str, str]:
         """Return what the columns that a value is made of are in JSON; nothing of those that are nulls only."""

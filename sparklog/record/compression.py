@@ -314,6 +314,9 @@ CODECS: Final = {
     )
 }
 
+LZ4_FAST_LEVELS: Final = (None, 9)
+"""The levels of lz4 that mean the fast compressor, as Kafka's own level 9 does; the others are those of lz4's HC."""
+
 CODEC_IDS: Final = {codec.name: codec.codec_id for codec in CODECS.values()}
 
 
@@ -338,8 +341,7 @@ def compressor(name: str, level: int | None = None) -> CompressInto:
         return _put
     if name == "snappy":
         return _compress_snappy
-    # Kafka's level 9 means the fast compressor; the others are those of lz4's HC.
-    if name == "lz4" and level in (None, 9):
+    if name == "lz4" and level in LZ4_FAST_LEVELS:
         return _compress_lz4
     compress = _library_compressor(name, level)
     return lambda records, target: _put(compress(records), target)

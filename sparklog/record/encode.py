@@ -23,6 +23,7 @@ from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compres
 from sparklog.record.headers import CRC, TABLE, TABLE_FIELDS, BatchHeaders
 from sparklog.record.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, time_numbers
 from sparklog.record.limits import DECOMPRESSED_BYTES_MAX
+from sparklog.record.many_streams import many_frames
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Octets = np.ndarray[Any, np.dtype[np.uint8]]
@@ -31,6 +32,8 @@ TimestampType = Literal["CreateTime", "LogAppendTime"]
 _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
 _NO_HEADERS: Final = np.empty((kernels.HEADER_FIELDS, 0), dtype=np.int64)
 _LARGE_TYPES: Final = (pa.large_binary(), pa.large_string())
+_BATCHES_AT_ONCE_MIN: Final = 8
+"""Fewer batches are compressed by themselves sooner than the code is loaded that compresses many."""
 
 
 @dataclass(frozen=True)
@@ -209,23 +212,44 @@ def _compressed(
         records_bytes_max = min(records_bytes_max, settings.decompressed_bytes_max)
     cuts, sizes, octets = _written(fields, row_ends, records_bytes_max)
     _refuse_unreadable(cuts, sizes, settings, first_row)
-    compress = compressor(settings.codec, settings.level)
     # Memory that is not written to is never touched, and so costs nothing.
-    out = memoryview(np.empty(sum(map(compressed_bytes_max, sizes)) + v2.HEADER_BYTES * len(sizes), np.uint8).data)
+    out = np.empty(sum(map(compressed_bytes_max, sizes)) + v2.HEADER_BYTES * len(sizes), np.uint8)
+    ends = _compress_batches(octets, sizes, settings, out)
+    table = np.empty((len(sizes), kernels.SEAL_FIELDS), dtype=np.int64)
+    append_time = -1 if settings.append_time is None else settings.append_time
+    longest_bytes = kernels.describe_batches(fields.records, cuts, ends, first_row, append_time, table)
+    if longest_bytes <= settings.batch_bytes_max:
+        return table, out.data[: ends[0, -1] if sizes else 0]
+    return _halved(fields, table, out.data, settings, first_row)
+
+
+def _compress_batches(octets: Octets, sizes: list[int], settings: BatchSettings, out: Octets) -> Int64s:
+    """Compress the records of each batch, behind bytes that are free for its header.
+
+    Parameters
+    ----------
+    octets : uint8 array
+        The records of all batches, one behind the other.
+    sizes : list of int
+        How many of the bytes are of each batch.
+
+    Returns
+    -------
+    int64 array, shape (1, n_batches)
+        Where each batch ends in ``out``.
+    """
+    compress_all = many_frames(settings.codec, settings.level) if len(sizes) >= _BATCHES_AT_ONCE_MIN else None
+    if compress_all is not None:
+        return compress_all(octets, np.cumsum(sizes), v2.HEADER_BYTES, out)[np.newaxis]
+    compress = compressor(settings.codec, settings.level)
+    source, target = octets.data, out.data
     ends, end, position = [], 0, 0
     for records_bytes in sizes:
         start = end + v2.HEADER_BYTES
-        end = start + compress(octets[position : position + records_bytes], out[start:])
+        end = start + compress(source[position : position + records_bytes], target[start:])
         position += records_bytes
         ends.append(end)
-    table = np.empty((len(ends), kernels.SEAL_FIELDS), dtype=np.int64)
-    append_time = -1 if settings.append_time is None else settings.append_time
-    longest_bytes = kernels.describe_batches(
-        fields.records, cuts, np.array([ends], dtype=np.int64), first_row, append_time, table
-    )
-    if longest_bytes <= settings.batch_bytes_max:
-        return table, out[:end]
-    return _halved(fields, table, out, settings, first_row)
+    return np.array([ends], dtype=np.int64)
 
 
 def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, first_row: int) -> None:
@@ -289,7 +313,7 @@ class _ThreadMemory(threading.local):
 _of_thread = _ThreadMemory()
 
 
-def _written(fields: Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[Int64s, list[int], memoryview]:
+def _written(fields: Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[Int64s, list[int], Octets]:
     """Cut records into batches and write them.
 
     Returns
@@ -298,7 +322,7 @@ def _written(fields: Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[
         The table of batches, with a row for its end.
     list of int
         How many bytes the records of each batch have.
-    memoryview
+    uint8 array
         The bytes of all records, in memory that the next call of the same thread uses again.
     """
     table = np.empty((len(fields) + 1, kernels.CUT_FIELDS), dtype=np.int64)
@@ -312,7 +336,7 @@ def _written(fields: Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[
         fields.records, fields.headers, fields.keys, fields.values, fields.names, fields.contents, cuts, bodies, out
     ):
         raise AssertionError("records were not as long as they were measured to be")
-    return cuts, sizes, memoryview(out.data)
+    return cuts, sizes, out
 
 
 def fields_of(columns: pa.RecordBatch) -> Fields:

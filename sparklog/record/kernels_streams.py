@@ -20,11 +20,13 @@ from numba import types
 from numba.extending import intrinsic
 
 from sparklog.record.kernels_compile import inlined, kernel
-from sparklog.record.kernels_memory import big_endian_32, item, little_endian_32, memcpy, pointer_to
+from sparklog.record.kernels_memory import big_endian_32, item, little_endian_32, memcpy, pointer_to, set_item
 from sparklog.record.streams import (
+    LZ4_KAFKA_BLOCK_BYTES,
     LZ4_KAFKA_HEADERS,
     LZ4_MAGIC,
     LZ4_SIZE_MASK,
+    LZ4_STORED,
     XERIAL_MAGIC,
     XERIAL_START,
 )
@@ -42,6 +44,8 @@ _TABLE_OUT = types.Array(types.int64, 2, "C")
 _LONG = types.int64
 
 _LZ4_HEADER_BYTES, _LZ4_FLAGS = 7, 0x60
+# Of a frame with blocks of the size that Kafka's producers choose.
+_LZ4_HEADER: Final = tuple(next(header for header, size in LZ4_KAFKA_HEADERS.items() if size == LZ4_KAFKA_BLOCK_BYTES))
 # The size class and the checksum of the header, as they stand behind the flags.
 _LZ4_CLASSES: Final = tuple((header[5], header[6], size) for header, size in LZ4_KAFKA_HEADERS.items())
 _SIZE_BYTES: Final = 4
@@ -104,6 +108,7 @@ def _zstd_arguments(builder: Any, state: Any, source: Any, length: Any, target: 
 
 
 # int LZ4_decompress_safe(const char *source, char *target, int source_bytes, int target_bytes)
+# int LZ4_compress_default(const char *source, char *target, int source_bytes, int target_bytes)
 _call_lz4 = _caller(_lz4_arguments, 32)
 # size_t ZSTD_decompressDCtx(ZSTD_DCtx *, void *target, size_t target_bytes, const void *source, size_t source_bytes)
 _call_zstd = _caller(_zstd_arguments, 64)
@@ -180,6 +185,71 @@ def lz4_streams(function, octets, starts, ends, target, filled, full_bytes, fill
         if filled == _NOT_TAKEN:
             return row
         filled_out[row] = filled
+    return filled_out.shape[0]
+
+
+@inlined
+def _put_little_endian_32(octets, position, number):
+    for n in range(_SIZE_BYTES):
+        set_item(octets, position + n, types.uint8((number >> (8 * n)) & 0xFF))
+
+
+@inlined
+def _lz4_frame(function, octets, position, end, target, filled):
+    """Compress bytes as one frame behind what is filled; return how much is then, or `_NOT_TAKEN` without room."""
+    if target.shape[0] - filled < _LZ4_HEADER_BYTES + _SIZE_BYTES:
+        return _NOT_TAKEN
+    for n in range(_LZ4_HEADER_BYTES):
+        set_item(target, filled + n, _LZ4_HEADER[n])
+    filled += _LZ4_HEADER_BYTES
+    while position < end:
+        block_bytes = min(end - position, _LONG(LZ4_KAFKA_BLOCK_BYTES))
+        # The end of the frame is kept free.
+        room = min(target.shape[0] - filled - 2 * _SIZE_BYTES, _LONG(_STREAM_BYTES_MAX))
+        if room < block_bytes:
+            return _NOT_TAKEN
+        size = _call_lz4(function, 0, octets, position, block_bytes, target, filled + _SIZE_BYTES, room)
+        is_stored = size <= 0 or size >= block_bytes
+        if is_stored:
+            size = block_bytes
+            memcpy(target, filled + _SIZE_BYTES, octets, position, block_bytes)
+        _put_little_endian_32(target, filled, size | LZ4_STORED if is_stored else size)
+        filled += _SIZE_BYTES + size
+        position += block_bytes
+    _put_little_endian_32(target, filled, _LONG(0))
+    return filled + _SIZE_BYTES
+
+
+@kernel(_LONG(_LONG, _OCTETS, _PLACES, _LONG, _OCTETS_OUT, _PLACES_OUT))
+def lz4_frames(function, octets, ends, free_bytes, target, filled_out):
+    """Compress each stretch of some bytes as one lz4 frame, with bytes that are left free before each frame.
+
+    Parameters
+    ----------
+    function : int64
+        The address of ``LZ4_compress_default``.
+    octets : uint8 array
+    ends : int64 array, shape (n_streams,)
+        Where in it each stretch ends, one behind the other from the beginning.
+    free_bytes : int64
+        How many bytes of the target are left free before each frame.
+    target : uint8 array
+    filled_out : int64 array, shape (n_streams,)
+        Written: how many bytes of the target are filled behind each frame.
+
+    Returns
+    -------
+    int64
+        How many frames were made, from the first on: all of them where the target has room.
+    """
+    position, filled = _LONG(0), _LONG(0)
+    for row in range(filled_out.shape[0]):
+        if not position <= ends[row] <= octets.shape[0] or free_bytes < 0:
+            return row
+        filled = _lz4_frame(function, octets, position, ends[row], target, filled + free_bytes)
+        if filled == _NOT_TAKEN:
+            return row
+        filled_out[row], position = filled, ends[row]
     return filled_out.shape[0]
 
 

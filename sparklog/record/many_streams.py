@@ -2,7 +2,8 @@
 
 To decompress the streams of a log one by one takes about as long in calls as in the codec, and between two calls a
 thread may have to wait for others. What is not taken here, because a stream is unusual, damaged or too long, is left to
-`sparklog.record.compression`, one by one.
+`sparklog.record.compression`, one by one. For the same reason `many_frames` compresses the records of many batches at
+once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import cramjam
 import numpy as np
 
 from sparklog.record import kernels_streams, native
+from sparklog.record.compression import LZ4_FAST_LEVELS
 from sparklog.record.streams import LZ4, SNAPPY, ZSTD, Int64s, Octets
 
 ManyInto = Callable[[Octets, Int64s, Int64s, Octets, int, int], Int64s]
+
+ManyFrames = Callable[[Octets, Int64s, int, Octets], Int64s]
 
 _SNAPPY_BLOCKS_MAX: Final = 1 << 10
 
@@ -39,6 +43,29 @@ def many_into(codec_id: int) -> ManyInto | None:
     if codec_id == ZSTD and native.zstd_decompress():
         return _zstd
     return None
+
+
+def many_frames(codec: str, level: int | None) -> ManyFrames | None:
+    """Return the function that compresses many streams, as `sparklog.record.compression.compressor` does one by one.
+
+    Returns
+    -------
+    callable of (octets, ends, free_bytes, target) or None
+        Each stream is made of the bytes up to one of ``ends``, from where the one before it ends. They are written one
+        behind the other into ``target``, with ``free_bytes`` left free before each. The function returns how much of
+        the target is filled behind each; the target must have the size that
+        `sparklog.record.compression.compressed_bytes_max` says of all streams, and the free bytes.
+    """
+    is_fast_lz4 = codec == "lz4" and level in LZ4_FAST_LEVELS
+    return _lz4_frames if is_fast_lz4 and native.lz4_compress_default() else None
+
+
+def _lz4_frames(octets: Octets, ends: Int64s, free_bytes: int, target: Octets) -> Int64s:
+    filled = np.empty(len(ends), dtype=np.int64)
+    taken = kernels_streams.lz4_frames(native.lz4_compress_default(), octets, ends, free_bytes, target, filled)
+    if taken < len(ends):
+        raise AssertionError("a target is too small for what is compressed into it")
+    return filled
 
 
 def _lz4(octets: Octets, starts: Int64s, ends: Int64s, target: Octets, filled: int, full_bytes: int) -> Int64s:

@@ -1,11 +1,11 @@
 """Finds C functions of codecs in the libraries that Python packages bring along, for compiled code to call.
 
-A call of Python for each batch of some KiB takes the interpreter's lock twice, and threads that decode side by side
+A call of Python for each batch of some KiB takes the interpreter's lock twice, and threads that work side by side
 then wait for each other more than they work. A kernel that calls the C function itself does not need the lock.
 
 `lz4` and `zstandard` are extension modules around liblz4 and libzstd, whose stable functions can be looked up in them,
 or in the system's library that they are linked with. Nothing depends on it: where a module is built so that it shows
-no such function, the address is 0, and streams are decompressed one by one through the package.
+no such function, the address is 0, and streams are taken one by one through the packages.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ _ZSTD_MODULE: Final = "zstandard._cffi"
 def lz4_decompress_safe() -> int:
     """Return the address of ``LZ4_decompress_safe``; 0 where it cannot be found."""
     return _address(_library(_LZ4_MODULE), "LZ4_decompress_safe")
+
+
+@lru_cache(maxsize=1)
+def lz4_compress_default() -> int:
+    """Return the address of ``LZ4_compress_default``; 0 where it cannot be found."""
+    return _address(_library(_LZ4_MODULE), "LZ4_compress_default")
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,6 @@ from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.formats import refuse_fixed_offsets
 from sparklog.write.pipeline import (
-    BUFFERED_BYTES_MAX,
     NO_PRODUCER,
     UNKNOWN_PRODUCER,
     RowBuffer,
@@ -33,6 +32,15 @@ from sparklog.write.pipeline import (
     encode_logs,
 )
 from sparklog.write.staging import StagedRun, TaskStage
+
+BUFFERED_BYTES_MAX: Final = 1 << 25
+"""Rows are encoded when they have this many bytes, whatever the number of partitions that they go to."""
+
+_BUFFERED_BYTES_MIN: Final = 1 << 24
+_BUFFERED_BATCHES: Final = 16
+"""They are sooner where they go to few partitions, and each of these gets this many batches of them, about.
+
+More rows take memory that is new to the processor, and so longer."""
 
 _ENCODED_BYTES_MAX: Final = 1 << 23
 """About so many bytes of rows are encoded at once, whatever the number of partitions that they go to."""
@@ -82,7 +90,7 @@ class RecordAccumulator:
     clock : callable
         Returns wall-clock time, ms since the epoch.
     buffered_bytes_max : int
-        How many bytes of rows to gather before they are encoded.
+        How many bytes of rows to gather at most before they are encoded.
     """
 
     def __init__(
@@ -95,7 +103,7 @@ class RecordAccumulator:
         self._stage = TaskStage(task.target.directory, task.job_id, task.task, task.attempt, task.config)
         self._partitioners: dict[str, Partitioner] = {}
         self._configs: dict[str, LogConfig] = {}
-        self._buffer = RowBuffer(buffered_bytes_max)
+        self._buffer, self._buffered_bytes_max = RowBuffer(), buffered_bytes_max
 
     def __enter__(self) -> Self:
         return self
@@ -119,13 +127,17 @@ class RecordAccumulator:
             The job has ended, and nobody waits for this task.
         """
         self._buffer.append(rows)
-        if self._buffer.is_full:
+        if self._buffer.size_bytes >= self._worth_encoding_bytes():
             self._flush()
 
-    def finish(self) -> list[StagedRun]:
-        """Stage the remaining rows, sync all files, and return them."""
+    def _worth_encoding_bytes(self) -> int:
+        batches_bytes = self._stage.partition_count * self._task.config.batch_size * _BUFFERED_BATCHES
+        return min(max(batches_bytes, _BUFFERED_BYTES_MIN), self._buffered_bytes_max)
+
+    def finish(self, *, is_synced: bool = True) -> list[StagedRun]:
+        """Stage the remaining rows, and return all files; see `sparklog.write.staging.TaskStage.finish`."""
         self._flush()
-        return self._stage.finish()
+        return self._stage.finish(is_synced=is_synced)
 
     def _flush(self) -> None:
         """Stage the rows of the buffer, if there are any."""

@@ -1,6 +1,6 @@
 """Turns rows into encoded batches: the one way that the rows of every write go.
 
-    RowBuffer        gathers rows until it is worth encoding them
+    RowBuffer        gathers rows until they are worth encoding
     check_records    checks the columns and their values, and fills in timestamps
     encode_records   makes the batches that are appended, by the log's configuration
     encode_logs      the same for the records of some logs at once
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
@@ -28,9 +28,6 @@ from sparklog.record.encode import BatchSettings, EncodedBatches, Int64s, encode
 from sparklog.record.intake import Records, take_records
 from sparklog.write.formats import check_format, refuse_producer
 from sparklog.write.validation import check_admissible, fill_timestamps
-
-BUFFERED_BYTES_MAX: Final = 1 << 25
-"""Rows are encoded when they have this many bytes, whatever the number of partitions that they go to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +56,31 @@ UNKNOWN_PRODUCER: Final = ProducerIdentity(is_transactional=True)
 
 
 class RowBuffer:
-    """Rows that wait to be encoded, bounded in bytes.
+    """Rows that wait to be encoded.
 
-    Parameters
+    Attributes
     ----------
-    bytes_max : int
-        When the rows have so many bytes, the buffer is full.
+    size_bytes : int
+        How many bytes they have.
     """
 
-    def __init__(self, bytes_max: int = BUFFERED_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self) -> None:
         self._rows: list[pa.RecordBatch] = []
-        self._size_bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._size_bytes >= self._bytes_max
+        self.size_bytes = 0
 
     def append(self, rows: pa.RecordBatch) -> None:
         """Add rows behind those that are there."""
         self._rows.append(rows)
-        self._size_bytes += rows.nbytes
+        self.size_bytes += rows.nbytes
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Empty the buffer, and return its rows: one piece, unless their bytes are too many for a column to count."""
-        rows, self._rows, self._size_bytes = self._rows, [], 0
-        if len(rows) < 2:
-            return iter(rows)
-        return iter(pa.Table.from_batches(rows).combine_chunks().to_batches())
+        """Empty the buffer, and yield its rows.
+
+        They are in one piece, unless their columns change, or their bytes are too many for a column to count.
+        """
+        rows, self._rows, self.size_bytes = self._rows, [], 0
+        for _, alike in groupby(rows, key=lambda each: each.schema):
+            yield from pa.Table.from_batches(alike).combine_chunks().to_batches()
 
 
 def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int) -> pa.RecordBatch:

@@ -293,6 +293,11 @@ class TaskStage:
         self._shared = self._new_file()
         self._staged: dict[str, _Staged] = {}
 
+    @property
+    def partition_count(self) -> int:
+        """How many partitions something has been staged for."""
+        return len(self._staged)
+
     def end_offset(self, folder: str) -> int:
         """Return the offset behind the last batch that was staged for a partition, by the name of its folder."""
         found = self._staged.get(folder)

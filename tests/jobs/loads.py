@@ -55,6 +55,7 @@ def load_job(
     workers: int = 2,
     columns: Columns | None = None,
     job_id: str | None = None,
+    syncs_tasks: bool = True,
 ) -> LoadJob:
     """Return a job that loads files into the topic "events" of a directory, which may be in a double of storage."""
     target = find_target(
@@ -73,6 +74,7 @@ def load_job(
         workers=workers,
         again=again,
         lock_timeout_seconds=5.0,
+        syncs_tasks=syncs_tasks,
     )
 
 

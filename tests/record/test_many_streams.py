@@ -6,6 +6,8 @@ import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.record import native
-from sparklog.record.compression import decompressor, to_corrupt_error
+from sparklog.record.compression import compressed_bytes_max, compressor, decompressor, to_corrupt_error
 from sparklog.record.framing import scan_headers
-from sparklog.record.many_streams import many_into
+from sparklog.record.many_streams import many_frames, many_into
 from sparklog.record.v2 import HEADER_BYTES
 from tests import build
 from tests.kafka.verdicts import verdicts
@@ -140,7 +142,7 @@ def test_functions_are_found_in_the_libraries_that_are_installed() -> None:
 WITHOUT_FUNCTIONS = """
 from sparklog.record import native
 native._LZ4_MODULE, native._ZSTD_MODULE = "lz4.nothing", "nothing.at.all"
-from sparklog.record.many_streams import many_into
+from sparklog.record.many_streams import many_frames, many_into
 from tests.record.test_decode import table_rows
 from tests import build
 from tests.build import Record
@@ -154,3 +156,47 @@ for codec in ("lz4", "zstd"):
 
 def test_logs_are_read_where_libraries_show_no_functions() -> None:
     subprocess.run([sys.executable, "-c", WITHOUT_FUNCTIONS], check=True, timeout=300)
+
+
+def framed(contents: list[bytes], free_bytes: int, target_bytes: int) -> list[bytes]:
+    """Compress together; nothing may be written behind the target or into the bytes that are free before each."""
+    many = many_frames("lz4", None)
+    assert many is not None
+    memory = np.full(target_bytes + 64, GUARD, np.uint8)
+    octets, ends = np.frombuffer(b"".join(contents), np.uint8), np.cumsum([len(each) for each in contents])
+    borders = [0, *many(octets, ends, free_bytes, memory[:target_bytes]).tolist()]
+    assert (memory[target_bytes:] == GUARD).all()
+    pieces = [memory[start:end].tobytes() for start, end in pairwise(borders)]
+    assert all(piece[:free_bytes] == bytes([GUARD]) * free_bytes for piece in pieces)
+    return [piece[free_bytes:] for piece in pieces]
+
+
+@given(st.lists(CONTENTS, min_size=1, max_size=8), st.sampled_from([0, HEADER_BYTES]))
+def test_streams_compressed_together_are_those_compressed_one_by_one(contents: list[bytes], free_bytes: int) -> None:
+    single, expected = compressor("lz4"), []
+    for each in contents:
+        target = memoryview(bytearray(compressed_bytes_max(len(each))))
+        expected.append(bytes(target[: single(memoryview(each), target)]))
+    room = sum(compressed_bytes_max(len(each)) + free_bytes for each in contents)
+    assert framed(contents, free_bytes, room) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 900, random.Random(1).randbytes(900)])
+def test_target_without_room_is_refused_and_not_written_past(content: bytes) -> None:
+    """A frame of a single block needs its header, the sizes of the block and of the end, and what the block has."""
+    sizes = list[int]()
+    for target_bytes in range(1000):
+        with suppress(AssertionError):
+            sizes.append(len(framed([content], 0, target_bytes)[0]))
+    # Given room, the library takes no more than it needs.
+    assert set(sizes) == {len(framed([content], 0, 2000)[0])}
+
+
+def test_only_the_fast_lz4_is_compressed_together() -> None:
+    assert many_frames("lz4", 9) is not None
+    assert [many_frames(codec, level) for codec, level in (("lz4", 5), ("none", None), ("zstd", None))] == [None] * 3
+
+
+def test_without_the_function_streams_are_compressed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "lz4_compress_default", lambda: 0)
+    assert many_frames("lz4", None) is None
