@@ -125,7 +125,7 @@ def field(buffer, position, end):
     return start, length, start + length
 
 
-@apart
+@inlined
 def _skip_headers(buffer, position, count, end):
     """Step over ``count`` record headers; every name must be there, a content may be null."""
     if count < 0 or count > end - position:
@@ -140,7 +140,7 @@ def _skip_headers(buffer, position, count, end):
     return position
 
 
-@apart
+@inlined
 def _put_headers(buffer, position, count, end, first, output):
     """Copy the headers that `_skip_headers` stepped over to the rows from ``first`` on."""
     for row in range(first, first + count):
