@@ -7,7 +7,8 @@ by their offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Literal, Self, get_args
@@ -21,6 +22,7 @@ from sparklog.errors import (
     InvalidOptionError,
     OffsetOutOfRangeError,
     PathNotFoundError,
+    SeglogError,
 )
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.folders import refuse_to_read
@@ -33,8 +35,8 @@ from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
 from sparklog.record.arrays import numbers_of, scalar_of
-from sparklog.record.decode import LIMITS, DecodeLimits, Progress, decode_batches
-from sparklog.record.schema import DEFAULT_COLUMNS, OFFSET_MAX, RECORD_SCHEMA, selector
+from sparklog.record.decode import LIMITS, DecodeLimits, Decoder, decode_batches
+from sparklog.record.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, selector
 from sparklog.record.where import Constant, Where
 from sparklog.record.where_program import BatchFilter
 from sparklog.storage.registry import PathText, expand_one, locate
@@ -343,11 +345,19 @@ class LogReader:
         self._is_end_checked = True
 
     def _first_record_at(self, log: OpenSegment, window: Window, timestamp: int) -> int | None:
-        for batch in self._decoded(log.segment, window, ["offset", "timestamp"], self.start_offset, OFFSET_MAX, LIMITS):
-            times = numbers_of(batch.column("timestamp"))
-            late = np.flatnonzero(times >= timestamp)
-            if len(late):
-                return int(batch.column("offset")[int(late[0])].as_py())
+        decoded = decode_batches(
+            window.buffer,
+            window.headers,
+            columns=("offset", "timestamp"),
+            start_offset=self.start_offset,
+            reaches_log_end=True,
+        )
+        with _located(log.segment):
+            for batch in decoded:
+                times = numbers_of(batch.column("timestamp"))
+                late = np.flatnonzero(times >= timestamp)
+                if len(late):
+                    return int(batch.column("offset")[int(late[0])].as_py())
         return None
 
     def _records(
@@ -365,7 +375,41 @@ class LogReader:
             start, end = pruned_range(self._layout, where, start, end)
         markers = TransactionMarkers(self._layout, start) if committed else None
         columns = [name for name in schema.names if name != FILE_COLUMN]
-        progress = Progress()
+        decoder = Decoder(
+            columns,
+            start_offset=start,
+            end_offset=end,
+            reaches_log_end=end >= self._layout.end_offset,
+            limits=limits,
+            program=None if chosen is None else chosen.program,
+        )
+        last: Segment | None = None
+        try:
+            for segment, window, failure in self._chosen(start, end, fail_on_data_loss, markers, chosen):
+                if last is not None and segment is not last:
+                    yield from _arranged(decoder.flush(), schema, last)
+                last = segment
+                with _located(segment):
+                    yield from _arranged(decoder.decode(window.buffer, window.headers), schema, segment)
+                if failure is not None:
+                    raise failure
+        except SeglogError:
+            # The records before what is wrong come first.
+            if last is not None:
+                yield from _arranged(decoder.flush(), schema, last)
+            raise
+        if last is not None:
+            yield from _arranged(decoder.flush(), schema, last)
+
+    def _chosen(
+        self,
+        start: int,
+        end: int,
+        fail_on_data_loss: bool,
+        markers: TransactionMarkers | None,
+        chosen: BatchFilter | None,
+    ) -> Iterator[tuple[Segment, Window, CorruptBatchError | None]]:
+        """Yield the batches to decode, and what is wrong with the first one behind them that is damaged, if any is."""
         for segment, window in scan(self._layout, start, end, fail_on_data_loss):
             headers, failure = window.headers, None
             is_wanted = ~headers.is_control
@@ -381,37 +425,16 @@ class LogReader:
                 except CorruptBatchError as error:
                     failure = error
                     is_wanted &= headers.column("position") < (error.position or 0)
-            sound = Window(window.buffer, headers.where(is_wanted))
-            for batch in self._decoded(segment, sound, columns, start, end, limits, progress, chosen):
-                yield _arranged(batch, schema, segment)
-            if failure is not None:
-                raise failure
+            yield segment, Window(window.buffer, headers.where(is_wanted)), failure
 
-    def _decoded(
-        self,
-        segment: Segment,
-        window: Window,
-        columns: Sequence[str],
-        start: int,
-        end: int,
-        limits: DecodeLimits,
-        progress: Progress | None = None,
-        chosen: BatchFilter | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from decode_batches(
-                window.buffer,
-                window.headers,
-                columns=columns,
-                start_offset=start,
-                end_offset=end,
-                reaches_log_end=end >= self._layout.end_offset,
-                limits=limits,
-                progress=progress,
-                program=None if chosen is None else chosen.program,
-            )
-        except CorruptLogError as error:
-            raise error.located(path=segment.path()) from error
+
+@contextmanager
+def _located(segment: Segment) -> Iterator[None]:
+    """Have errors say which segment they are of."""
+    try:
+        yield
+    except CorruptLogError as error:
+        raise error.located(path=segment.path()) from error
 
 
 def schema_of(columns: str | Sequence[str] | None) -> pa.Schema:
@@ -440,12 +463,14 @@ def chosen_columns(
 _schema_of: Final = selector(LOG_SCHEMA)
 
 
-def _arranged(batch: pa.RecordBatch, schema: pa.Schema, segment: Segment) -> pa.RecordBatch:
+def _arranged(batches: Iterable[pa.RecordBatch], schema: pa.Schema, segment: Segment) -> Iterator[pa.RecordBatch]:
     """Put the decoded columns in the order asked for, and add the one that is not decoded."""
-    if batch.schema.names == schema.names:
-        return batch
-    file_name = scalar_of(segment.file_name(), pa.string())
-    arrays = [
-        pa.repeat(file_name, batch.num_rows) if name == FILE_COLUMN else batch.column(name) for name in schema.names
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    for batch in batches:
+        if batch.schema.names == schema.names:
+            yield batch
+            continue
+        file_name = scalar_of(segment.file_name(), pa.string())
+        arrays = [
+            pa.repeat(file_name, batch.num_rows) if name == FILE_COLUMN else batch.column(name) for name in schema.names
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

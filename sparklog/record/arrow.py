@@ -136,6 +136,7 @@ class Columns:
                     headers_max, bytes_max, _Numbers(np.int32, count=headers_max + 1), 0
                 )
         self._batches = _ArrowMemory(np.int32, rows_max)
+        self._pieces: list[tuple[int, Piece]] = []
         self.output = kernels.Output(
             offsets[:rows_max],
             timestamps[:rows_max],
@@ -144,10 +145,12 @@ class Columns:
             *(self._strings[name].strings if name in self._strings else _NOTHING for name in _STRINGS),
         )
 
-    def take(self, count: int, headers: BatchHeaders, timestamp_type: int | None) -> Rows:
-        """Return the first ``count`` rows, whose batches are in ``headers``; the object must not be used afterwards."""
-        batches = self._batches.array[:count]
-        first, last = int(batches[0]), int(batches[-1])
+    def begin(self, piece: Piece, row: int) -> None:
+        """Say that the records from a row on are in batches of another piece, whose table their batches are rows of."""
+        self._pieces.append((row, piece))
+
+    def take(self, count: int) -> Rows:
+        """Return the first ``count`` rows; the object must not be used afterwards."""
         strings: dict[str, pa.Array] = {}
         for name in ("key", "value"):
             if name in self._strings:
@@ -156,7 +159,16 @@ class Columns:
             strings["headers"] = self._take_headers(count)
         offsets = pa.Array.from_buffers(pa.int64(), count, [None, self._numbers.take(0, count)])
         timestamps = pa.Array.from_buffers(_TIMESTAMP, count, [None, self._numbers.take(1, count)])
-        return Rows(headers[first : last + 1], first, batches, offsets, timestamps, timestamp_type, strings)
+        return Rows(self._take_runs(count), offsets, timestamps, strings)
+
+    def _take_runs(self, count: int) -> list[_Run]:
+        rows = [row for row, _ in self._pieces]
+        ends = [*rows[1:], count]
+        return [
+            _Run(piece, self._batches.array[row:end])
+            for (row, piece), end in zip(self._pieces, ends, strict=True)
+            if row < end
+        ]
 
     def _take_headers(self, count: int) -> pa.Array:
         """Build the lists of headers; a record without headers has null, as in Spark's connector."""
@@ -174,6 +186,21 @@ class Columns:
         pairs = pa.StructArray.from_arrays([_text(names), contents], fields=list(kind.value_type))
         offsets = self._numbers.take(len(self._numbers.arrays) - 1, count + 1)
         return pa.Array.from_buffers(kind, count, [validity, offsets], children=[pairs])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Batches that are decoded together.
+
+    Attributes
+    ----------
+    headers : BatchHeaders
+    timestamp_type : int or None
+        That of all the batches, where it is known to be the same.
+    """
+
+    headers: BatchHeaders
+    timestamp_type: int | None
 
 
 @lru_cache(maxsize=1)
@@ -206,45 +233,57 @@ def _java_text(name: bytes) -> str:
 
 
 @dataclass(frozen=True)
+class _Run:
+    """Consecutive records of one piece; ``batches`` has the row of each record's batch in its table, ascending."""
+
+    piece: Piece
+    batches: Integers
+
+    def of_batch(self, number: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """Give each record its batch's number."""
+        first, last = int(self.batches[0]), int(self.batches[-1])
+        values = number(self.piece.headers[first : last + 1])
+        if (values == values[0]).all():
+            return np.full(len(self.batches), values[0], dtype=values.dtype)
+        chosen: np.ndarray[Any, Any] = values[self.batches - first]
+        return chosen
+
+
+@dataclass(frozen=True)
 class Rows:
     """Decoded records.
 
     Attributes
     ----------
-    headers : BatchHeaders, length n_batches
-        The headers of the batches that the records are in.
-    first : int
-        The row of the first of them in the table that the records were decoded by.
-    batches : integer array, length n_rows
-        The row of each record's batch in that table; ascending.
+    runs : list of _Run
+        What says which batch each record is in.
     offsets, timestamps : pyarrow.Array, length n_rows
-    timestamp_type : int or None
-        That of all the records, where it is known to be the same.
     strings : dict of pyarrow.Array, length n_rows
         ``key``, ``value`` and ``headers``, as far as they are wanted.
     """
 
-    headers: BatchHeaders
-    first: int
-    batches: Integers
+    runs: list[_Run]
     offsets: pa.Array
     timestamps: pa.Array
-    timestamp_type: int | None
     strings: dict[str, pa.Array]
 
     def __len__(self) -> int:
-        return len(self.batches)
+        return len(self.offsets)
 
     def column(self, name: str) -> pa.Array:
         """Return a column of `RECORD_SCHEMA`."""
         return self.strings[name] if name in self.strings else _BUILDERS[name](self)
 
-    def of_batch(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Give each record its batch's value."""
-        if (values == values[0]).all():
-            return np.full(len(self), values[0], dtype=values.dtype)
-        chosen: np.ndarray[Any, Any] = values[self.batches - self.first]
-        return chosen
+    def of_batch(self, number: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """Give each record its batch's number, which a function finds in a table of headers."""
+        found = [run.of_batch(number) for run in self.runs]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    @property
+    def timestamp_type(self) -> int | None:
+        """That of all the records, where it is known to be the same."""
+        kinds = {run.piece.timestamp_type for run in self.runs}
+        return kinds.pop() if len(kinds) == 1 else None
 
 
 def _fixed(values: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
@@ -259,12 +298,12 @@ def _one_timestamp_type(timestamp_type: int) -> pa.Array:
 def _timestamp_types(rows: Rows) -> pa.Array:
     if rows.timestamp_type is not None:
         return _one_timestamp_type(rows.timestamp_type).slice(0, len(rows))
-    return _fixed(rows.of_batch(rows.headers.timestamp_types.astype(np.int32)), pa.int32())
+    return _fixed(rows.of_batch(lambda headers: headers.timestamp_types.astype(np.int32)), pa.int32())
 
 
 def _sequences(rows: Rows) -> pa.Array:
-    base = rows.of_batch(rows.headers.column("base_sequence"))
-    delta = numbers_of(rows.offsets) - rows.of_batch(rows.headers.column("base_offset"))
+    base = rows.of_batch(lambda headers: headers.column("base_sequence"))
+    delta = numbers_of(rows.offsets) - rows.of_batch(lambda headers: headers.column("base_offset"))
     return _fixed(np.where(base < 0, -1, (base + delta) & v2.SEQUENCE_MAX).astype(np.int32), pa.int32())
 
 
@@ -272,7 +311,7 @@ def _of_batch(name: str) -> Callable[[Rows], pa.Array]:
     """Make the builder of a column that is the same for all records of a batch."""
     kind = RECORD_SCHEMA.field(name).type
     numbers = np.dtype(str(kind))
-    return lambda rows: _fixed(rows.of_batch(rows.headers.column(name).astype(numbers)), kind)
+    return lambda rows: _fixed(rows.of_batch(lambda headers: headers.column(name).astype(numbers)), kind)
 
 
 _WANTED_BITS: Final = {"key": kernels.KEYS, "value": kernels.VALUES, "headers": kernels.HEADERS}
@@ -285,8 +324,8 @@ _BUILDERS: Final[dict[str, Callable[[Rows], pa.Array]]] = {
     "producer_id": _of_batch("producer_id"),
     "producer_epoch": _of_batch("producer_epoch"),
     "sequence": _sequences,
-    "is_transactional": lambda rows: array_of(rows.of_batch(rows.headers.is_transactional)),
-    "compression": lambda rows: _CODEC_NAMES.take(array_of(rows.of_batch(rows.headers.codec_ids))),
+    "is_transactional": lambda rows: array_of(rows.of_batch(lambda headers: headers.is_transactional)),
+    "compression": lambda rows: _CODEC_NAMES.take(array_of(rows.of_batch(lambda headers: headers.codec_ids))),
     "magic": _of_batch("magic"),
     "base_offset": _of_batch("base_offset"),
     "position": _of_batch("position"),

@@ -14,13 +14,13 @@ from typing import Any, Final
 import numpy as np
 from crc32c import crc32c
 
-from sparklog.record import kernels, v2
+from sparklog.record import kernels, kernels_crc, v2
 from sparklog.record.headers import BATCH_BYTES, CRC, MAGIC, POSITION, BatchHeaders
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
-IN_KERNELS: bool = kernels.HAS_CRC32C_INSTRUCTION
+IN_KERNELS: bool = kernels_crc.HAS_CRC32C_INSTRUCTION
 """Whether the kernels compute CRC-32C on this machine."""
 
 _LEGACY_CRC_COVERS_FROM: Final = 16

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.record import kernels, kernels_legacy, kernels_v2, kernels_where, v2
-from sparklog.record.arrow import BYTES_WITHOUT_END, RECORD_HEADERS_MAX, ROWS_MAX, Columns, Rows, wanted_bits
+from sparklog.record.arrow import BYTES_WITHOUT_END, RECORD_HEADERS_MAX, ROWS_MAX, Columns, Piece, Rows, wanted_bits
 from sparklog.record.compression import DECOMPRESSED_BYTES_MAX
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA, selector
@@ -58,19 +58,6 @@ class DecodeLimits:
 LIMITS: Final = DecodeLimits()
 
 
-@dataclass
-class Progress:
-    """The progress of a read. One decode hands it to the next, so that offsets ascend over all of them.
-
-    Attributes
-    ----------
-    next_offset : int
-        The lowest offset that the next record may have.
-    """
-
-    next_offset: int = 0
-
-
 def decode_batches(
     buffer: memoryview,
     headers: BatchHeaders,
@@ -80,7 +67,6 @@ def decode_batches(
     end_offset: int = OFFSET_MAX,
     reaches_log_end: bool = False,
     limits: DecodeLimits = LIMITS,
-    progress: Progress | None = None,
     program: kernels_where.Program | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode whole batches into record columns.
@@ -101,8 +87,6 @@ def decode_batches(
         from ``end_offset`` would not find them.
     limits : DecodeLimits
         How large a piece at a time.
-    progress : Progress, optional
-        The progress of the read that this decode is a part of; it is updated.
     program : Program, optional
         A filter, by `sparklog.record.where_program.program_of`. Only records that pass are copied; the others are
         checked all the same.
@@ -128,24 +112,16 @@ def decode_batches(
     ascend. Where the next batch begins below it, Kafka's consumer gives the one and passes over the other, or the other
     way round, as its fetches fall; here the second batch is an error.
     """
-    names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
-    progress = Progress() if progress is None else progress
-    modern, oldest, attributes, different, wrappers = kernels.summary(headers.numbers)
-    decoding = _Decoding(headers, names, (start_offset, end_offset), limits, program, has_wrappers=wrappers > 0)
-    decoding.timestamp_type = _timestamp_type(len(headers), oldest, attributes, different)
-    decoding.begin(progress.next_offset - 1, OFFSET_MAX if reaches_log_end else end_offset)
-    for run in runs(headers) if 0 < modern < len(headers) else [slice(0, len(headers))]:
-        try:
-            is_compressed = bool(attributes & v2.CODEC_MASK) and bool(headers[run].codec_ids.any())
-            for step in steps(
-                buffer, headers, run, limits.decompressed_bytes_max, limits.chunk_bytes, is_compressed=is_compressed
-            ):
-                yield from decoding.rows_of_step(step)
-        except CorruptBatchError:
-            yield from decoding.flush()
-            raise
-    yield from decoding.flush()
-    progress.next_offset = decoding.last_offset + 1
+    decoder = Decoder(
+        columns,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        reaches_log_end=reaches_log_end,
+        limits=limits,
+        program=program,
+    )
+    yield from decoder.decode(buffer, headers)
+    yield from decoder.flush()
 
 
 def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
@@ -161,6 +137,19 @@ def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
         raise failure
 
 
+def _growth(buffer: memoryview, headers: BatchHeaders, end_offset: int) -> int:
+    """Return how many times the bytes of a piece are expected to be decoded together, those of the piece included.
+
+    It is 1 where no whole batch of the range follows in the buffer: see `sparklog.record.framing.scan_pieces`.
+    """
+    left_bytes = len(buffer) - headers.valid_bytes
+    if headers.fault or not 0 < headers.next_batch_bytes <= left_bytes:
+        return 1
+    if len(headers) and int(headers.column("last_offset")[-1]) + 1 >= end_offset:
+        return 1
+    return 2 + left_bytes // headers.valid_bytes
+
+
 def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) -> int | None:
     """Return the timestamp type of all batches, by their `kernels.summary`; None where they have not the same."""
     if oldest:
@@ -168,44 +157,69 @@ def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) 
     return None if different & v2.LOG_APPEND_TIME else int(attributes & v2.LOG_APPEND_TIME != 0)
 
 
-class _Decoding:
-    """The state of one call of `decode_batches`: the columns so far, and where the kernels go on."""
+class Decoder:
+    """Decodes the batches of a log piece by piece, as `decode_batches` does those of one; the arguments are its own.
+
+    Making columns takes as long as decoding hundreds of records. So where a piece ends before its buffer does, its rows
+    wait for those of the next piece, and offsets ascend over all pieces.
+    """
 
     def __init__(
         self,
-        headers: BatchHeaders,
-        names: tuple[str, ...],
-        offsets: tuple[int, int],
-        limits: DecodeLimits,
-        program: kernels_where.Program | None,
+        columns: Collection[str] = RECORD_COLUMNS,
         *,
-        has_wrappers: bool,
+        start_offset: int = 0,
+        end_offset: int = OFFSET_MAX,
+        reaches_log_end: bool = False,
+        limits: DecodeLimits = LIMITS,
+        program: kernels_where.Program | None = None,
     ) -> None:
-        # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
-        self._headers = replace(headers, table=headers.table.copy()) if has_wrappers else headers
-        self._names, self._offsets, self._limits = names, offsets, limits
+        self._names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
+        self._offsets, self._limits = (start_offset, end_offset), limits
         self._kernels = _DECODING if program is None else _FILTERING
         self._filter = () if program is None else (program,)
-        self._schema = _schema(names)
+        self._schema = _schema(self._names)
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
+        self._cursor[kernels.LAST_OFFSET_DONE] = -1
+        self._cursor[kernels.EXCESS_END] = OFFSET_MAX if reaches_log_end else end_offset
         self._columns: Columns | None = None
         self._record_headers_max = 0
-        self.timestamp_type: int | None = None
 
-    def begin(self, last_offset: int, excess_end: int) -> None:
-        """Set the offset that records must be above, and the end for those above the last offset of their batch."""
-        self._cursor[kernels.LAST_OFFSET_DONE], self._cursor[kernels.EXCESS_END] = last_offset, excess_end
+    def decode(self, buffer: memoryview, headers: BatchHeaders) -> Iterator[pa.RecordBatch]:
+        """Decode a piece; what it yields and raises is as of `decode_batches`.
 
-    @property
-    def last_offset(self) -> int:
-        """The offset of the last record of all batches that are done, or what `begin` was given."""
-        return int(self._cursor[kernels.LAST_OFFSET_DONE])
+        Where whole batches of the range follow in the buffer, rows may stay until the next call, or until `flush`.
+        """
+        modern, oldest, attributes, different, wrappers = kernels.summary(headers.numbers)
+        # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
+        headers = replace(headers, table=headers.table.copy()) if wrappers else headers
+        timestamp_type = _timestamp_type(len(headers), oldest, attributes, different)
+        self._piece = Piece(headers, timestamp_type)
+        self._growth = _growth(buffer, headers, self._offsets[1])
+        if self._columns is not None:
+            self._columns.begin(self._piece, int(self._cursor[kernels.ROWS]))
+        for run in runs(headers) if 0 < modern < len(headers) else [slice(0, len(headers))]:
+            try:
+                is_compressed = bool(attributes & v2.CODEC_MASK) and bool(headers[run].codec_ids.any())
+                for step in steps(
+                    buffer,
+                    headers,
+                    run,
+                    self._limits.decompressed_bytes_max,
+                    self._limits.chunk_bytes,
+                    is_compressed=is_compressed,
+                ):
+                    yield from self._rows_of_step(step)
+            except CorruptBatchError:
+                yield from self.flush()
+                raise
+        if self._growth == 1:
+            yield from self.flush()
 
-    def rows_of_step(self, step: Step) -> Iterator[pa.RecordBatch]:
+    def _rows_of_step(self, step: Step) -> Iterator[pa.RecordBatch]:
         """Walk through the batches of a step, and yield the Arrow batches that fill up on the way."""
-        is_legacy = self._headers.column("magic")[step.rows.start] < 2
-        decode = self._kernels[int(is_legacy)]
-        numbers, cursor = self._headers.numbers, self._cursor
+        headers, cursor = self._piece.headers, self._cursor
+        decode = self._kernels[int(headers.column("magic")[step.rows.start] < 2)]
         cursor[kernels.BATCH] = step.rows.start
         while True:
             if self._columns is None:
@@ -213,11 +227,11 @@ class _Decoding:
             columns = self._columns
             status = decode(
                 step.octets,
-                numbers,
+                headers.numbers,
                 step.spans,
                 step.rows.start,
                 step.rows.stop,
-                self._headers.origin,
+                headers.origin,
                 not step.is_checked,
                 *self._offsets,
                 columns.wanted,
@@ -238,16 +252,19 @@ class _Decoding:
             elif status == kernels.FULL:
                 yield from self.flush()
             else:
-                raise failure_of(step, self._headers, int(self._cursor[kernels.BATCH]), status)
+                raise failure_of(step, headers, int(cursor[kernels.BATCH]), status)
 
     def _empty_columns(self, record_bytes: int = 1, record_headers_max: int = 0) -> Columns:
         """Make columns for the batches that are left, as far as they may go together, and for one record at least."""
         bytes_max = max(self._limits.output_bytes_max, record_bytes) if wanted_bits(self._names) else BYTES_WITHOUT_END
         rows, size_bytes = kernels.capacity(
-            self._headers.numbers, self._cursor[kernels.BATCH], self._offsets[0], ROWS_MAX, bytes_max
+            self._piece.headers.numbers, self._cursor[kernels.BATCH], self._offsets[0], ROWS_MAX, bytes_max
         )
+        rows, size_bytes = min(rows * self._growth, ROWS_MAX), min(size_bytes * self._growth, bytes_max)
         record_headers_max = max(record_headers_max, self._record_headers_max)
-        return Columns(self._names, max(rows, 1), max(size_bytes, record_bytes), record_headers_max)
+        columns = Columns(self._names, max(rows, 1), max(size_bytes, record_bytes), record_headers_max)
+        columns.begin(self._piece, 0)
+        return columns
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, if there are any, and begin with empty columns."""
@@ -255,7 +272,7 @@ class _Decoding:
         self._cursor[kernels.ROWS] = self._cursor[kernels.TAKEN_BYTES] = 0
         self._columns = None
         if columns is not None and rows:
-            yield self._batch(columns.take(rows, self._headers, self.timestamp_type))
+            yield self._batch(columns.take(rows))
 
     def _batch(self, rows: Rows) -> pa.RecordBatch:
         if not self._names:

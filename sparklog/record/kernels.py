@@ -1,4 +1,4 @@
-"""Compiled code: the steps that the loops over bytes share, the scan from batch to batch, and checksums.
+"""Compiled code: the steps that the loops over bytes share, the scan from batch to batch, and what headers tell.
 
 Every kernel is handed the regions it may look at, checks each length against the end of its region before using it, and
 returns a status code with the place where it stopped. The records of v2 batches are walked in `kernels_v2`, messages of
@@ -14,11 +14,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.core.codegen import get_host_cpu_features
-from numba.extending import intrinsic
 
 from sparklog.record.headers import (
     ATTRIBUTES,
@@ -37,15 +33,14 @@ from sparklog.record.headers import (
     PRODUCER_ID,
     RECORD_COUNT,
 )
-from sparklog.record.kernels_cache import NUMBA
-from sparklog.record.kernels_compile import inlined, kernel, step
+from sparklog.record.kernels_compile import inlined, kernel
+from sparklog.record.kernels_crc import crc32, crc32c
 from sparklog.record.kernels_memory import (
     COPY_STEP_BYTES,
     big_endian_32,
     big_endian_64,
     copy_step,
     item,
-    load_64,
     memcpy,
     set_item,
 )
@@ -184,19 +179,6 @@ DECODE = types.int64(
 )
 
 
-@intrinsic
-def _crc32c_instruction(typingctx: Any, crc: Any, word: Any) -> Any:  # noqa: ARG001
-    """Move a CRC-32C on by eight bytes with the instruction that x86 has for it."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-        word_type = ir.IntType(64)
-        kind = ir.FunctionType(word_type, [word_type, word_type])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse42.crc32.64.64")
-        return builder.call(function, arguments)
-
-    return types.uint64(types.uint64, types.uint64), codegen
-
-
 @inlined
 def span(spans, table, r, first, origin):
     """Return where the records of a batch begin and end, or a whole message, by the spans or, without any, the table.
@@ -233,133 +215,14 @@ def put(strings, row, buffer, position, length):
         and position + length + COPY_STEP_BYTES <= buffer.shape[0]
         and end + COPY_STEP_BYTES <= strings.data.shape[0]
     ):
-        while start < end:
-            copy_step(strings.data, start, buffer, position)
+        copy_step(strings.data, start, buffer, position)
+        while length > COPY_STEP_BYTES:
             start += COPY_STEP_BYTES
             position += COPY_STEP_BYTES
+            length -= COPY_STEP_BYTES
+            copy_step(strings.data, start, buffer, position)
     elif length > 0:
         memcpy(strings.data, start, buffer, position, length)
-
-
-# Checksums
-
-
-def _crc_tables(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Make the eight tables of a reflected CRC-32: table k moves a byte on by k further zero bytes."""
-    tables = np.zeros((8, 256), dtype=np.uint32)
-    values = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        values = np.where(values & 1, (values >> 1) ^ np.uint32(polynomial), values >> 1)
-    tables[0] = values
-    for k in range(1, 8):
-        tables[k] = tables[0][tables[k - 1] & 0xFF] ^ (tables[k - 1] >> 8)
-    return tables
-
-
-def _crc_skip(tables: np.ndarray[Any, np.dtype[np.uint32]], lane_bytes: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Make the tables that move the four bytes of a CRC on by a lane of zeros, shape (4, 256)."""
-    bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
-    for _ in range(lane_bytes):
-        bits = tables[0][bits & 0xFF] ^ (bits >> 8)
-    values = np.arange(256, dtype=np.uint32)
-    skip = np.zeros((4, 256), dtype=np.uint32)
-    for bit in range(32):
-        skip[bit // 8] ^= np.where(values >> (bit % 8) & 1, bits[bit], 0).astype(np.uint32)
-    return skip
-
-
-_CRC_LANE_BYTES = 512
-_CRC32 = _crc_tables(0xEDB88320)
-_CRC32C = _crc_tables(0x82F63B78)
-_CRC32C_OF_BYTES = _CRC32C[0].copy()
-_CRC32C_SKIP = _crc_skip(_CRC32C, _CRC_LANE_BYTES)
-
-
-def has_crc32c_instruction(named: str | None, of_host: str) -> bool:
-    """Tell whether numba compiles for the instruction: by the features that the user names to it, else the host's."""
-    return "+sse4.2" in (of_host if named is None else named).split(",")
-
-
-@step
-def _crc_by_tables(tables, buffer, position, end):
-    """CRC-32 or CRC-32C by its tables, eight bytes at a step."""
-    crc = np.uint32(0xFFFFFFFF)
-    while position + 8 <= end:
-        low = crc ^ (
-            np.uint32(buffer[position])
-            | np.uint32(buffer[position + 1]) << np.uint32(8)
-            | np.uint32(buffer[position + 2]) << np.uint32(16)
-            | np.uint32(buffer[position + 3]) << np.uint32(24)
-        )
-        crc = (
-            tables[7, low & np.uint32(0xFF)]
-            ^ tables[6, (low >> np.uint32(8)) & np.uint32(0xFF)]
-            ^ tables[5, (low >> np.uint32(16)) & np.uint32(0xFF)]
-            ^ tables[4, low >> np.uint32(24)]
-            ^ tables[3, buffer[position + 4]]
-            ^ tables[2, buffer[position + 5]]
-            ^ tables[1, buffer[position + 6]]
-            ^ tables[0, buffer[position + 7]]
-        )
-        position += 8
-    while position < end:
-        crc = (crc >> np.uint32(8)) ^ tables[0, (crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
-        position += 1
-    return np.int64(crc ^ np.uint32(0xFFFFFFFF))
-
-
-@inlined
-def _skip_lane(crc):
-    byte = np.uint64(0xFF)
-    # Each mention of a table is a copy of it to compile.
-    skip = _CRC32C_SKIP
-    return np.uint64(
-        skip[0, crc & byte]
-        ^ skip[1, (crc >> np.uint64(8)) & byte]
-        ^ skip[2, (crc >> np.uint64(16)) & byte]
-        ^ skip[3, (crc >> np.uint64(24)) & byte]
-    )
-
-
-@step
-def crc32c_by_instruction(buffer, position, end):
-    """CRC-32C of ``buffer[position:end]``, in three lanes at once: the instruction takes three cycles, and overlaps."""
-    crc = np.uint64(0xFFFFFFFF)
-    lane = _CRC_LANE_BYTES
-    while position + 3 * lane <= end:
-        second, third = np.uint64(0), np.uint64(0)
-        for place in range(position, position + lane, 8):
-            crc = _crc32c_instruction(crc, load_64(buffer, place))
-            second = _crc32c_instruction(second, load_64(buffer, place + lane))
-            third = _crc32c_instruction(third, load_64(buffer, place + 2 * lane))
-        crc = _skip_lane(_skip_lane(crc) ^ second) ^ third
-        position += 3 * lane
-    while position + 8 <= end:
-        crc = _crc32c_instruction(crc, load_64(buffer, position))
-        position += 8
-    while position < end:
-        crc = (crc >> np.uint64(8)) ^ np.uint64(_CRC32C_OF_BYTES[(crc ^ np.uint64(buffer[position])) & np.uint64(0xFF)])
-        position += 1
-    return np.int64(crc ^ np.uint64(0xFFFFFFFF))
-
-
-@step
-def crc32(buffer, position, end):
-    """CRC-32 of ``buffer[position:end]``, which the caller has checked to be there."""
-    return _crc_by_tables(_CRC32, buffer, position, end)
-
-
-@step
-def crc32c_by_tables(buffer, position, end):
-    """CRC-32C of ``buffer[position:end]``, on any processor."""
-    return _crc_by_tables(_CRC32C, buffer, position, end)
-
-
-HAS_CRC32C_INSTRUCTION: Final = has_crc32c_instruction(NUMBA.CPU_FEATURES, get_host_cpu_features())
-
-# One of the two, of ``buffer[position:end]``, which the caller has checked to be there. Where it is the tables, the
-# library computes the checksums of whole batches instead: see `sparklog.record.checksums`.
-crc32c = crc32c_by_instruction if HAS_CRC32C_INSTRUCTION else crc32c_by_tables
 
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, TABLE, types.int64))

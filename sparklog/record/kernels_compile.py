@@ -24,7 +24,7 @@ from numba import njit
 
 from sparklog.record.kernels_cache import KernelCache
 from sparklog.record.kernels_folders import can_be_written, find_folders
-from sparklog.record.kernels_steps import StepCompiler
+from sparklog.record.kernels_steps import ApartCompiler, StepCompiler
 
 _compiling: Final = threading.Lock()
 KERNELS: Final[dict[str, Callable[[], None]]] = {}
@@ -111,8 +111,12 @@ _STEP: Final[dict[str, Any]] = {
     "_nrt": False,
     "pipeline_class": StepCompiler,
 }
-step = njit(**_STEP)
+# Unless told otherwise, numba would force a step into its callers where one of those is itself forced into others.
+step = njit(**_STEP, forceinline=False)
 """For the steps of kernels: compiled as part of the kernels that use them, and kept with those."""
+
+apart = njit(**{**_STEP, "pipeline_class": ApartCompiler, "forceinline": False})
+"""For the steps that few records need: taken into the loops, their code would cost the steps of the many registers."""
 
 inlined = njit(**_STEP, forceinline=True)
 """For the steps inside the loops: a call that is left standing costs more than the step itself."""

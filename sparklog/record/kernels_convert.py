@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, TABLE, TABLE_OUT, crc32
+from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, TABLE, TABLE_OUT
 from sparklog.record.kernels_compile import inlined, kernel
+from sparklog.record.kernels_crc import crc32
 from sparklog.record.kernels_encode import (
     KEY_LENGTH,
     KEY_POSITION,

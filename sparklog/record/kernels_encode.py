@@ -15,8 +15,9 @@ from numba import types
 
 from sparklog.record import headers as fields
 from sparklog.record import v2
-from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, NUMBERS_OUT, TABLE, TABLE_OUT, crc32c
+from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, NUMBERS_OUT, TABLE, TABLE_OUT
 from sparklog.record.kernels_compile import inlined, kernel, step
+from sparklog.record.kernels_crc import crc32c
 from sparklog.record.kernels_memory import memcpy
 
 _HEADER_BYTES = v2.HEADER_BYTES

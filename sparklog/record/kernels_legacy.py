@@ -37,12 +37,12 @@ from sparklog.record.kernels import (
     WRAPPER_OVERLAP,
     WRONG_CRC,
     WRONG_WRAPPER_OFFSET,
-    crc32,
     put,
     span,
     wrapped_sum,
 )
 from sparklog.record.kernels_compile import inlined, kernel, step
+from sparklog.record.kernels_crc import crc32
 from sparklog.record.kernels_memory import big_endian_32, big_endian_64, item, set_item
 from sparklog.record.kernels_v2 import every_record
 from sparklog.record.legacy import SIZE_MIN

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from sparklog.record.kernels_cache import NUMBA
 
-COPY_STEP_BYTES: Final = 32
+COPY_STEP_BYTES: Final = 64
 """`copy_step` reads and writes as many bytes at a time."""
 
 _WORD: Final = ir.IntType(64)

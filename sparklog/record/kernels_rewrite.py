@@ -16,8 +16,9 @@ from numba import types
 
 from sparklog.record import headers as fields
 from sparklog.record import v2
-from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, TABLE, TABLE_OUT, crc32, wrapped_sum
+from sparklog.record.kernels import BYTES, BYTES_OUT, NUMBERS, TABLE, TABLE_OUT, wrapped_sum
 from sparklog.record.kernels_compile import kernel, step
+from sparklog.record.kernels_crc import crc32
 from sparklog.record.kernels_encode import (
     field_bytes,
     put_crc,

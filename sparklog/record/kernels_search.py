@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from sparklog.record.kernels import BYTES, crc32, crc32c
+from sparklog.record.kernels import BYTES
 from sparklog.record.kernels_compile import inlined, kernel
+from sparklog.record.kernels_crc import crc32, crc32c
 from sparklog.record.kernels_memory import big_endian_32, load_64
 
 NOTHING: Final = 0

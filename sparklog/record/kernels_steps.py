@@ -1,7 +1,8 @@
 """How the steps of kernels are compiled: to a form that kernels are linked from, and no further.
 
-A step is never called but by kernels, which take it in and are made fast as a whole. numba would first make each step
-fast and turn it into machine code, which nothing runs, and that is a third of the time that compiling a kernel takes.
+A step is never called but by kernels, which it is linked into, and which are made fast as a whole. numba would first
+make each step fast and turn it into machine code, which nothing runs, and that is a third of the time that compiling a
+kernel takes.
 
 The parts of numba that this rests on are not its public interface: see `sparklog.record.kernels_compile`.
 """
@@ -50,3 +51,21 @@ class StepCompiler(Compiler):
 
     def __init__(self, typingctx: Any, targetctx: Any, library: None, *others: Any) -> None:  # noqa: ARG002
         super().__init__(typingctx, targetctx, StepLibrary(targetctx.codegen(), "step"), *others)
+
+
+class ApartLibrary(StepLibrary):
+    """The code of a step that stays a function of its own in the kernels that it is linked into."""
+
+    def finalize(self) -> None:
+        """Forbid that the step is taken into its callers, and link the steps that it uses into it."""
+        for function in self._final_module.functions:
+            if not function.is_declaration:
+                function.add_function_attribute("noinline")
+        super().finalize()
+
+
+class ApartCompiler(Compiler):
+    """Compiles a function as numba does, into an `ApartLibrary`."""
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: None, *others: Any) -> None:  # noqa: ARG002
+        super().__init__(typingctx, targetctx, ApartLibrary(targetctx.codegen(), "step"), *others)

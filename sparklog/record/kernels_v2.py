@@ -51,12 +51,12 @@ from sparklog.record.kernels import (
     TRAILING_BYTES,
     VALUES,
     WRONG_CRC,
-    crc32c,
     put,
     span,
     wrapped_sum,
 )
-from sparklog.record.kernels_compile import inlined, kernel, step
+from sparklog.record.kernels_compile import apart, inlined, kernel, step
+from sparklog.record.kernels_crc import crc32c
 from sparklog.record.kernels_memory import item, set_item
 from sparklog.record.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, RECORD_BYTES_MIN
 
@@ -69,7 +69,7 @@ _CRC_LEAD = HEADER_BYTES - CRC_COVERS_FROM
 # The steps below return the position after what they read; a negative one is a status code, negated.
 
 
-@step
+@apart
 def _long_number(buffer, position, end, bytes_max):
     """Read a zigzag number of any length: (number as 64 bits, position after it)."""
     raw = np.uint64(0)
@@ -125,7 +125,7 @@ def field(buffer, position, end):
     return start, length, start + length
 
 
-@step
+@inlined
 def _skip_headers(buffer, position, count, end):
     """Step over ``count`` record headers; every name must be there, a content may be null."""
     if count < 0 or count > end - position:
@@ -140,7 +140,7 @@ def _skip_headers(buffer, position, count, end):
     return position
 
 
-@step
+@inlined
 def _put_headers(buffer, position, count, end, first, output):
     """Copy the headers that `_skip_headers` stepped over to the rows from ``first`` on."""
     for row in range(first, first + count):
@@ -150,7 +150,7 @@ def _put_headers(buffer, position, count, end, first, output):
         put(output.content, row, buffer, start, length)
 
 
-@step
+@apart
 def _any_record(buffer, record, end):
     """Do what `_record` does, for a record of any form, and say what is wrong with one that has none."""
     nothing = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
@@ -186,16 +186,15 @@ def _any_record(buffer, record, end):
 
 
 @inlined
-def _short_number(buffer, position):
-    """Read a zigzag number of up to three bytes, which the caller knows to be there.
+def _short_number(buffer, position, is_longer):
+    """Read a number of up to three bytes, which the caller knows to be there, as it is before zigzag is undone.
 
     Returns
     -------
     (number, position, is_longer)
-        Where ``is_longer`` has bit 7 set, the number goes on, and the other two mean nothing.
+        Where the number goes on, bit 7 of ``is_longer`` is set, and the other two mean nothing.
     """
     raw = np.uint64(item(buffer, position))
-    is_longer = np.uint64(0)
     if raw < 0x80:
         position += 1
     else:
@@ -203,10 +202,24 @@ def _short_number(buffer, position):
         raw = raw & np.uint64(0x7F) | (second & np.uint64(0x7F)) << np.uint64(7)
         position += 2
         if second >= 0x80:
-            is_longer = np.uint64(item(buffer, position))
-            raw |= is_longer << np.uint64(14)
+            third = np.uint64(item(buffer, position))
+            is_longer |= third
+            raw |= third << np.uint64(14)
             position += 1
-    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), position, is_longer
+    return raw, position, is_longer
+
+
+@inlined
+def _signed(raw):
+    """Undo zigzag."""
+    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1))
+
+
+@inlined
+def _length(raw):
+    """Undo zigzag of a length: (how many bytes there are, 1 if there is null in their place, else 0)."""
+    is_null = np.int64(raw & np.uint64(1))
+    return np.int64(raw >> np.uint64(1)) & (is_null - 1), is_null
 
 
 @inlined
@@ -219,25 +232,38 @@ def _record(buffer, record, end):
     """
     bytes_end = buffer.shape[0] - _NUMBERS_BYTES
     if record <= bytes_end:
-        length, position, longer_length = _short_number(buffer, record)
-        record_end = position + length
-        timestamp, position, longer_timestamp = _short_number(buffer, position + 1)
-        offset, position, longer_offset = _short_number(buffer, position)
-        key_length, key, longer_key = _short_number(buffer, position)
-        position = key + max(key_length, np.int64(0))
-        is_longer = longer_length | longer_timestamp | longer_offset | longer_key
+        length, position, is_longer = _short_number(buffer, record, np.uint64(0))
+        # A length below zero, whose bit 0 is set, makes a record that ends nowhere near its fields.
+        record_end = position + np.int64(length >> np.uint64(1))
+        is_longer |= length << np.uint64(7)
+        timestamp, position, is_longer = _short_number(buffer, position + 1, is_longer)
+        offset, position, is_longer = _short_number(buffer, position, is_longer)
+        key_length, key, is_longer = _short_number(buffer, position, is_longer)
+        key_bytes, is_key_null = _length(key_length)
+        position = key + key_bytes
         if position <= bytes_end:
-            value_length, value, longer_value = _short_number(buffer, position)
-            position = value + max(value_length, np.int64(0))
-            is_longer = (is_longer | longer_value) & np.uint64(0x80)
-            if is_longer == 0 and position < record_end and record_end <= end and item(buffer, position) < 0x80:
-                header_count, headers, _ = _short_number(buffer, position)
+            value_length, value, is_longer = _short_number(buffer, position, is_longer)
+            value_bytes, is_value_null = _length(value_length)
+            position = value + value_bytes
+            if is_longer & np.uint64(0x80) == 0 and position < record_end and record_end <= end:
+                header_count, headers = np.int64(0), position + 1
+                raw = np.uint64(item(buffer, position))
                 position = headers
-                if header_count != 0:
-                    position = _skip_headers(buffer, headers, header_count, record_end)
+                if raw != 0:
+                    header_count = _signed(raw)
+                    position = _skip_headers(buffer, headers, header_count, record_end) if raw < 0x80 else record
                 if position == record_end:
-                    key_length, value_length = max(key_length, np.int64(-1)), max(value_length, np.int64(-1))
-                    return record_end, (offset, timestamp, key, key_length, value, value_length, headers, header_count)
+                    key_length, value_length = key_bytes - is_key_null, value_bytes - is_value_null
+                    return record_end, (
+                        _signed(offset),
+                        _signed(timestamp),
+                        key,
+                        key_length,
+                        value,
+                        value_length,
+                        headers,
+                        header_count,
+                    )
     return _any_record(buffer, record, end)
 
 
@@ -281,7 +307,7 @@ def _batch_status(buffer, table, r, start, end, in_place):
     return OK
 
 
-@step
+@apart
 def _excess_status(offset_delta, base_offset, end_offset, last_offset, excess_end):
     """Say whether a record may have an offset above the last one of its batch's header, as Kafka lets it.
 
@@ -336,29 +362,35 @@ def decode_batch(
     if done == 0 and row > 0 and not does_fit:
         return FULL
     is_inside = start_offset <= base_offset and last_offset < end_offset
+    # Where it is inside, records up to its last offset are taken without a further look.
+    inside_delta = last_delta if is_inside else np.int64(-1)
     is_append_time = table[r, ATTRIBUTES] & LOG_APPEND_TIME != 0
     base_timestamp = table[r, MAX_TIMESTAMP] if is_append_time else table[r, BASE_TIMESTAMP]
+    delta_mask = np.int64(0 if is_append_time else -1)
     timestamp_type = np.int64(1 if is_append_time else 0)
-    for i in range(done, count):
+    while done < count:
         record_end, fields = _record(buffer, record, end)
         if record_end < 0:
             return -record_end
         if fields[0] <= previous_delta:
             return BAD_OFFSET
         offset = base_offset + fields[0]
-        is_taken = is_inside or start_offset <= offset < end_offset
-        if fields[0] > last_delta:
-            status = _excess_status(fields[0], base_offset, end_offset, last_offset, cursor[EXCESS_END])
-            if status != OK:
-                return status
-            is_taken = start_offset <= offset < (cursor[EXCESS_END] if last_offset < end_offset else end_offset)
-        timestamp = base_timestamp if is_append_time else wrapped_sum(base_timestamp, fields[1])
+        is_taken = True
+        if fields[0] > inside_delta:
+            taken_end = end_offset
+            if fields[0] > last_delta:
+                status = _excess_status(fields[0], base_offset, end_offset, last_offset, cursor[EXCESS_END])
+                if status != OK:
+                    return status
+                taken_end = cursor[EXCESS_END] if last_offset < end_offset else end_offset
+            is_taken = start_offset <= offset < taken_end
+        timestamp = wrapped_sum(base_timestamp, fields[1] & delta_mask)
         if is_taken and passes(program, buffer, record_end, fields, offset, timestamp, timestamp_type):
             if not does_fit or fields[7] > 0:
                 status = _capacity_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
                 if status != OK:
                     if first_row == 0:
-                        cursor[RECORDS_DONE], cursor[NEXT_RECORD] = i, record
+                        cursor[RECORDS_DONE], cursor[NEXT_RECORD] = done, record
                         cursor[PREVIOUS_OFFSET] = base_offset + previous_delta
                         cursor[ROWS], cursor[RECORD_BYTES] = row, record_end - record
                     return status
@@ -370,6 +402,7 @@ def decode_batch(
             row += 1
         previous_delta = fields[0]
         record = record_end
+        done += 1
     if record != end:
         return TRAILING_BYTES
     cursor[RECORDS_DONE], cursor[ROWS], cursor[TAKEN_BYTES] = 0, row, taken

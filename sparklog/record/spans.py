@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from sparklog.record import kernels, kernels_spans
-from sparklog.record.decode import LIMITS, DecodeLimits, Progress
+from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.kernels_spans import SPAN_FIELDS
 from sparklog.record.legacy import MESSAGE_BYTES_MIN
@@ -18,6 +18,19 @@ from sparklog.record.streams import Int64s, Octets
 from sparklog.record.v2 import RECORD_BYTES_MIN
 
 _CHUNK_RECORDS: Final = 1 << 17
+
+
+@dataclass
+class Progress:
+    """The progress of a read. One search for spans hands it to the next, so that offsets ascend over all of them.
+
+    Attributes
+    ----------
+    next_offset : int
+        The lowest offset that the next record may have.
+    """
+
+    next_offset: int = 0
 
 
 @dataclass(frozen=True)

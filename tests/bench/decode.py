@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, decompressor
-from sparklog.record.decode import check_crcs, decode_batches
+from sparklog.record.decode import Decoder, check_crcs
 from sparklog.record.framing import scan_headers, scan_pieces
 from sparklog.record.schema import DEFAULT_COLUMNS
 from sparklog.record.v2 import HEADER_BYTES
@@ -99,11 +99,9 @@ def encoded(case: Case, rows: list[Record], base_offset: int) -> bytes:
 
 def sparklog_decode(data: bytes) -> int:
     """Decode as a reader does: a window of the file at a time, and so many batches of it."""
-    return sum(
-        batch.num_rows
-        for piece, headers in scan_pieces(memoryview(data), 0)
-        for batch in decode_batches(piece, headers, columns=DEFAULT_COLUMNS)
-    )
+    decoder = Decoder(DEFAULT_COLUMNS)
+    pieces = scan_pieces(memoryview(data), 0)
+    return sum(batch.num_rows for piece, headers in pieces for batch in decoder.decode(piece, headers))
 
 
 def peer_decode(kind: type[AiokafkaRecords] | type[KafkaPythonRecords], data: bytes) -> int:

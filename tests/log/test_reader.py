@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 import sparklog
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.reader import LogReader, open_log
+from sparklog.record import framing
 from tests.golden import GoldenSet, IsolationLevel, golden_sets
 from tests.log.logs import write
 from tests.oracle import decode_log
@@ -165,3 +166,25 @@ def test_no_offset_before_is_below_the_log_start_offset(tmp_path: Path) -> None:
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nevents 0 5\n")
     with sparklog.open_log(folder) as log:
         assert log.offsets_before(None, 9)[-1] == 5
+
+
+@pytest.mark.parametrize("batches_max", [1, 2, 5])
+def test_rows_that_wait_for_later_pieces_keep_their_file_and_come_before_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_max: int
+) -> None:
+    write(tmp_path, segment_bytes=1200)
+    with open_log(str(tmp_path)) as log:
+        whole = log.read(columns=["file", "offset", "value", "position"])
+    monkeypatch.setattr(framing, "BATCHES_MAX", batches_max)
+    with open_log(str(tmp_path)) as log:
+        assert log.read(columns=["file", "offset", "value", "position"]).equals(whole)
+        assert log.read(columns=["offset"], end_offset=25)["offset"].to_pylist() == list(range(25))
+    second = sorted(tmp_path.glob("*.log"))[1]
+    data = bytearray(second.read_bytes())
+    data[-3] ^= 1
+    second.write_bytes(data)
+    found: list[int] = []
+    with open_log(str(tmp_path)) as log, pytest.raises(CorruptBatchError) as caught:
+        found.extend(offset for batch in log.batches(columns=["offset"]) for offset in batch["offset"].to_pylist())
+    assert found == list(range(caught.value.offset or 0))
+    assert str(second) in str(caught.value)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparklog.errors import CorruptBatchError
 from sparklog.log.reader import LogReader, open_log
 from sparklog.log.where_parser import parse_where
-from sparklog.record.decode import decode_batches
+from sparklog.record.decode import Decoder
 from sparklog.record.headers import BatchHeaders
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import golden_sets
@@ -95,12 +95,14 @@ class Decodes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches = self.records = 0
 
-        def decode_counted(buffer: memoryview, headers: BatchHeaders, **options: Any) -> Iterator[pa.RecordBatch]:
+        decode = Decoder.decode
+
+        def decode_counted(decoder: Decoder, buffer: memoryview, headers: BatchHeaders) -> Iterator[pa.RecordBatch]:
             self.batches += len(headers)
             self.records += int(headers.column("record_count").sum())
-            return decode_batches(buffer, headers, **options)
+            return decode(decoder, buffer, headers)
 
-        monkeypatch.setattr("sparklog.log.reader.decode_batches", decode_counted)
+        monkeypatch.setattr(Decoder, "decode", decode_counted)
 
 
 @pytest.fixture

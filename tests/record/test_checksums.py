@@ -58,8 +58,8 @@ def test_records_before_a_wrong_checksum_are_given_first() -> None:
 
 
 ELSEWHERE = """
-from sparklog.record import checksums, kernels
-assert kernels.crc32c is kernels.crc32c_by_tables
+from sparklog.record import checksums, kernels_crc
+assert kernels_crc.crc32c is kernels_crc.crc32c_by_tables
 assert not checksums.IN_KERNELS
 """
 

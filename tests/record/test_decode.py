@@ -10,13 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
-from sparklog.record.decode import DecodeLimits, Progress, check_crcs, decode_batches
-from sparklog.record.framing import scan_headers
-from sparklog.record.schema import RECORD_COLUMNS
+from sparklog.record import framing
+from sparklog.record.decode import DecodeLimits, Decoder, check_crcs, decode_batches
+from sparklog.record.framing import scan_headers, scan_pieces
+from sparklog.record.headers import BatchHeaders
+from sparklog.record.schema import RECORD_COLUMNS, RECORD_SCHEMA, selector
 from tests import build
 from tests.build import Record
 from tests.oracle import OracleBatch, java_utf8
 from tests.strategies import logs
+
+_schema = selector(RECORD_SCHEMA)
 
 
 def expected(batches: list[OracleBatch]) -> list[dict[str, Any]]:
@@ -101,6 +105,32 @@ def test_any_columns_and_offsets_are_a_part_of_the_whole(
     ]
 
 
+def pieces_of(data: bytes, batches_max: int) -> list[tuple[memoryview, BatchHeaders]]:
+    """Return the pieces of a log without their control batches, in memory of their own as a reader has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "BATCHES_MAX", batches_max)
+        pieces = list(scan_pieces(memoryview(data), 0))
+    return [(piece, headers.where(~headers.is_control)) for piece, headers in pieces]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(logs(), LIMITS_TO_CUT_AT, st.integers(1, 5), st.sampled_from([RECORD_COLUMNS, (), ("sequence",), ("key",)]))
+def test_rows_of_many_pieces_are_those_of_the_whole(
+    drawn: tuple[bytes, list[OracleBatch]], limits: DecodeLimits, batches_max: int, columns: tuple[str, ...]
+) -> None:
+    data, _ = drawn
+    decoder = Decoder(columns, limits=limits)
+    found = [batch for piece in pieces_of(data, batches_max) for batch in decoder.decode(*piece)]
+    found += decoder.flush()
+    headers = scan_headers(data)
+    whole = decode_batches(memoryview(data), headers.where(~headers.is_control), columns=columns)
+    if columns:
+        schema = _schema(columns)
+        assert pa.Table.from_batches(found, schema).equals(pa.Table.from_batches(whole, schema))
+    else:
+        assert sum(batch.num_rows for batch in found) == sum(batch.num_rows for batch in whole)
+
+
 RECORDS = [
     Record(0, 1000, b"key", b"value", [("name", b"content"), ("name", None)]),
     Record(1, 990, None, b"", [("", b"")]),
@@ -159,6 +189,37 @@ def test_rows_before_the_damage_are_yielded_before_it_is_raised(codec: str) -> N
         assert sum(piece.num_rows for piece in found) == 9
 
 
+def test_rows_of_pieces_wait_for_each_other_until_the_range_or_the_buffer_ends() -> None:
+    data = b"".join(build.v2_batch([Record(0, i, b"k", b"v" * i)], base_offset=i) for i in range(10))
+    for end_offset, counts in ((2**63 - 1, [0, 0, 0, 10]), (6, [0, 6])):
+        decoder = Decoder(("value", "timestampType"), end_offset=end_offset)
+        pieces = pieces_of(data, 3)[: len(counts)]
+        found = [sum(batch.num_rows for batch in decoder.decode(*piece)) for piece in pieces]
+        assert found == counts
+        assert not list(decoder.flush())
+
+
+def test_rows_of_earlier_pieces_are_yielded_before_damage_is_raised() -> None:
+    batches = [build.v2_batch([Record(0, i, b"k", b"v")], base_offset=i) for i in range(5)]
+    batches[3] = build.v2_batch([Record(0)], base_offset=3, crc=1)
+    decoder, found = Decoder(("offset",)), list[pa.RecordBatch]()
+    pieces = pieces_of(b"".join(batches), 2)
+    with pytest.raises(CorruptBatchError, match="CRC-32C") as caught:
+        found.extend(batch for piece in pieces for batch in decoder.decode(*piece))
+    assert pa.Table.from_batches(found)["offset"].to_pylist() == [0, 1, 2]
+    assert caught.value.offset == 3
+
+
+def test_timestamp_types_of_pieces_that_differ_are_told_for_each() -> None:
+    batches = [build.v2_batch([Record(0, 5)], base_offset=i, attributes=8 * (i > 1)) for i in range(3)]
+    decoder = Decoder(("timestampType", "position"))
+    found = [batch for piece in pieces_of(b"".join(batches), 2) for batch in decoder.decode(*piece)]
+    assert pa.Table.from_batches(found).to_pydict() == {
+        "timestampType": [0, 0, 1],
+        "position": [0, len(batches[0]), 2 * len(batches[0])],
+    }
+
+
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 SOME_COLUMNS: list[tuple[str, ...]] = [(), ("offset",), ("producer_id", "timestampType"), ("key",), ("value", "offset")]
 
@@ -207,11 +268,10 @@ def test_offsets_above_the_last_of_their_batch_are_given_as_kafka_gives_them(col
 def test_batch_that_begins_below_the_record_before_it_is_refused(columns: tuple[str, ...], codec: str) -> None:
     wide = build.v2_batch([Record(0), Record(1), Record(6)], base_offset=10, codec=codec, last_offset_delta=1)
     after = build.v2_batch([Record(0), Record(1)], base_offset=16, codec=codec)
-    progress = Progress()
+    decoder = Decoder(columns)
     for data, position, rows in ((wide + after, len(wide), 3), (wide, None, 3), (after, 0, 0)):
         found: list[pa.RecordBatch] = []
-        options: dict[str, Any] = {"columns": columns, "progress": Progress() if position else progress}
-        decoded = decode_batches(memoryview(data), scan_headers(data), **options)
+        decoded = (Decoder(columns) if position else decoder).decode(memoryview(data), scan_headers(data))
         if position is None:
             found.extend(decoded)
         else:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from sparklog.record import kernels
+from sparklog.record import kernels, kernels_crc
 from sparklog.record.framing import scan_headers
 from tests import build
 from tests.build import Record
@@ -106,13 +106,13 @@ def test_checksum_is_that_of_the_library(data: bytes, lead: int) -> None:
 def test_features_that_the_user_names_to_numba_count_before_those_of_the_host(
     named: str | None, of_host: str, has_it: bool
 ) -> None:
-    assert kernels.has_crc32c_instruction(named, of_host) == has_it
+    assert kernels_crc.has_crc32c_instruction(named, of_host) == has_it
 
 
 @njit
 def crc32c_by_tables(buffer: Any, position: int) -> Any:
     """Make the step one that a test can call."""
-    return kernels.crc32c_by_tables(buffer, position, buffer.shape[0])
+    return kernels_crc.crc32c_by_tables(buffer, position, buffer.shape[0])
 
 
 @settings(deadline=None)
@@ -123,12 +123,12 @@ def test_checksum_by_tables_is_that_of_the_library(data: bytes, position: int) -
 
 
 ON_ANY_PROCESSOR = """
-from sparklog.record import kernels
+from sparklog.record import kernels, kernels_crc
 from sparklog.record.framing import scan_headers
 from tests import build
 import numpy as np
 
-assert kernels.crc32c is kernels.crc32c_by_tables
+assert kernels_crc.crc32c is kernels_crc.crc32c_by_tables
 batch = build.v2_batch([build.Record(0, 0, None, bytes(range(256)) * 20)])
 assert kernels.first_wrong_crc(np.frombuffer(batch, np.uint8), scan_headers(batch).numbers, 0) == (1, 0)
 """

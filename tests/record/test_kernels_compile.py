@@ -57,6 +57,21 @@ def test_step_is_taken_in_by_its_kernel_and_is_no_machine_code_of_its_own(kept_i
     assert not engine.is_symbol_defined(of_step.fndesc.mangled_name), "numba has compiled a step: see kernels_steps"
 
 
+def test_only_a_step_that_is_kept_apart_is_still_called_by_its_kernel(kept_in: Path) -> None:
+    apart, step = kernels_compile.apart(doubled), kernels_compile.step(doubled)
+
+    def calling(number: Any) -> Any:
+        return apart(number) + 1
+
+    def taking_in(number: Any) -> Any:
+        return step(number) + 1
+
+    for function, is_called in ((calling, True), (taking_in, False)):
+        kernel = kernels_compile._compiled(function, [SIGNATURE])
+        assert kernel(np.int64(3)) == 7
+        assert bool(re.search(r"call .*doubled", kernel.inspect_llvm(SIGNATURE.args))) == is_called
+
+
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_garbage_is_collected_after_a_kernel_as_it_was_before(kept_in: Path, *, is_enabled: bool) -> None:
     was_enabled = gc.isenabled()

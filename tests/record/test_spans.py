@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError
 from sparklog.record import kernels_spans as spans
-from sparklog.record.decode import DecodeLimits, Progress, decode_batches
+from sparklog.record.decode import DecodeLimits, decode_batches
 from sparklog.record.framing import scan_headers
-from sparklog.record.spans import RecordSpans, record_spans
+from sparklog.record.spans import Progress, RecordSpans, record_spans
 from tests import build
 from tests.build import Record
 from tests.golden import golden_sets
