@@ -341,17 +341,16 @@ def _replaced(
 def _bounded(folder: PartitionFolder, segments: tuple[Segment, ...], view: DirectoryView) -> PartitionLayout:
     bound = None if view.journal is None else view.journal.partitions.get(folder.name)
     if bound is not None:
-        return _as_before(PartitionLayout(folder, segments, 0, OffsetPosition(0, 0)), bound)
+        return _as_before(folder, segments, bound)
     at = folder.topic_partition
     checkpoint = 0 if at is None else view.start_offsets.get(at, 0)
-    layout = PartitionLayout(folder, segments, checkpoint, OffsetPosition(0, checkpoint))
     if not segments:
-        return layout
+        return PartitionLayout(folder, (), checkpoint, OffsetPosition(0, checkpoint))
     start_offset = max(checkpoint, segments[0].base_offset)
     with segments[-1].open() as log:
         end = log.end()
-        layout = replace(layout, zeros_from=log.zeros_from)
-    _warn_of_damaged_tail(layout, segments[-1], end, view)
+        zeros_from = log.zeros_from
+    _warn_of_damaged_tail(folder, segments[-1], end, view)
     if at is not None and end.offset < start_offset:
         # The topic may have been made anew since the view was taken: ask again before all of the log is left out.
         checkpoint = DirectoryView(folder.directory).start_offsets.get(at, 0)
@@ -363,21 +362,21 @@ def _bounded(folder: PartitionFolder, segments: tuple[Segment, ...], view: Direc
             end.offset,
             start_offset,
         )
-        return replace(layout, segments=())
-    return _from(start_offset, replace(layout, end=end))
+        return PartitionLayout(folder, (), checkpoint, OffsetPosition(0, checkpoint), zeros_from)
+    return PartitionLayout(folder, _from(start_offset, segments), start_offset, end, zeros_from)
 
 
-def _warn_of_damaged_tail(layout: PartitionLayout, last: Segment, end: OffsetPosition, view: DirectoryView) -> None:
+def _warn_of_damaged_tail(folder: PartitionFolder, last: Segment, end: OffsetPosition, view: DirectoryView) -> None:
     """Say that a log ends in the midst of a batch although it was written whole: no crash does that."""
     lost_bytes = last.size_bytes - end.position
     if not lost_bytes:
-        flushed_offset = view.recovery_point(layout.folder) or 0
+        flushed_offset = view.recovery_point(folder) or 0
         if end.offset < flushed_offset:
             _warn_once(
                 f"{last.path()} ends at position {end.position}, offset {end.offset}, and everything before offset "
                 f"{flushed_offset} was on the disk, says the recovery point: records are lost"
             )
-    elif lost_bytes > 0 and end.offset < view.synced_offset(layout.folder):
+    elif lost_bytes > 0 and end.offset < view.synced_offset(folder):
         _warn_once(
             f"{last.path()} ends with {lost_bytes} bytes at position {end.position}, offset {end.offset}, that are no "
             f"whole batch, although all of it was on the disk when its writer last said so: it is damaged, and records "
@@ -391,20 +390,20 @@ def _warn_once(message: str) -> None:
     _log.warning("%s", message)
 
 
-def _as_before(layout: PartitionLayout, bound: LogExtent) -> PartitionLayout:
+def _as_before(folder: PartitionFolder, segments: Sequence[Segment], bound: LogExtent) -> PartitionLayout:
     """Leave out what a commit has put into a log that is not done yet."""
-    before = [segment for segment in layout.segments if segment.base_offset <= bound.segment]
+    before = [segment for segment in segments if segment.base_offset <= bound.segment]
     if before:
         before[-1] = replace(before[-1], is_last=True, size_bytes=bound.position)
     end = OffsetPosition(bound.position, bound.end_offset)
-    return _from(bound.start_offset, replace(layout, segments=tuple(before), end=end))
+    return PartitionLayout(folder, _from(bound.start_offset, tuple(before)), bound.start_offset, end)
 
 
-def _from(start_offset: int, layout: PartitionLayout) -> PartitionLayout:
+def _from(start_offset: int, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Leave out the segments that are wholly before the log start offset."""
-    rows = enumerate(layout.segments)
+    rows = enumerate(segments)
     first = max((row for row, segment in rows if segment.base_offset <= start_offset), default=0)
-    return replace(layout, segments=layout.segments[first:], start_offset=start_offset)
+    return segments[first:]
 
 
 def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[TopicPartition, int]:
