@@ -87,32 +87,24 @@ def floor_position(index: ReadableFile, base_offset: int, position: int) -> Offs
 
 
 def _floor_entry(index: ReadableFile, base_offset: int, target: int, field: int) -> OffsetEntry | None:
-    def entry(row: int) -> OffsetEntry:
-        relative_offset, position = _entry(index, _OFFSET_FIELDS, row)
-        return OffsetEntry(base_offset + relative_offset, position)
+    base = base_offset if field == _OFFSET else 0
 
-    def key(row: int) -> int:
-        found = entry(row)
+    def key(fields: tuple[int, ...]) -> int:
         # A blank entry ends those that are written.
-        return found[field] if found != (base_offset, 0) else _BEYOND
+        return base + fields[field] if fields != (0, 0) else _BEYOND
 
-    row = _floor_row(index, _OFFSET_FIELDS, key, target)
-    return entry(row) if row >= 0 else None
+    found = _floor(index, _OFFSET_FIELDS, key, target)
+    return None if found is None else OffsetEntry(base_offset + found[_OFFSET], found[_POSITION])
 
 
 def floor_time(index: ReadableFile, base_offset: int, timestamp: int) -> TimeEntry | None:
     """Find the last entry before a time (ms), reading no more of the index than a binary search does."""
 
-    def entry(row: int) -> TimeEntry:
-        timestamp, relative_offset = _entry(index, _TIME_FIELDS, row)
-        return TimeEntry(timestamp, base_offset + relative_offset)
+    def key(fields: tuple[int, ...]) -> int:
+        return fields[0] if fields != (0, 0) else _BEYOND
 
-    def key(row: int) -> int:
-        found = entry(row)
-        return found.timestamp if (found.timestamp, found.offset) != (0, base_offset) else _BEYOND
-
-    row = _floor_row(index, _TIME_FIELDS, key, timestamp - 1)
-    return entry(row) if row >= 0 else None
+    found = _floor(index, _TIME_FIELDS, key, timestamp - 1)
+    return None if found is None else TimeEntry(found[0], base_offset + found[1])
 
 
 def read_entries(index: ReadableFile, layout: np.dtype[Any]) -> Entries:
@@ -126,17 +118,45 @@ def read_entries(index: ReadableFile, layout: np.dtype[Any]) -> Entries:
 
 _BEYOND = 1 << 64
 _OFFSET, _POSITION = 0, 1
+_BLOCK_BYTES: Final = 1 << 12
 
 
-def _entry(index: ReadableFile, fields: struct.Struct, row: int) -> tuple[int, ...]:
-    """Read one entry; blank where the index has been trimmed meanwhile."""
-    data = index.read(row * fields.size, fields.size)
-    return fields.unpack(data if len(data) == fields.size else bytes(data).ljust(fields.size, b"\0"))
+class _Block:
+    """Some entries of an index, read together; blank where the index has been trimmed meanwhile."""
+
+    def __init__(self, index: ReadableFile, fields: struct.Struct, first: int, rows: int) -> None:
+        data = index.read(first * fields.size, rows * fields.size)
+        self._data = data if len(data) == rows * fields.size else bytes(data).ljust(rows * fields.size, b"\0")
+        self._fields, self._rows = fields, rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, row: int) -> tuple[int, ...]:
+        return self._fields.unpack_from(self._data, row * self._fields.size)
 
 
-def _floor_row(index: ReadableFile, fields: struct.Struct, key: Callable[[int], int], target: int) -> int:
-    rows = range(index.size_bytes() // fields.size)
-    if rows and key(rows[-1]) <= target:
-        # Whoever looks for the end of a log asks for the last entry.
-        return rows[-1]
-    return bisect_right(rows, target, key=key) - 1
+def _floor(
+    index: ReadableFile, fields: struct.Struct, key: Callable[[tuple[int, ...]], int], target: int
+) -> tuple[int, ...] | None:
+    """Find the last entry whose key is at most a target; None where that of the first is above it.
+
+    Most indexes have few entries, also those that a broker has made 10 MiB long for what will come: the first block is
+    read at once.
+    """
+    rows, rows_max = index.size_bytes() // fields.size, _BLOCK_BYTES // fields.size
+    if not rows:
+        return None
+    block = _Block(index, fields, 0, min(rows, rows_max))
+    if key(block[0]) > target:
+        return None
+    if rows > rows_max and key(block[rows_max - 1]) <= target:
+        last = _Block(index, fields, rows - 1, 1)[0]
+        if key(last) <= target:
+            # Whoever looks for the end of a log asks for the last entry.
+            return last
+        firsts = range(0, rows, rows_max)
+        nearest = bisect_right(firsts, target, lo=1, key=lambda first: key(_Block(index, fields, first, 1)[0])) - 1
+        if nearest:
+            block = _Block(index, fields, firsts[nearest], min(rows_max, rows - firsts[nearest]))
+    return block[bisect_right(block, target, lo=1, key=key) - 1]

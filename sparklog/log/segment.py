@@ -11,7 +11,7 @@ checks every batch from the first of them to the last.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -42,6 +42,7 @@ _FIRST_WINDOW_BYTES: Final = 1 << 16
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 _SINGLE_HEADERS_MAX: Final = 256
+_REST_BYTES_MAX: Final = 1 << 12
 _HINT: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
 _log = logging.getLogger("sparklog")
@@ -228,22 +229,26 @@ class OpenSegment:
     def single_headers(self, start: OffsetPosition) -> Iterator[BatchHeaders]:
         """Scan the headers from a boundary to the end of the segment one at a time, reading nothing between them.
 
-        This is for a few batches, and needs no compiled code. After many headers it goes on with `windows`.
+        It needs no compiled code. A short rest of the file is read at once; after many headers `windows` go on.
         """
         boundary, size_bytes = start, self._file.size_bytes()
+        rest_bytes = size_bytes - start.position
+        rest = self._file.read(start.position, rest_bytes) if 0 < rest_bytes <= _REST_BYTES_MAX else None
         for _ in range(_SINGLE_HEADERS_MAX):
-            header = first_header(self._file.read(boundary.position, HEADER_BYTES_MAX), boundary.position)
-            if not len(header) or boundary.position + header.valid_bytes > size_bytes:
+            position = boundary.position
+            lead = self._file.read(position, HEADER_BYTES_MAX) if rest is None else rest[position - start.position :]
+            header = first_header(lead[:HEADER_BYTES_MAX], position)
+            if not len(header) or position + header.valid_bytes > size_bytes:
                 self._refuse_damage(boundary, size_bytes, header.fault)
                 return
-            boundary = OffsetPosition(boundary.position + header.valid_bytes, self._checked(header, boundary.offset))
+            boundary = OffsetPosition(position + header.valid_bytes, self._checked(header, boundary.offset))
             yield header
         for window in self.windows(boundary):
             yield window.headers
 
     def seek(self, offset: int) -> OffsetPosition:
         """Find a batch boundary at or before an offset, near it where there is an index."""
-        with self._index(files.OFFSET_INDEX) as index:
+        with self._index(files.OFFSET_INDEX) if offset > self.segment.base_offset else nullcontext() as index:
             if index is None:
                 return self.start
             entry, header = self._floor_entry(index, offset)
@@ -309,7 +314,11 @@ class OpenSegment:
 
     def first_batch_from(self, offset: int) -> BatchHeaders | None:
         """Find the batch that holds an offset, or else the next one."""
-        return _first(self.single_headers(self.seek(offset)), lambda headers: headers.column("last_offset") >= offset)
+        for headers in self.single_headers(self.seek(offset)):
+            rows = np.flatnonzero(headers.column("last_offset") >= offset)
+            if len(rows):
+                return headers[int(rows[0]) : int(rows[0]) + 1]
+        return None
 
     def first_batch_at(self, timestamp: int, start_offset: int) -> BatchHeaders | None:
         """Find the first batch with a timestamp (ms) at or after the given one and offsets from ``start_offset`` on.
@@ -489,12 +498,3 @@ class OpenSegment:
 
     def _scanner(self) -> DamageScanner:
         return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.upper_offset)
-
-
-def _first(scan: Iterator[BatchHeaders], chosen: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> BatchHeaders | None:
-    """Return the first batch of a scan for which ``chosen`` is true."""
-    for headers in scan:
-        rows = np.flatnonzero(chosen(headers))
-        if len(rows):
-            return headers[int(rows[0]) : int(rows[0]) + 1]
-    return None

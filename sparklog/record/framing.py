@@ -31,6 +31,8 @@ HEADER_BYTES_MAX: Final = v2.HEADER_BYTES
 BATCHES_MAX: Final = 1 << 13
 """Batches that are scanned together. The headers of more leave the processor's cache before records are decoded."""
 
+_MODERN: Final = struct.Struct(v2.LEAD.format + v2.COVERED.format[1:])
+_MODERN_SIZE_MIN: Final = v2.HEADER_BYTES - OVERHEAD_BYTES
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _ROW = struct.Struct(f"={TABLE_FIELDS}q")
@@ -111,31 +113,39 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
     layout = _LAYOUTS.get(magic)
     if layout is None or len(view) < layout.itemsize:
         return _ended(np.zeros(0, dtype=TABLE), view, origin, 0)
-    fault, batch_bytes = _size_fault(view, 0) or _header_fault(view, 0), _batch_bytes(view, 0)
-    if fault:
-        return BatchHeaders(np.zeros(0, dtype=TABLE), origin, 0, batch_bytes, fault)
-    # Sizes near the largest of 32 bits do not fit them any more with what comes before the size.
+    batch_bytes = _batch_bytes(view, 0)
     fields = _modern_fields(view) if magic == 2 else _legacy_fields(view, layout)
+    # Nearly all that is looked at are sound headers of magic 2: what is wrong with another is worth a second look.
+    if magic < 2 or fields is None:
+        fault = _size_fault(view, 0) or _header_fault(view, 0)
+        if fault or fields is None:
+            return BatchHeaders(np.zeros(0, dtype=TABLE), origin, 0, batch_bytes, fault)
+    # Sizes near the largest of 32 bits do not fit them any more with what comes before the size.
     table = np.frombuffer(bytearray(_ROW.pack(origin, batch_bytes, magic, *fields, 0)), dtype=TABLE)
     return _ended(table, view, origin, batch_bytes)
 
 
-def _modern_fields(view: memoryview) -> tuple[int, ...]:
-    """Return the fields of the header of a batch of magic 2, in the order of `TABLE` from ``attributes`` on."""
-    base_offset, _, leader_epoch, _, crc = v2.LEAD.unpack_from(view)
-    attributes, delta, base_timestamp, max_timestamp, *of_producer, record_count = v2.COVERED.unpack_from(
-        view, v2.CRC_COVERS_FROM
+def _modern_fields(view: memoryview) -> tuple[int, ...] | None:
+    """Return the fields of the header of a batch of magic 2, in the order of `TABLE` from ``attributes`` on.
+
+    None where it has a fault: `_size_fault` or `_header_fault` says which.
+    """
+    base_offset, size, leader_epoch, _, crc, attributes, delta, base_timestamp, max_timestamp, *of_producer, count = (
+        _MODERN.unpack_from(view)
     )
+    last_offset = base_offset + delta
+    if size < _MODERN_SIZE_MIN or base_offset < 0 or delta < 0 or last_offset >= 1 << 63 or count < 0:
+        return None
     return (
         attributes & 0xFF,
         crc,
         base_offset,
-        base_offset + delta,
+        last_offset,
         base_timestamp,
         max_timestamp,
         *of_producer,
         leader_epoch,
-        record_count,
+        count,
     )
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from inspect import signature
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError
+from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError, SeglogError
 from sparklog.log.files import TopicPartition
-from sparklog.log.layout import read_layout
+from sparklog.log.layout import PartitionLayout, read_layout, read_layouts
 from sparklog.log.reader import LogReader
-from sparklog.record.arrays import scalar_of
+from sparklog.record.arrays import repeated
 from sparklog.record.decode import DecodeLimits
 from sparklog.spark.arrow_types import headers_map
 from sparklog.spark.decoding import ColumnDecoder, Columns
@@ -26,6 +27,8 @@ from sparklog.spark.small_batches import joined
 from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
+
+_LAYOUTS_MAX: Final = 32
 
 
 def read_ranges(
@@ -60,19 +63,39 @@ def read_ranges(
     InvalidOptionError
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
-    expected = expected_schema(schema)
+    arranger = _Arranger(expected_schema(schema), columns)
 
     def read() -> Generator[pa.RecordBatch]:
-        for each in planned:
-            yield from _read_range(each, options, _Arranger(expected, columns, each.topic_partition))
+        for each, layout in _with_layouts(planned):
+            yield from _read_range(each, layout, options, arranger)
 
     yield from joined(read())
 
 
-def _read_range(planned: ReadRange, options: SeglogOptions, arrange: _Arranger) -> Iterator[pa.RecordBatch]:
+def _with_layouts(planned: Iterable[ReadRange]) -> Iterator[tuple[ReadRange, PartitionLayout | None]]:
+    """Yield ranges with what their logs hold, None where that cannot be told of all those that were asked for together.
+
+    Logs of one directory are asked for together, since much of what a look takes is that of their directory: first one,
+    then twice as many each time, so that a query that needs only a few rows opens few.
+    """
+    following, count = iter(planned), 1
+    while ranges := list(islice(following, count)):
+        layouts: Sequence[PartitionLayout | None]
+        try:
+            layouts = read_layouts([each.folder for each in ranges])
+        except SeglogError:
+            # Those before the one that is at fault are read, and then it is said of that one.
+            layouts = [None] * len(ranges)
+        yield from zip(ranges, layouts, strict=True)
+        count = min(2 * count, _LAYOUTS_MAX)
+
+
+def _read_range(
+    planned: ReadRange, layout: PartitionLayout | None, options: SeglogOptions, arranger: _Arranger
+) -> Iterator[pa.RecordBatch]:
     limits = DecodeLimits(decompressed_bytes_max=options.decompressed_bytes_max)
     try:
-        layout = read_layout(planned.folder)
+        layout = layout or read_layout(planned.folder)
     except PathNotFoundError as error:
         _lose(planned, "the partition was deleted", options.fail_on_data_loss, error)
         return
@@ -82,9 +105,9 @@ def _read_range(planned: ReadRange, options: SeglogOptions, arrange: _Arranger) 
         if start < layout.start_offset or end > layout.end_offset:
             start, end = _still_there(log, planned, options.fail_on_data_loss)
         for batch in log.batches(
-            start, end, arrange.columns, options.isolation_level, limits, options.fail_on_data_loss, options.where
+            start, end, arranger.columns, options.isolation_level, limits, options.fail_on_data_loss, options.where
         ):
-            yield arrange(batch)
+            yield arranger.arranged(batch, planned.topic_partition)
 
 
 def expected_schema(schema: StructType) -> pa.Schema:
@@ -115,13 +138,10 @@ def _lose(planned: ReadRange, reason: str, fail_on_data_loss: bool, cause: Excep
 class _Arranger:
     """Turns batches of a log into batches of Spark's schema, and copies as little as possible."""
 
-    def __init__(self, schema: pa.Schema, columns: Columns, topic_partition: TopicPartition) -> None:
+    def __init__(self, schema: pa.Schema, columns: Columns) -> None:
         self._schema = schema
-        self._topic_partition = topic_partition
-        self._constants: dict[str, pa.Array] = {}
-        self._decoders = {
-            name: ColumnDecoder(name, columns, topic_partition) for name in columns.decoders if name in schema.names
-        }
+        self._constants: dict[str, tuple[str | int, pa.Array]] = {}
+        self._decoders = {name: ColumnDecoder(name, columns) for name in columns.decoders if name in schema.names}
         self._casts = {
             name: schema.field(name).type
             for name in schema.names
@@ -129,40 +149,39 @@ class _Arranger:
             or (name in TEXT_COLUMNS and schema.field(name).type == pa.string())
         }
         self._has_maps = HEADERS in schema.names and pa.types.is_map(schema.field(HEADERS).type)
+        self._names = schema.names
         self.columns = [name for name in schema.names if name not in TopicPartition._fields]
         if self._casts and "offset" not in self.columns:
             self.columns.append("offset")
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(
-            [self._column(batch, name) for name in self._schema.names], schema=self._schema
-        )
+    def arranged(self, batch: pa.RecordBatch, at: TopicPartition) -> pa.RecordBatch:
+        """Return the batch of a partition in Spark's schema."""
+        return pa.RecordBatch.from_arrays([self._column(batch, name, at) for name in self._names], schema=self._schema)
 
-    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+    def _column(self, batch: pa.RecordBatch, name: str, at: TopicPartition) -> pa.Array:
         if name in TopicPartition._fields:
-            return self._constant(name, batch.num_rows)
-        column = self._decoders[name](batch) if name in self._decoders else batch.column(name)
+            return self._constant(name, getattr(at, name), batch.num_rows)
+        column = self._decoders[name](batch, at) if name in self._decoders else batch.column(name)
         if name in self._casts:
             try:
                 return _cast(column, self._casts[name])
             except pa.ArrowInvalid as error:
-                raise self._refused(batch, name, column) from error
+                raise self._refused(batch, name, column, at) from error
         return headers_map(column) if name == HEADERS and self._has_maps else column
 
-    def _constant(self, name: str, rows: int) -> pa.Array:
+    def _constant(self, name: str, value: str | int, rows: int) -> pa.Array:
         """Return a column of the topic or the partition: a slice of one that is made once."""
-        made = self._constants.get(name)
-        if made is None or len(made) < rows:
-            kind = self._schema.field(name).type
-            made = pa.repeat(scalar_of(getattr(self._topic_partition, name), kind), rows + rows // 2)
-            self._constants[name] = made
+        of, made = self._constants.get(name, (None, None))
+        if made is None or of != value or len(made) < rows:
+            made = repeated(value, self._schema.field(name).type, rows + rows // 2)
+            self._constants[name] = value, made
         return made.slice(0, rows)
 
-    def _refused(self, batch: pa.RecordBatch, name: str, column: pa.Array) -> InvalidOptionError:
+    def _refused(self, batch: pa.RecordBatch, name: str, column: pa.Array, at: TopicPartition) -> InvalidOptionError:
         """Make the error that names the record whose value cannot be cast."""
         kind = self._casts[name]
         row = next(row for row in range(len(column)) if not _casts(column.slice(row, 1), kind))
-        record = f"the record of {self._topic_partition} at offset {batch.column('offset')[row]}"
+        record = f"the record of {at} at offset {batch.column('offset')[row]}"
         if name == "timestamp":
             time = column.cast(pa.int64())[row]
             return InvalidOptionError(

@@ -96,25 +96,23 @@ def _spark_type(name: str, spec: DecoderSpec) -> DataType:
 
 
 class ColumnDecoder:
-    """Decodes the keys or the values of one partition.
+    """Decodes the keys or the values of a task.
 
     Parameters
     ----------
     name : str
         ``key`` or ``value``.
     columns : Columns
-    at : TopicPartition
-        For errors.
     """
 
-    def __init__(self, name: str, columns: Columns, at: TopicPartition) -> None:
+    def __init__(self, name: str, columns: Columns) -> None:
         from sparklog.values.decoder import make_decoder
 
-        self._name, self._at, self._fails = name, at, columns.fails
+        self._name, self._fails = name, columns.fails
         self._decoder = make_decoder(columns.decoders[name])
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
-        """Decode the column of a batch, which has the offsets as well.
+    def __call__(self, batch: pa.RecordBatch, at: TopicPartition) -> pa.Array:
+        """Decode the column of a batch of a partition, which has the offsets as well.
 
         Raises
         ------
@@ -126,7 +124,7 @@ class ColumnDecoder:
             row, reason = next(iter(decoded.failures.by_row().items()))
             offset = batch.column("offset")[row]
             raise ValueDecodeError(
-                f"the {self._name} of offset {offset} of {self._at} does not decode: {reason}. Set onDecodeError to "
+                f"the {self._name} of offset {offset} of {at} does not decode: {reason}. Set onDecodeError to "
                 f"null to read what does not decode as null"
             )
         return decoded.array

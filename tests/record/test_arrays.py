@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.record.arrays import array_of, array_of_texts, filled, numbers_of, scalar_of
+from sparklog.record.arrays import array_of, array_of_texts, filled, numbers_of, repeated, scalar_of
 
 NUMBERS = [np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64, np.float64]
 
@@ -56,15 +56,22 @@ def test_scalars_have_the_type_that_is_asked_for() -> None:
     assert scalar_of(7, pa.int32()).equals(pa.scalar(7, pa.int32()))
 
 
+@pytest.mark.parametrize(("value", "kind"), [("a", pa.string()), ("", pa.large_string()), (7, pa.int32())])
+def test_repeated_value_is_arrows_own(value: str | int, kind: pa.DataType) -> None:
+    for rows in (0, 1, 100):
+        assert repeated(value, kind, rows).equals(pa.repeat(pa.scalar(value, kind), rows))
+
+
 SCRIPT = """
 import sys
 import numpy as np
 import pyarrow as pa
-from sparklog.record.arrays import array_of, array_of_texts, filled, numbers_of, scalar_of
+from sparklog.record.arrays import array_of, array_of_texts, filled, numbers_of, repeated, scalar_of
 
 array = array_of(np.arange(3))
 numbers_of(filled(pa.concat_arrays([array, pa.nulls(1, pa.int64())]), -1))
 scalar_of(1, pa.int32()), scalar_of("a", pa.string()), array_of_texts(["a"]), array_of(np.zeros(3, bool))
+repeated(1, pa.int32(), 3), repeated("a", pa.string(), 3)
 assert "pandas" not in sys.modules
 """
 

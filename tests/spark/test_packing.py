@@ -11,8 +11,11 @@ from typing import TypeVar
 import pytest
 
 from sparklog.spark import plan as planning
+from sparklog.spark.batches import read_ranges
+from sparklog.spark.decoding import Columns
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.plan import plan_batch
+from sparklog.spark.schema import source_schema
 from sparklog.storage import registry
 from sparklog.storage.base import Entry, Name
 from sparklog.storage.local import LocalFile
@@ -131,6 +134,10 @@ class _CountedFile(LocalFile):
         self._storage.work += 1
         return super().read(position, length_bytes)
 
+    def read_into(self, position: int, room: memoryview) -> int:
+        self._storage.work += 1
+        return super().read_into(position, room)
+
 
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> WorkCountingStorage:
@@ -171,3 +178,27 @@ def test_planning_costs_the_same_for_each_segment_however_many_there_are(
         assert len(list(log_dir.glob("events-0/*.log"))) == segments
         works.append(planning_work(log_dir, storage))
     assert works[2] - works[1] == 4 * (works[1] - works[0]) > 0
+
+
+def test_partition_of_a_broker_takes_few_calls_to_plan_and_to_read(
+    tmp_path: Path, storage: WorkCountingStorage
+) -> None:
+    works = []
+    for partitions in (5, 20, 80):
+        log_dir = tmp_path / str(partitions)
+        for partition in range(partitions):
+            folder = log_dir / f"events-{partition}"
+            write(folder, 4)
+            for index in (*folder.glob("*.index"), *folder.glob("*.timeindex")):
+                # A broker makes the indexes of the segment that it writes to this long.
+                os.truncate(index, 10 << 20)
+        planned = planning_work(log_dir, storage)
+        (task,) = plan(log_dir)
+        storage.work = 0
+        options, source = SeglogOptions.parse({"path": str(log_dir)}), source_schema((), include_headers=False)
+        assert sum(batch.num_rows for batch in read_ranges(task, options, source, Columns())) == 40 * partitions
+        works.append((planned, storage.work))
+    # To plan a partition: its name; its folder, and the one segment in it; the log; the index and its first entries;
+    # the batch that one of them names, and what is behind it. To read it: the same but for its name; the log again, its
+    # records, and what is behind them. Beside that, what a directory says of 1, 2, 4, 8, 16 and then of 32 at a time.
+    assert works == [(8 * n + 11, 10 * n + 6 * looks) for n, looks in ((5, 3), (20, 5), (80, 7))]
