@@ -98,8 +98,9 @@ def check_schema(schema: StructType, types: Mapping[str, DataType] = COLUMNS) ->
     Raises
     ------
     InvalidOptionError
-        Naming the column, and the type that it has.
+        Naming the column, and the type that it has; or there is no column.
     """
+    refuse_empty(schema)
     check_columns(schema.fieldNames())
     for field in schema.fields:
         right = types[field.name]
@@ -112,6 +113,12 @@ def check_schema(schema: StructType, types: Mapping[str, DataType] = COLUMNS) ->
         if not field.nullable and field.name in _NULL_COLUMNS:
             raise InvalidOptionError(f"column {field.name!r} may be null: it cannot be declared NOT NULL")
     return schema
+
+
+def refuse_empty(schema: StructType) -> None:
+    """Raise `InvalidOptionError` for a schema of no column: Spark would count no rows, since no column has any."""
+    if not schema.fields:
+        raise InvalidOptionError("the schema has no column: name one, such as offset to count the records")
 
 
 def _also(field: StructField, right: DataType) -> str:

@@ -16,6 +16,7 @@ from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.spark.boundary import plain_errors
 from sparklog.spark.options import SeglogOptions
 from sparklog.spark.parsing import declared_names
+from sparklog.spark.schema import refuse_empty
 from sparklog.spark.workers import LoadedByWorkers
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def view_schema(options: SeglogOptions) -> StructType:
 
 def check_view_schema(options: SeglogOptions, given: StructType) -> StructType:
     """Return a user's schema if it is a choice of the view's columns, in any order, with their types."""
+    refuse_empty(given)
     known = {field.name: field.dataType for field in view_schema(options).fields}
     for field in given.fields:
         if field.name not in known:

@@ -178,6 +178,15 @@ def test_schema_that_is_no_choice_of_the_columns_is_refused(
     assert told in refusal(spark.read.format("seglog").schema(ddl).load(str(events)))
 
 
+@pytest.mark.parametrize("options", [{}, {"view": "consumer_offsets"}])
+def test_schema_without_a_column_is_refused_and_not_counted_as_no_rows(
+    spark: SparkSession, options: dict[str, str]
+) -> None:
+    reading = spark.read.format("seglog").schema(StructType([])).options(**options)
+    with pytest.raises(PySparkException, match="the schema has no column: name one"):
+        reading.load(str(EXAMPLES)).count()
+
+
 # Paths, options and SQL
 
 
