@@ -198,7 +198,8 @@ def test_partition_of_a_broker_takes_few_calls_to_plan_and_to_read(
         options, source = SeglogOptions.parse({"path": str(log_dir)}), source_schema((), include_headers=False)
         assert sum(batch.num_rows for batch in read_ranges(task, options, source, Columns())) == 40 * partitions
         works.append((planned, storage.work))
-    # To plan a partition: its name; its folder, and the one segment in it; the log; the index and its first entries;
-    # the batch that one of them names, and what is behind it. To read it: the same but for its name; the log again, its
-    # records, and what is behind them. Beside that, what a directory says of 1, 2, 4, 8, 16 and then of 32 at a time.
-    assert works == [(8 * n + 11, 10 * n + 6 * looks) for n, looks in ((5, 3), (20, 5), (80, 7))]
+    # To plan a partition: its name, before and behind all else; its folder, and the one segment in it; the log; the
+    # index and its first entries; the batch that one of them names, and what is behind it. To read it: the same but for
+    # its name; the log again, its records, and what is behind them. Beside that, what a directory says of 1, 2, 4, 8,
+    # 16 and then of 32 at a time.
+    assert works == [(9 * n + 16, 10 * n + 6 * looks) for n, looks in ((5, 3), (20, 5), (80, 7))]
