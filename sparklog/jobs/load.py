@@ -12,19 +12,19 @@ Parquet, whose row groups may be cut apart: tasks are numbered in the order of f
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, Final
 
 from sparklog.errors import InputFileError, InvalidOptionError
 from sparklog.jobs.exclusive import exclusive
-from sparklog.jobs.inputs import PARQUET, InputFile, find_files
+from sparklog.jobs.inputs import InputFile, find_files
 from sparklog.jobs.job import Amount, Report
 from sparklog.jobs.ledger import Ledger, Loaded, encode_commit, read_ledger
+from sparklog.jobs.load_plan import FilePart, LoadTask, plan_tasks
 from sparklog.jobs.mapping import Columns
-from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows, row_groups
+from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.storage.registry import PathText
@@ -34,51 +34,8 @@ from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.staging import StagedRun
 
-_TASK_BYTES_MAX: Final = 1 << 28
-_TASK_BYTES_MIN: Final = 1 << 25
-_TASKS_A_WORKER: Final = 2
-"""More of them would make more segments, and smaller ones."""
-_UNCUT_SHARE: Final = 1 / 8
-"""A file is one task's of which less than this share of a task reaches into another."""
 _THREADS_BYTES_MAX: Final = 1 << 28
 _ATTEMPTS: Final = 1 << 53
-
-
-@dataclass(frozen=True, slots=True)
-class FilePart:
-    """A file, or of a Parquet file some of its row groups.
-
-    Attributes
-    ----------
-    groups : range or None
-        The row groups; None for all of the file.
-    """
-
-    file: InputFile
-    groups: range | None
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoadTask:
-    """Files that one task loads; ``number`` is that of the task in the plan."""
-
-    number: int
-    parts: tuple[FilePart, ...]
-
-    @property
-    def name(self) -> str:
-        first, last = self.parts[0], self.parts[-1]
-        groups = "" if first.groups is None else f", row groups {first.groups[0]} to {first.groups[-1]}"
-        return first.file.name + (groups if len(self.parts) == 1 else f" to {last.file.name}")
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(part.size_bytes for part in self.parts)
-
-    @property
-    def follows(self) -> int | None:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +178,7 @@ class LoadJob:
         names = {file.name for file in to_load}
         self.outcome.skipped = tuple(file.name for file in found if file.name not in names)
         self._refuse_unknown_columns(to_load)
-        tasks = _task_count(sum(file.size_bytes for file in to_load), self.workers)
-        return [LoadTask(number, parts) for number, parts in enumerate(_grouped(to_load, tasks))]
+        return plan_tasks(to_load, self.workers, self.target, self.columns)
 
     def _ledger(self) -> Ledger:
         directory = self.target.directory
@@ -266,6 +222,7 @@ class LoadJob:
             # Some runners try a task again, wherever they please.
             attempt=secrets.randbelow(_ATTEMPTS),
             now_ms=self.now_ms,
+            base_offsets=task.base_offsets,
         )
         with RecordAccumulator(staging) as accumulator:
             parts = tuple(self._load(part, accumulator, report) for part in task.parts)
@@ -321,56 +278,6 @@ class LoadJob:
             append_positions=positions,
             stored=self.target.stored,
         )
-
-
-def _task_count(total_bytes: int, workers: int) -> int:
-    """Return how many tasks share so many bytes: where there are more than workers, so that these end together."""
-    tasks = max(min(workers * _TASKS_A_WORKER, total_bytes // _TASK_BYTES_MIN), -(-total_bytes // _TASK_BYTES_MAX), 1)
-    return tasks if tasks < workers else -(-tasks // workers) * workers
-
-
-def _grouped(to_load: Sequence[InputFile], tasks: int) -> Iterator[tuple[FilePart, ...]]:
-    """Yield the parts of each task, in the order of files: about as many bytes each, and at least one part."""
-    shares = _Shares(sum(file.size_bytes for file in to_load), tasks)
-    parts = [part for file in to_load for part in _parts(file, shares)]
-    for _, group in groupby(parts, key=lambda part: part[0]):
-        yield tuple(part for _, part in group)
-
-
-class _Shares:
-    """Says which of some tasks, which have about as many bytes each, what comes next belongs to."""
-
-    def __init__(self, total_bytes: int, tasks: int) -> None:
-        self._task_bytes, self._last, self._done_bytes = max(total_bytes / tasks, 1), tasks - 1, 0
-
-    def are_cut_by(self, size_bytes: int) -> bool:
-        """Tell whether so many bytes that come next reach from one task well into another."""
-        little = self._task_bytes * _UNCUT_SHARE
-        first, last = self._done_bytes + little, self._done_bytes + size_bytes - little
-        return first < last and self._task_at(first) != self._task_at(last)
-
-    def take(self, size_bytes: int) -> int:
-        """Return the task in which most of so many bytes are that come next, and pass over them."""
-        middle, self._done_bytes = self._done_bytes + size_bytes / 2, self._done_bytes + size_bytes
-        return self._task_at(middle)
-
-    def _task_at(self, position: float) -> int:
-        return min(int(position / self._task_bytes), self._last)
-
-
-def _parts(file: InputFile, shares: _Shares) -> Iterator[tuple[int, FilePart]]:
-    """Yield the parts of a file, each with its task; it is cut between tasks where its format lets it be cut."""
-    if file.format != PARQUET or not shares.are_cut_by(file.size_bytes):
-        yield shares.take(file.size_bytes), FilePart(file, None, file.size_bytes)
-        return
-    sizes = row_groups(file) or [0]
-    # What is in no row group goes with the last one, so that parts add up to the file.
-    sizes[-1] += file.size_bytes - sum(sizes)
-    tasks = [shares.take(size_bytes) for size_bytes in sizes]
-    for task, rows in groupby(range(len(sizes)), key=lambda number: tasks[number]):
-        numbers = list(rows)
-        groups = None if len(numbers) == len(sizes) else range(numbers[0], numbers[-1] + 1)
-        yield task, FilePart(file, groups, sum(sizes[number] for number in numbers))
 
 
 def _refuse_other_kinds(parts: Sequence[LoadedPart]) -> None:

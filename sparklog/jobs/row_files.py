@@ -154,22 +154,44 @@ def columns_of(file: InputFile, names: Sequence[str], options: Csv) -> list[str]
         return [name for name in names if name in found]
 
 
-def row_groups(file: InputFile) -> list[int]:
-    """Return about how many bytes of a Parquet file each of its row groups has."""
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What the end of a Parquet file says of it.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Their names.
+    group_rows, group_bytes : tuple of int
+        How many rows each row group has, and about how many bytes of the file.
+    """
+
+    columns: tuple[str, ...]
+    group_rows: tuple[int, ...]
+    group_bytes: tuple[int, ...]
+
+    def rows_in(self, groups: range | None) -> int:
+        """Return how many rows are in some row groups, or in the whole file."""
+        return sum(self.group_rows if groups is None else (self.group_rows[number] for number in groups))
+
+
+def read_footer(file: InputFile) -> Footer:
+    """Read the footer of a Parquet file; `InputFileError` where it is damaged."""
     with unreadable(file), opened(file) as source:
-        metadata = _open_parquet(source).metadata
-        sizes = [max(metadata.row_group(n).total_byte_size, 1) for n in range(metadata.num_row_groups)]
-        return [size * file.size_bytes // sum(sizes) for size in sizes]
+        opened_file = _open_parquet(source)
+        metadata = opened_file.metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        sizes = [max(group.total_byte_size, 1) for group in groups]
+        return Footer(
+            tuple(opened_file.schema_arrow.names),
+            tuple(group.num_rows for group in groups),
+            tuple(size * file.size_bytes // sum(sizes) for size in sizes),
+        )
 
 
 def known_rows(file: InputFile, groups: range | None) -> int | None:
     """Return how many rows a file, or some of its row groups, has; None where only reading it all would tell."""
-    if file.format != PARQUET:
-        return None
-    with unreadable(file), opened(file) as source:
-        metadata = _open_parquet(source).metadata
-        rows: int = sum(metadata.row_group(n).num_rows for n in groups or range(metadata.num_row_groups))
-        return rows
+    return read_footer(file).rows_in(groups) if file.format == PARQUET else None
 
 
 def read_rows(

@@ -7,8 +7,8 @@ are encoded, the rows of many partitions at once, and staged as one run a partit
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 import numpy as np
@@ -68,6 +68,8 @@ class Task:
         The time of the job, ms since the epoch. Records without a timestamp get it, and all under LogAppendTime.
     is_transactional : bool
         Whether the rows belong to a transaction, whose producer the commit writes into the batches.
+    base_offsets : mapping of str to int
+        The offset that the first record of the task is expected to get in a partition, by the name of its folder.
     """
 
     target: WriteTarget
@@ -78,6 +80,7 @@ class Task:
     attempt: int
     now_ms: int
     is_transactional: bool = False
+    base_offsets: Mapping[str, int] = field(default_factory=dict)
 
 
 class RecordAccumulator:
@@ -156,11 +159,14 @@ class RecordAccumulator:
             found = grouped(records, self._partitions(topic, of_topic, records))
             for part in found.portions(_ENCODED_BYTES_MAX):
                 folders = [str(TopicPartition(topic, partition)) for partition in part.partitions]
-                base_offsets = np.array([self._stage.end_offset(folder) for folder in folders])
+                base_offsets = np.array([self._next_offset(folder) for folder in folders])
                 encoded, batch_ends = encode_logs(
                     part.rows, config, part.ends, base_offsets, written_ms, folders, producer
                 )
                 self._stage.append(encoded, folders, batch_ends, written_ms, config)
+
+    def _next_offset(self, folder: str) -> int:
+        return self._stage.end_offset(folder, self._task.base_offsets.get(folder, 0))
 
     def _config_of(self, topic: str) -> LogConfig:
         """Return the properties of a topic; those that are stored are read once for each."""

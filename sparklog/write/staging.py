@@ -30,8 +30,8 @@ that it may be worth a segment goes on in files of its own, which can become seg
 else, and they are rolled where a segment would be. So a task leaves a handful of files, however many partitions it
 writes to.
 
-Offsets are counted from 0 for each partition of a task that writes rows, and from what is expected to be the right
-offset by a task that copies batches; a commit writes others into the batches where these are not right.
+The offsets of a partition are counted from what the task expects to be the right one, or from 0; a commit writes others
+into the batches where these are not right.
 
 ``<job>`` begins with the time at which the job was made, ms in 12 hexadecimal digits, so that what a dead job left is
 known by its age. Ten more digits say whose work it is: those of a batch write are random, and all that a stream writes
@@ -298,10 +298,13 @@ class TaskStage:
         """How many partitions something has been staged for."""
         return len(self._staged)
 
-    def end_offset(self, folder: str) -> int:
-        """Return the offset behind the last batch that was staged for a partition, by the name of its folder."""
+    def end_offset(self, folder: str, base_offset: int = 0) -> int:
+        """Return the offset behind the last batch that was staged for a partition, by the name of its folder.
+
+        Where none was, it is ``base_offset``, the offset that the first one is expected to get.
+        """
         found = self._staged.get(folder)
-        return 0 if found is None else found.end_offset
+        return base_offset if found is None else found.end_offset
 
     def begin_copy(self, folder: str, base_offset: int, origin: Origin, *, is_large: bool) -> None:
         """Begin a run of copied batches.
@@ -331,7 +334,7 @@ class TaskStage:
         ----------
         encoded : EncodedBatches
             The batches of one partition behind those of another; the offsets of each partition go on where the task's
-            last batch of it ended, from 0. Those of copied batches that keep them may go on later.
+            last batch of it ended. Those of copied batches that keep them may go on later.
         folders : sequence of str
             The folders of the partitions by their names, each once.
         batch_ends : sequence of int
@@ -349,9 +352,9 @@ class TaskStage:
         shared, position, first_entry = list[slice](), self._shared.size_bytes, self._shared.batches
         first = start = counted = 0
         for folder, last in zip(folders, batch_ends, strict=True):
-            found = self._staged.setdefault(folder, _Staged())
-            size_bytes, records = ends[last - 1] - start, counts[last - 1] - counted
             base_offset = base_offsets[first]
+            found = self._staged.setdefault(folder, _Staged(end_offset=base_offset))
+            size_bytes, records = ends[last - 1] - start, counts[last - 1] - counted
             if base_offset != found.end_offset and not (found.origin.keeps_offsets and base_offset > found.end_offset):
                 raise ValueError(f"the batches begin at {base_offset} and not at {found.end_offset}")
             if found.goes_on_alone(size_bytes, config):

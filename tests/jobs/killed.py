@@ -29,7 +29,7 @@ def session() -> Any:
 def main(where: str) -> None:
     runner = {"spark": session()} if where == "spark" else {"processes": 2}
     # So that small files are some tasks.
-    sparklog.jobs.load._TASK_BYTES_MIN = 1 << 14  # type: ignore[misc]
+    sparklog.jobs.load_plan._TASK_BYTES_MIN = 1 << 14  # type: ignore[misc]
     print("ready", flush=True)
     for line in sys.stdin:
         job, arguments, options = json.loads(line)

@@ -24,6 +24,7 @@ from sparklog.write.job_names import new_job
 from tests.places import location_of
 from tests.topic.staged import NOW_MS
 
+CONFIG = LogConfig(compression_type="uncompressed", batch_size=400)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -50,24 +51,26 @@ def load_job(
     directory: Path,
     storage: WritableStorage | None = None,
     *,
+    topic: str | None = "events",
     partitions: int = 2,
+    config: LogConfig = CONFIG,
     again: bool = False,
     workers: int = 2,
     columns: Columns | None = None,
     job_id: str | None = None,
     syncs_tasks: bool = True,
 ) -> LoadJob:
-    """Return a job that loads files into the topic "events" of a directory, which may be in a double of storage."""
+    """Return a job that loads files into a topic of a directory, which may be in a double of storage."""
     target = find_target(
-        location_of(directory, storage or LocalWritableStorage()), "events", partitions, has_topic_column=False
+        location_of(directory, storage or LocalWritableStorage()), topic, partitions, has_topic_column=topic is None
     )
     return LoadJob(
         sources=tuple(sources),
         format=None,
         target=target,
-        config=LogConfig(compression_type="uncompressed", batch_size=400),
+        config=config,
         partitioner="default",
-        columns=columns or Columns(topic=None),
+        columns=columns or Columns(topic="topic" if topic is None else None),
         csv=Csv(),
         job_id=job_id or new_job(NOW_MS),
         now_ms=NOW_MS,

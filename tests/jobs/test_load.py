@@ -82,7 +82,7 @@ def test_what_was_loaded_is_read_in_the_order_of_files_and_rows(
 def test_files_of_every_kind_go_to_the_partitions_that_they_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load_plan._TASK_BYTES_MIN", 1)
     folder = tmp_path / "in" / "topic=a" / "partition=1"
     folder.mkdir(parents=True)
     write_parquet(folder / "1.parquet", strings(["p"]))
@@ -100,7 +100,7 @@ def test_files_of_every_kind_go_to_the_partitions_that_they_say(
 
 
 def test_row_groups_of_a_file_keep_their_order_over_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load_plan._TASK_BYTES_MIN", 1)
     write_parquet(tmp_path / "a.parquet", strings([f"{n}" for n in range(1000)]), row_group_size=90)
     write_parquet(tmp_path / "b.parquet", strings([f"{n}" for n in range(1000, 1010)]))
     job = load_job([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "logs", partitions=1)
@@ -117,7 +117,7 @@ def test_row_groups_of_a_file_keep_their_order_over_tasks(tmp_path: Path, monkey
 
 
 def test_tasks_have_about_as_many_bytes_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load_plan._TASK_BYTES_MIN", 1)
     rng = random.Random(1)
     for name, rows in (("a", 4000), ("b", 1500), ("c", 1500), ("d", 50)):
         write_parquet(
@@ -136,8 +136,8 @@ def test_tasks_have_about_as_many_bytes_each(tmp_path: Path, monkeypatch: pytest
 def test_files_that_reach_a_little_into_another_task_are_not_opened_to_be_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
-    monkeypatch.setattr("sparklog.jobs.load.row_groups", None)
+    monkeypatch.setattr("sparklog.jobs.load_plan._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load_plan.read_footer", None)
     for number in range(8):
         write_parquet(tmp_path / f"{number}.parquet", strings(["x" * number] * 1000), row_group_size=100)
     job = load_job([tmp_path], tmp_path / "_logs")
@@ -250,7 +250,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_damaged_file_leaves_nothing_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
-    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load_plan._TASK_BYTES_MIN", 1)
     for number in range(4):
         write_parquet(tmp_path / f"{number}.parquet", strings([f"{number}"] * 1000))
     (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-20])

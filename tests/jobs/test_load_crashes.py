@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ def make_inputs(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def make_folders(folder: Path) -> list[Path]:
+    """Write the rows into two folders, by their partitions, so that tasks know their offsets beforehand."""
+    for partition in range(2):
+        (folder / f"partition={partition}").mkdir(parents=True)
+        write_parquet(folder / f"partition={partition}" / "0.parquet", strings(ROWS[partition:10:2]))
+        rows = ROWS[10 + partition :: 2]
+        write_parquet(folder / f"partition={partition}" / "1.parquet", strings(rows), row_group_size=4)
+    return sorted(folder.glob("*/*"), key=lambda path: path.name)
+
+
 def seen(directory: Path) -> list[str]:
     """Return what readers see, sorted by number; the order in each partition is checked."""
     found: list[str] = []
@@ -37,15 +48,17 @@ def seen(directory: Path) -> list[str]:
     return sorted(found, key=int)
 
 
+@pytest.mark.parametrize(("make", "files_before"), [(make_inputs, 1), (make_folders, 2)])
 def test_a_load_that_stops_anywhere_is_seen_whole_or_not_at_all_and_its_rerun_repeats_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], list[Path]], files_before: int
 ) -> None:
     """Every call, and every loss; the rerun also removes what the dead one has staged."""
-    monkeypatch.setattr("sparklog.jobs.load._TASK_BYTES_MIN", 1)
-    inputs = make_inputs(tmp_path / "in")
+    monkeypatch.setattr("sparklog.jobs.load_plan._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load_plan._FOOTERS_FILE_BYTES_MIN", 0)
+    inputs = make(tmp_path / "in")
 
     def prepare(folder: Path) -> None:
-        assert run(load_job(inputs[:1], folder)).records == 10
+        assert run(load_job(inputs[:files_before], folder)).records == 10
         (folder / files.CLEAN_SHUTDOWN).write_text("{}")
 
     def load(storage: CrashingStorage, folder: Path) -> None:

@@ -45,6 +45,24 @@ def test_what_is_gathered_is_bounded_and_order_is_kept(tmp_path: Path) -> None:
         assert findings(directory) == []
 
 
+def test_offsets_are_counted_from_those_that_are_expected(tmp_path: Path) -> None:
+    begin(directory_at(tmp_path), JOB)
+    target = WriteTarget(directory_at(tmp_path), "events", None, {}, 4)
+    task = Task(target, CONFIG, "default", JOB, 0, 0, NOW_MS, base_offsets={"events-1": 7})
+    taking = RecordAccumulator(task, lambda: NOW_MS, buffered_bytes_max=1)
+    for _ in range(3):
+        taking.append(rows(["a", "b", "c", "d"], partition=[0, 1, 1, 1]))
+    staged = taking.finish()
+    found = {folder: [each for each in staged if each.folder == folder] for folder in ("events-0", "events-1")}
+    assert {name: (runs[0].base_offset, runs[-1].end_offset) for name, runs in found.items()} == {
+        "events-0": (0, 3),
+        "events-1": (7, 16),
+    }
+    commit(Job(JOB, directory_at(tmp_path), CONFIG, {"events": 4}), staged, NOW_MS)
+    assert values(tmp_path)["events-1"] == ["b", "c", "d"] * 3
+    assert findings(tmp_path) == []
+
+
 def test_files_are_rolled_as_segments_are(tmp_path: Path) -> None:
     config = LogConfig(compression_type="uncompressed", segment_bytes=1 << 20, batch_size=10_000)
     taking = accumulator(tmp_path, config=config)
