@@ -168,17 +168,20 @@ def _is_counted(kind: pa.DataType) -> bool:
     return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
 
 
+def _is_binary(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are bytes of any length."""
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
 def _is_text(kind: pa.DataType) -> bool:
     """Tell whether values of a type are text or bytes of any length."""
-    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    return bool(is_bytes or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(_is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_opaque(field: pa.Field) -> bool:
     """Tell whether nobody prunes by a column: bytes, what is nested, and the text of keys and values."""
     kind = field.type
-    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    return bool(is_bytes or pa.types.is_nested(kind) or field.name in ("key", "value", "timestampType"))
+    return bool(_is_binary(kind) or pa.types.is_nested(kind) or field.name in ("key", "value", "timestampType"))
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
@@ -234,7 +237,7 @@ class CsvFormat:
                     f"the column {field.name} is of {field.type}, which CSV cannot hold: leave it out by columns, or "
                     f"export to Parquet, Arrow or JSON lines"
                 )
-            if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            if _is_binary(field.type):
                 raise InvalidOptionError(
                     f"the column {field.name} is binary, which CSV cannot hold: say how it is decoded, as string, "
                     f"base64 or hex, or leave it out by columns"
