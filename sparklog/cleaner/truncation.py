@@ -128,6 +128,9 @@ def _truncated(log: OpenedLog, at: TopicPartition, offset: int) -> Extent:
     is_all = len(gone) == len(layout.segments)
     # Everything from the segment on may be gone when this is interrupted.
     left = layout.start_offset if is_all else layout.segments[layout.segment_of(offset)].base_offset
+    if is_all and left:
+        # The names of its segments alone may say where it starts, and no segment stays.
+        set_offsets(folder.directory, files.LOG_START_CHECKPOINT, {at: left})
     for name in BEFORE_LOG_END:
         # Before the log ends earlier: one that ends before its recovery point has lost its end, for recovery.
         lower_offset(folder.directory, name, at, left)

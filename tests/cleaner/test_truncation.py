@@ -140,6 +140,26 @@ def test_cut_that_is_killed_anywhere_leaves_a_sound_log(tmp_path: Path) -> None:
     assert ends == {120, 100, 80, 60, 40, 30}
 
 
+def test_log_that_begins_above_zero_is_cut_at_its_first_batch_and_begins_there_again(tmp_path: Path) -> None:
+    def prepare(folder: Path) -> None:
+        # Only its name says where it starts: no checkpoint has a line of it.
+        batches = [batch(offset) for offset in range(1000, 1040, 10)]
+        write_partition(folder / "events-0", batches, base_offset=1000, segment_bytes=2 * len(batches[0]))
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        look = truncation.look_at_truncation(folder_at(folder / "events-0"), 1000)
+        assert look.after == Extent(1000, 1000)
+        assert truncate_to(folder / "events-0", 1000, storage=storage) == look.after
+
+    for crash in crashes(prepare, run, tmp_path, ("kept", "lost")):
+        folder = crash.folder / "events-0"
+        with sparklog.open_log(folder) as log:
+            assert log.start_offset == 1000, str(crash)
+        with PartitionLog.open(folder) as log:
+            assert log.append({"value": [b"next"]})[0] in (1000, 1020, 1040), str(crash)
+        assert findings(folder) == [], str(crash)
+
+
 def test_aborted_transaction_that_is_cut_off_is_in_no_index(tmp_path: Path) -> None:
     folder, config = tmp_path / "events-0", replace(AT_ONCE, index_interval_bytes=0)
     rows: list[Record] = [Record(0, timestamp=1000, value=b"aborted")]
