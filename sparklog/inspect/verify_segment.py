@@ -133,7 +133,7 @@ class _SegmentScan:
         self._path = segment.path()
         self._boundary = OffsetPosition(0, segment.base_offset)
         self._doubtful_position: int | None = None
-        self._damage_scanner = DamageScanner(file, is_last=segment.is_last, upper_offset=segment.upper_offset)
+        self._damage_scanner = DamageScanner(file, is_last=segment.is_last, upper_offset=segment.reach)
 
     def run(self) -> Iterator[Finding | CheckedBatches | Progress]:
         reported_position, size_bytes = 0, 0
@@ -175,7 +175,7 @@ class _SegmentScan:
             yield from self._offsets(sound)
             yield from self._records(sound, records)
         yield CheckedBatches(window, is_sound)
-        in_range = sound.column("last_offset") < self._segment.upper_offset
+        in_range = sound.column("last_offset") < self._segment.reach
         offsets = sound.column("last_offset")[in_range]
         next_offset = int(offsets[-1]) + 1 if len(offsets) else self._boundary.offset
         self._boundary = OffsetPosition(headers.origin + headers.valid_bytes, next_offset)
@@ -186,10 +186,10 @@ class _SegmentScan:
 
     def _offsets(self, sound: BatchHeaders) -> Iterator[Finding]:
         """Check that offsets ascend from batch to batch, and are this segment's."""
-        beyond = sound.column("last_offset") >= self._segment.upper_offset
+        beyond = sound.column("last_offset") >= self._segment.reach
         if beyond.any():
             batch = sound.table[int(np.argmax(beyond))]
-            message = f"offsets up to {batch['last_offset']} in a segment that ends before {self._segment.upper_offset}"
+            message = f"offsets up to {batch['last_offset']} in a segment that ends before {self._segment.reach}"
             more = _and_more(int(beyond.sum()), "batches")
             yield self._error("offset-range", message + more, int(batch["position"]), int(batch["base_offset"]))
         held = sound.where(~beyond)

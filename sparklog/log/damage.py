@@ -110,13 +110,13 @@ class DamageScanner:
     is_last : bool
         Whether it is the last segment, the only one that may be torn or end with zeros.
     upper_offset : int
-        The exclusive upper bound of the offsets of a segment that is not the last.
+        The exclusive upper bound of the offsets of its batches.
     """
 
     def __init__(self, file: ReadableFile, *, is_last: bool, upper_offset: int = OFFSET_MAX) -> None:
         self._file = file
         self._is_last = is_last
-        self._upper_offset = OFFSET_MAX if is_last else upper_offset
+        self._upper_offset = upper_offset
         self._budget_bytes: int | None = None
 
     @property

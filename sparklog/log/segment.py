@@ -60,8 +60,7 @@ class Segment:
         Lower bound of its offsets, and the name of its files.
     upper_offset : int
         Exclusive upper bound of its offsets: the base offset of the next segment, or for the last segment the largest
-        offset that there can be. The relative offsets of indexes reach less far; a broker splits a segment that reaches
-        further when it loads it.
+        offset that there can be. Those of its batches reach less far, see `reach`.
     size_bytes : int
         Of the ``.log`` file.
     is_last : bool
@@ -86,6 +85,14 @@ class Segment:
     @property
     def storage(self) -> Storage:
         return self.folder.storage
+
+    @property
+    def reach(self) -> int:
+        """The exclusive upper bound of the offsets of its batches: no broker writes one that no index can reach.
+
+        No checksum covers a base offset. A flipped high bit would else be the end of the log for ever.
+        """
+        return min(self.upper_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1)
 
     def path(self, suffix: str = files.LOG) -> str:
         if self.log_path is not None and suffix == files.LOG:
@@ -429,16 +436,16 @@ class OpenSegment:
         if len(headers) == 1:  # Most scans are of a few headers, for which numpy takes longer than reading them.
             base_offset, last_offset = headers.numbers[0, BASE_OFFSET : LAST_OFFSET + 1].tolist()
             headers.numbers[0, LOWEST_OFFSET] = lowest_offset
-            if base_offset < lowest_offset or last_offset >= self.segment.upper_offset:
-                raise self._out_of_order(headers, lowest_offset, self.segment.upper_offset)
+            if base_offset < lowest_offset or last_offset >= self.segment.reach:
+                raise self._out_of_order(headers, lowest_offset, self.segment.reach)
             return int(last_offset) + 1
         from sparklog.record.kernels import set_lowest_offsets
 
         # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
-        row = set_lowest_offsets(headers.numbers, lowest_offset, self.segment.upper_offset)
+        row = set_lowest_offsets(headers.numbers, lowest_offset, self.segment.reach)
         if row < len(headers):
             wrong = headers[row : row + 1]
-            raise self._out_of_order(wrong, int(wrong.column("lowest_offset")[0]), self.segment.upper_offset)
+            raise self._out_of_order(wrong, int(wrong.column("lowest_offset")[0]), self.segment.reach)
         return int(headers.column("last_offset")[-1]) + 1
 
     def _out_of_order(self, header: BatchHeaders, lowest_offset: int, upper_offset: int) -> CorruptBatchError:
@@ -497,4 +504,4 @@ class OpenSegment:
         )
 
     def _scanner(self) -> DamageScanner:
-        return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.upper_offset)
+        return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.reach)

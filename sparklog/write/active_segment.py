@@ -14,10 +14,12 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from sparklog.errors import OffsetOutOfRangeError
 from sparklog.log.config import LogConfig
+from sparklog.log.files import OFFSET_MAX
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from sparklog.record.headers import BatchHeaders
-from sparklog.write.policy import RELATIVE_OFFSET_MAX, ActiveSegment, NextBatch, index_entry_rows, should_roll
+from sparklog.write.policy import ActiveSegment, NextBatch, index_entry_rows, should_roll
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -96,6 +98,14 @@ def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> Activ
     return ActiveSegmentState(ActiveSegment(base_offset, 0, now_ms, _NONE, 0, 0, roll_jitter_ms), base_offset)
 
 
+def refuse_past_last_offset(name: str, first_offset: int, count: int) -> None:
+    """Raise `OffsetOutOfRangeError` where a log cannot have as many more offsets, from one on."""
+    if first_offset + count > OFFSET_MAX:
+        raise OffsetOutOfRangeError(
+            f"{name} cannot have {count} more offsets from {first_offset} on: no offset is above {OFFSET_MAX - 1}"
+        )
+
+
 def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> tuple[ActiveSegmentState, bytes, bytes]:
     """Append a run of batches to the active segment.
 
@@ -114,8 +124,6 @@ def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> t
     # The row of the first batch that has the latest timestamp so far, -1 where one before the run has it.
     holders = np.maximum.accumulate(np.where(latest[1:] > latest[:-1], np.arange(len(run)), -1))
     latest_offsets = np.where(holders < 0, state.max_timestamp_offset, run.last_offsets[holders])
-    # Batches that relative offsets do not reach get no entry: a broker splits such a segment when it loads it.
-    rows = rows[run.last_offsets[rows] - state.segment.base_offset <= RELATIVE_OFFSET_MAX]
     offset_entries = np.empty(len(rows), OFFSET_ENTRY)
     offset_entries["relative_offset"] = run.last_offsets[rows] - state.segment.base_offset
     offset_entries["position"] = state.segment.size_bytes + ends[rows] - run.batch_bytes[rows]
@@ -142,14 +150,13 @@ def _append_batch(
 ) -> tuple[ActiveSegmentState, bytes, bytes]:
     """Append one batch, as `append_run` does, without arrays: they would be most of what a small append costs."""
     segment, last_time_entry = state.segment, state.last_time_entry
-    relative_offset = batch.last_offset - segment.base_offset
     latest, latest_offset = state.max_timestamp, state.max_timestamp_offset
     if batch.max_timestamp > latest:
         latest, latest_offset = batch.max_timestamp, batch.last_offset
     is_due = state.bytes_since_entry > config.index_interval_bytes
     offset_entry = time_entry = b""
-    if is_due and relative_offset <= RELATIVE_OFFSET_MAX:
-        offset_entry = np.array([(relative_offset, segment.size_bytes)], OFFSET_ENTRY).tobytes()
+    if is_due:
+        offset_entry = np.array([(batch.last_offset - segment.base_offset, segment.size_bytes)], OFFSET_ENTRY).tobytes()
         if latest > last_time_entry:
             time_entry = np.array([(latest, latest_offset - segment.base_offset)], TIME_ENTRY).tobytes()
             last_time_entry = latest
@@ -178,8 +185,7 @@ def seal(state: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
     (ActiveSegmentState, bytes)
         The state after that, and the bytes to append to the time index; empty where the entry is there already.
     """
-    is_in_reach = state.max_timestamp_offset - state.segment.base_offset <= RELATIVE_OFFSET_MAX
-    if state.max_timestamp <= state.last_time_entry or not is_in_reach:
+    if state.max_timestamp <= state.last_time_entry:
         return state, b""
     entry = (state.max_timestamp, state.max_timestamp_offset - state.segment.base_offset)
     segment = replace(state.segment, time_index_entries=state.segment.time_index_entries + 1)

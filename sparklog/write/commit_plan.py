@@ -31,6 +31,7 @@ from sparklog.write.active_segment import (
     append_run,
     fits,
     new_segment,
+    refuse_past_last_offset,
     rows_before_roll,
     seal,
 )
@@ -157,12 +158,16 @@ def plan_commit(
     ------
     CommitError
         Batches are to keep offsets that the log is past, or transactions of different producers would be mixed up.
+    OffsetOutOfRangeError
+        The log would get offsets above the last that there can be.
     """
     plan = _CommitPlan(folder, found, config, small)
     leader_epoch = max((epoch for epoch, _ in found.leader_epochs), default=0)
     first_offset, epoch_offset = found.state.end_offset, None
     for number, group in enumerate(gathered(staged, _GATHERED_BYTES_MAX)):
         base_offset = plan.base_offset_for(group[0])
+        count = sum(run.end_offset - run.base_offset for run in group)
+        refuse_past_last_offset(folder.name, base_offset, count)
         batches = runs.batches(group, base_offset)
         if not number:
             plan.begin_at(base_offset if bounds.start_offset is None else min(base_offset, bounds.start_offset), now_ms)

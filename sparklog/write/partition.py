@@ -256,8 +256,8 @@ class PartitionLog:
         ------
         InvalidOptionError
             A column is missing or of a wrong type, or a broker would refuse a record.
-        RecordTooLargeError
-            A record that can never fit.
+        RecordTooLargeError, OffsetOutOfRangeError
+            A record that can never fit, or one more than there can be offsets.
         OutOfOrderSequenceError, InvalidProducerEpochError
             As for a producer of Kafka.
         StorageError

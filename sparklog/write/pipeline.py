@@ -26,6 +26,7 @@ from sparklog.log.producer_state import plus
 from sparklog.record import encode
 from sparklog.record.encode import BatchSettings, EncodedBatches, Int64s, encode_batches
 from sparklog.record.intake import Records, take_records
+from sparklog.write.active_segment import refuse_past_last_offset
 from sparklog.write.formats import check_format, refuse_producer
 from sparklog.write.validation import check_admissible, fill_timestamps
 
@@ -139,7 +140,10 @@ def encode_records(
         A record can never fit into a batch.
     InvalidOptionError
         A header has no key, or the record format has no producers or headers.
+    OffsetOutOfRangeError
+        The log would get offsets above the last that there can be.
     """
+    refuse_past_last_offset(name, base_offset, records.num_rows)
     settings = _settings(config, written_ms, producer, leader_epoch)
     try:
         if settings.magic < 2:

@@ -10,18 +10,26 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import CorruptBatchError, DataLossError, OffsetOutOfRangeError, PathNotFoundError, StorageError
+from sparklog.inspect.verify import Finding, verify_partition
+from sparklog.log.config import LogConfig
+from sparklog.log.files import OFFSET_MAX
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.reader import open_log
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.storage.local import LocalFile, LocalStorage
 from sparklog.write.partition import PartitionLog
-from tests.build import offset_checkpoint, write_partition
+from sparklog.write.recovery import recover
+from tests.build import Record, offset_checkpoint, v2_batch, write_partition
 from tests.log.logs import batch, batches, offsets, write
 from tests.places import folder_at
 
 
 def names(folder: Path) -> list[str]:
     return [Path(segment.path()).name for segment in read_layout(folder_at(folder)).segments]
+
+
+def verified(folder: Path) -> list[Finding]:
+    return [each for each in verify_partition(str(folder)) if isinstance(each, Finding)]
 
 
 def test_no_folder_is_named(tmp_path: Path) -> None:
@@ -80,22 +88,58 @@ def test_loop_of_links_does_not_hide_the_folder_that_it_is_in(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("bases", [(0, 1 << 33), (0,)])
-def test_segment_that_spans_more_than_relative_offsets_reach_is_read(tmp_path: Path, bases: tuple[int, ...]) -> None:
-    """A broker splits such a segment when it loads it; a reader changes nothing."""
+@pytest.mark.parametrize("far", [(1 << 31) - 9, (1 << 31) + 7, 1 << 39, 1 << 62])
+def test_batch_that_no_index_of_its_segment_could_reach_is_damage(
+    tmp_path: Path, far: int, bases: tuple[int, ...]
+) -> None:
+    """No checksum covers a base offset: a flipped high bit of it would else be the end of the log for ever."""
     folder = tmp_path / "t-0"
     folder.mkdir()
-    far = (1 << 31) + 7
+    data = batch(0) + v2_batch([Record(n) for n in range(10)], base_offset=far)
+    if far > 1 << 33:
+        bases = (0,)
+    for base in bases:
+        (folder / f"{base:020d}.log").write_bytes(batch(base) if base else data)
+    assert [each.code for each in verified(folder) if each.severity == "error"] == ["offset-range"]
+    with pytest.raises(CorruptBatchError, match=rf"offsets {far} to .* expected offsets from 10 to 2147483647"):
+        open_log(folder).read()
+    with pytest.raises(CorruptBatchError, match="is out of order") as refused, PartitionLog.open(folder):
+        pass
+    assert "recover --truncate" in str(refused.value) or len(bases) == 1
+    recover(folder_at(folder), LogConfig(), 0, truncate=True, is_thorough=True)
+    with open_log(folder) as log:
+        assert offsets(log) == list(range(10))
+
+
+def test_last_batch_that_an_index_can_reach_is_sound(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    far = (1 << 31) - 10
     (folder / f"{0:020d}.log").write_bytes(batch(0) + batch(far))
-    for base in bases[1:]:
-        (folder / f"{base:020d}.log").write_bytes(batch(base))
-    expected = [*range(10), *range(far, far + 10), *(base + n for base in bases[1:] for n in range(10))]
-    with open_log(str(folder)) as log:
-        assert offsets(log) == expected
-        assert log.read(isolation_level="read_committed").num_rows == len(expected)
-    with PartitionLog.open(folder) as writer:
-        first, _ = writer.append(pa.table({"value": ["new"]}))
-    with open_log(str(folder)) as log:
-        assert offsets(log) == [*expected, first]
+    with PartitionLog.open(folder) as log:
+        assert log.append({"value": [b"new"]}) == (far + 10, far + 10)
+    with open_log(folder) as log:
+        assert offsets(log) == [*range(10), *range(far, far + 11)]
+    assert [each for each in verified(folder) if each.severity != "note"] == []
+
+
+@pytest.mark.parametrize("room", [0, 1, 4, 5])
+def test_append_stops_at_the_last_offset_that_there_can_be(tmp_path: Path, room: int) -> None:
+    base = OFFSET_MAX - room
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{base:020d}.log").touch()
+    values = pa.table({"value": [b"v"] * 5})
+    with PartitionLog.open(tmp_path / "t-0") as log:
+        if room < 5:
+            with pytest.raises(OffsetOutOfRangeError, match=f"t-0 cannot have 5 more offsets from {base} on"):
+                log.append(values)
+        if room:
+            assert log.append(values[:room]) == (base, OFFSET_MAX - 1)
+        with pytest.raises(OffsetOutOfRangeError, match="cannot have 1 more"):
+            log.append(values[:1])
+    with open_log(tmp_path / "t-0") as log:
+        assert (log.end_offset, log.read().num_rows) == (base + room, room)
+    assert [each for each in verified(tmp_path / "t-0") if each.severity != "note"] == []
 
 
 def test_bases_further_apart_than_relative_offsets_reach_do_not_hang(tmp_path: Path) -> None:

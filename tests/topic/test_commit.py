@@ -16,6 +16,7 @@ from sparklog.errors import (
     CorruptBatchError,
     InvalidOptionError,
     LockedError,
+    OffsetOutOfRangeError,
     PathNotFoundError,
 )
 from sparklog.log import files
@@ -109,6 +110,17 @@ def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(
         assert findings(crash.folder) == [], str(crash)
         outcomes.add((seen == BOTH, was_decided))
     assert outcomes >= {(False, False), (False, True), (True, False)}
+
+
+def test_commit_stops_at_the_last_offset_that_there_can_be(tmp_path: Path) -> None:
+    base = files.OFFSET_MAX - 10
+    (tmp_path / "events-0").mkdir()
+    (tmp_path / "events-0" / f"{base:020d}.log").touch()
+    with pytest.raises(OffsetOutOfRangeError, match=f"events-0 cannot have 30 more offsets from {base} on"):
+        write(tmp_path, [rows(["v"] * 30, partition=[0] * 30)], partitions=1)
+    write(tmp_path, [rows([str(n) for n in range(10)], partition=[0] * 10)], partitions=1)
+    assert values(tmp_path)["events-0"] == [str(n) for n in range(10)]
+    assert findings(tmp_path) == []
 
 
 def test_no_log_is_touched_before_the_commit_is_decided(tmp_path: Path) -> None:
