@@ -22,6 +22,7 @@ from sparklog.cleaner.swap import swap
 from sparklog.cleaner.throttle import Throttle
 from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
+from sparklog.log.losses import refuse_cut_end
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import Segment, Window
 from sparklog.record import v2
@@ -136,7 +137,7 @@ class Rewriter:
                     old_batches += len(window.headers)
                     offset = int(window.headers.column("last_offset")[-1]) + 1
                     last_batch, last_source = bytes(window.batch(len(window.headers) - 1)[: v2.HEADER_BYTES]), row
-                log.refuse_cut_end(offset)
+                refuse_cut_end(log, offset)
             new.add_aborted(editor.aborted())
         if last_source > 0 and new.end_offset <= group[last_source].base_offset:
             if last_batch[16] == 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.layout import PartitionLayout
+from sparklog.log.losses import refuse_cut_end
 from sparklog.log.scan import refuse_replaced
 from sparklog.log.segment import OpenSegment
 from sparklog.record.headers import BatchHeaders
@@ -59,7 +60,7 @@ def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end
                     return min(max(start_offset, int(header.column(column)[0])), end_offset)
                 if not segment.is_last:
                     # What is missing at its end may have been late enough.
-                    log.refuse_cut_end(log.end().offset)
+                    refuse_cut_end(log, log.end().offset)
         except PathNotFoundError:
             # A broker has removed it: a scan lists the segments again, and begins where this search has come to.
             return max(start_offset, min(segment.base_offset, end_offset))

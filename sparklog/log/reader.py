@@ -28,6 +28,7 @@ from sparklog.log.clock import NS_PER_MS
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.losses import refuse_cut_end
 from sparklog.log.pruning import pruned_range
 from sparklog.log.scan import is_as_listed, refuse_damaged, refuse_damaged_end, refuse_replaced, scan
 from sparklog.log.segment import OpenSegment, Segment, Window
@@ -335,7 +336,7 @@ class LogReader:
                     header = log.first_batch_at(time_ms, int(header.column("last_offset")[0]) + 1)
                 if not segment.is_last:
                     # What is missing at its end may have been late enough.
-                    log.refuse_cut_end(log.end().offset)
+                    refuse_cut_end(log, log.end().offset)
         return None
 
     def _check_last_batch(self) -> None:

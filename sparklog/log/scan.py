@@ -10,6 +10,7 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, DataLossError, PathNotFoundError
 from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.losses import refuse_cut_end
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.record.framing import checksum_fault
 from sparklog.record.headers import Column
@@ -81,7 +82,10 @@ def scan(
                     if offset >= end_offset:
                         log.refuse_misplaced(window.headers, end_offset, layout.end)
                         return
-                log.refuse_cut_end(reached)
+                refuse_cut_end(log, reached)
+        except DataLossError as error:
+            offset = _lose(path, offset, min(segment.upper_offset, end_offset), fail_on_data_loss, error.message)
+            continue
         except (PathNotFoundError, CorruptBatchError) as error:
             # A cleaner has removed it or put another in its place, which it does not do again and again.
             listed = _listed_after(error, layout)
@@ -194,10 +198,16 @@ def _rows_of(last_offsets: Column, start_offset: int, end_offset: int) -> tuple[
     return first, last
 
 
-def _lose(path: str, offset: int, end_offset: int, fail_on_data_loss: bool) -> int:
+def _lose(
+    path: str,
+    offset: int,
+    end_offset: int,
+    fail_on_data_loss: bool,
+    why: str = "retention removed them, or the log was truncated",
+) -> int:
     """Raise or warn that offsets are gone; return the offset at which reading goes on."""
-    message = f"offsets [{offset}, {end_offset}) of {path} were there when the read was planned, and are gone"
+    message = f"offsets [{offset}, {end_offset}) of {path} were there when the read was planned, and are gone: {why}"
     if fail_on_data_loss:
-        raise DataLossError(f"{message}: retention removed them, or the log was truncated")
+        raise DataLossError(message)
     _log.warning("%s; reading on after them", message)
     return end_offset

@@ -14,11 +14,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from sparklog.errors import CorruptBatchError, PathNotFoundError
+from sparklog.errors import CorruptBatchError, DataLossError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.damage import (
     LARGE_BATCH_BYTES,
@@ -30,7 +30,7 @@ from sparklog.log.damage import (
     refuse_damaged,
     whole_batch_at,
 )
-from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, floor_offset, floor_time, read_entries
+from sparklog.log.index import OffsetEntry, floor_offset, floor_time
 from sparklog.log.places import PartitionFolder, split_path
 from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers, scan_pieces
 from sparklog.record.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, BatchHeaders
@@ -43,7 +43,7 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 _SINGLE_HEADERS_MAX: Final = 256
 _REST_BYTES_MAX: Final = 1 << 12
-_HINT: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
+READ_AROUND: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
 _log = logging.getLogger("sparklog")
 
@@ -255,7 +255,7 @@ class OpenSegment:
 
     def seek(self, offset: int) -> OffsetPosition:
         """Find a batch boundary at or before an offset, near it where there is an index."""
-        with self._index(files.OFFSET_INDEX) if offset > self.segment.base_offset else nullcontext() as index:
+        with self.index(files.OFFSET_INDEX) if offset > self.segment.base_offset else nullcontext() as index:
             if index is None:
                 return self.start
             entry, header = self._floor_entry(index, offset)
@@ -336,64 +336,10 @@ class OpenSegment:
             is_late = (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
             rows = np.flatnonzero(is_late)
             passed = headers[: int(rows[0])] if len(rows) else headers
-            refuse_damaged(self._file, passed, self.segment.path(), _HINT)
+            refuse_damaged(self._file, passed, self.segment.path(), READ_AROUND)
             if len(rows):
                 return headers[int(rows[0]) : int(rows[0]) + 1]
         return None
-
-    def refuse_cut_end(self, end_offset: int) -> None:
-        """Raise if an index of a sealed segment proves that batches are missing at the end of its log.
-
-        The last entry of an index is for an offset that was once in the log. Between the end of the log and the next
-        segment, it proves that batches are missing. The first or last entry before the end must agree with the log.
-
-        Parameters
-        ----------
-        end_offset : int
-            The offset after the last batch of the segment.
-        """
-        if self.segment.is_last or end_offset >= self.segment.upper_offset:
-            return
-        for suffix, layout in ((files.TIME_INDEX, TIME_ENTRY), (files.OFFSET_INDEX, OFFSET_ENTRY)):
-            known_offset = self._known_offset(suffix, layout, end_offset)
-            if known_offset is not None:
-                raise CorruptBatchError(
-                    f"the log of the segment ends before offset {end_offset}, and its {suffix[1:]} file has an entry "
-                    f"for offset {known_offset}: batches are missing at its end",
-                    path=self.segment.path(),
-                    position=self._file.size_bytes(),
-                    offset=end_offset,
-                    hint=f"{_HINT}; a replica may have them",
-                )
-
-    def _known_offset(self, suffix: str, layout: np.dtype[Any], end_offset: int) -> int | None:
-        """Return the offset of an index's last entry if it proves that the log went on to it."""
-        with self._index(suffix) as index:
-            if index is None:
-                return None
-            entries = read_entries(index, layout)
-        offsets = self.segment.base_offset + entries["relative_offset"].astype(np.int64)
-        first_field = entries[layout.names[0]].astype(np.int64) if layout.names else offsets
-        if not len(entries) or not end_offset <= offsets[-1] < self.segment.upper_offset:
-            return None
-        if (np.diff(first_field) <= 0).any() or (np.diff(offsets) < 0).any():
-            return None
-        inside = np.flatnonzero(offsets < end_offset)
-        # The one before the end may be of a batch that the damage has changed.
-        nearest = {int(row) for row in inside[[0, -1]]} if len(inside) else set[int]()
-        if nearest and not any(self._agrees(layout, entries[row], int(offsets[row])) for row in nearest):
-            return None
-        return int(offsets[-1])
-
-    def _agrees(self, layout: np.dtype[Any], entry: Any, offset: int) -> bool:
-        """Tell whether an entry of an index is for the batch that holds an offset."""
-        header = self.first_batch_from(offset)
-        if header is None:
-            return False
-        if layout == TIME_ENTRY:
-            return int(header.column("max_timestamp")[0]) == int(entry["timestamp"])
-        # Older brokers wrote one entry for each append: the batch at the position is then the first of several.
-        return int(entry["position"]) <= int(header.column("position")[0])
 
     def read(self, header: BatchHeaders) -> Window:
         """Read the whole batch of a header."""
@@ -405,18 +351,18 @@ class OpenSegment:
 
     def _seek_time(self, timestamp: int) -> OffsetPosition:
         """Find a batch boundary before which no batch is as late as a time, with the time index where there is one."""
-        with self._index(files.TIME_INDEX) as index:
+        with self.index(files.TIME_INDEX) as index:
             entry = floor_time(index, self.segment.base_offset, timestamp) if index else None
         if entry is None:
             return self.start
         header = self.first_batch_from(entry.offset)
         if header is not None and header.column("max_timestamp")[0] == entry.timestamp:
-            refuse_damaged(self._file, header, self.segment.path(), _HINT)
+            refuse_damaged(self._file, header, self.segment.path(), READ_AROUND)
             return OffsetPosition(int(header.column("position")[0]), self.segment.base_offset)
         self._distrust(files.TIME_INDEX, f"timestamp {entry.timestamp} at offset {entry.offset}")
         return self.start
 
-    def _index(self, suffix: str) -> AbstractContextManager[ReadableFile | None]:
+    def index(self, suffix: str) -> AbstractContextManager[ReadableFile | None]:
         """Open an index; where it is missing, a context manager that gives None."""
         try:
             return self.segment.file(suffix)
@@ -455,7 +401,7 @@ class OpenSegment:
             path=self.segment.path(),
             position=int(header.column("position")[0]),
             offset=lowest_offset,
-            hint=_HINT,
+            hint=READ_AROUND,
         )
 
     def _resolve_zero(self, headers: BatchHeaders) -> None:
@@ -486,6 +432,7 @@ class OpenSegment:
         self, start: OffsetPosition, size_bytes: int, fault: str | None, what: DamageKind = DamageKind.NOT_A_BATCH
     ) -> None:
         """Raise unless the bytes at a boundary, which are no whole batch, may be the torn end of the log."""
+        self._refuse_changed()
         if start.position >= size_bytes:
             return
         # A reader stops here, and need not know where sound data goes on.
@@ -500,8 +447,20 @@ class OpenSegment:
         elif damage.is_search_given_up:
             reason = f"{reason}, and so much behind it looks like batches that not all of it was searched for one"
         raise CorruptBatchError(
-            reason, path=self.segment.path(), position=start.position, offset=start.offset, hint=_HINT
+            reason, path=self.segment.path(), position=start.position, offset=start.offset, hint=READ_AROUND
         )
+
+    def _refuse_changed(self) -> None:
+        """Raise if a sealed segment is not as long as when it was opened: nobody appends to it, nor cuts it in place.
+
+        Whoever copies a log over an older copy of it does both: the end of the file is then not that of the segment.
+        """
+        size_bytes = self.size_bytes if self.segment.is_last else self._file.size_bytes()
+        change = f"{self.segment.path()} had {self.size_bytes} bytes when it was opened, and has {size_bytes} now"
+        if size_bytes < self.size_bytes:
+            raise DataLossError(f"{change}: it was cut while it was read")
+        if size_bytes > self.size_bytes:
+            raise PathNotFoundError(f"{change}: it is written anew")
 
     def _scanner(self) -> DamageScanner:
         return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.reach)

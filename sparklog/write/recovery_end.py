@@ -10,6 +10,7 @@ from sparklog.errors import CorruptBatchError, CorruptLogError
 from sparklog.log import files
 from sparklog.log.files import offset_file_name
 from sparklog.log.layout import PartitionLayout
+from sparklog.log.losses import refuse_cut_end
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
 from sparklog.record.headers import BatchHeaders
@@ -137,7 +138,7 @@ def _sound_end(
             refuse_damaged(segment, window)
             is_checking = False
             offset = int(window.headers.column("last_offset")[-1]) + 1
-        log.refuse_cut_end(offset)
+        refuse_cut_end(log, offset)
     except CorruptBatchError as error:
         position = error.position or 0
         if window is not None:
