@@ -21,8 +21,8 @@ from sparklog.cleaner.new_segments import NewSegment, NewSegments
 from sparklog.cleaner.swap import swap
 from sparklog.cleaner.throttle import Throttle
 from sparklog.log.config import LogConfig
-from sparklog.log.places import PartitionFolder
 from sparklog.log.losses import refuse_cut_end
+from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import Segment, Window
 from sparklog.record import v2

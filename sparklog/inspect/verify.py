@@ -32,7 +32,8 @@ from sparklog.inspect.verify_segment import Finding, Progress, Severity, unreada
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
-from sparklog.log.places import join_path, split_path
+from sparklog.log.losses import LostSegments, never_compacted
+from sparklog.log.places import PartitionFolder, join_path, split_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.storage.base import Entry, Storage
 from sparklog.storage.registry import locate
@@ -172,14 +173,18 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
     check = PartitionCheck(storage, folder)
     yield from check.run()
     yield from check_epochs(storage, folder, check.runs, offsets.get(files.LOG_START_CHECKPOINT, 0))
+    place = PartitionFolder.at(storage, folder)
+    lost = LostSegments(place)
     if not check.is_sparse and not offsets.get(files.CLEANER_CHECKPOINT):
-        yield from likely_cuts(check.gaps)
+        gaps = [gap for gap in check.gaps if not lost.within(gap.start_offset, gap.end_offset)]
+        yield from likely_cuts(gaps, is_proven=all(gap.magic == 2 for gap in gaps) and never_compacted(place))
     for entry in entries:
         found = files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.SNAPSHOT:
             # A broker writes it in place.
             yield from agreed_findings(partial(_snapshot, storage, join_path(folder, entry.name), found.offset))
-    yield from _orphans(storage, folder, entries)
+    holes = [(gap.start_offset, gap.end_offset) for gap in check.gaps] + [(check.end_offset, files.OFFSET_MAX)]
+    yield from _orphans(storage, folder, entries, {base for hole in holes for base in lost.within(*hole)})
     if check.has_segments and list(_past_end(checkpoints.folder, name, offsets, check.end_offset)):
         # Read again: the partition may have been deleted and made anew since they were read.
         offsets = read_checkpoints(storage, checkpoints.folder)[0].of(partition)
@@ -241,8 +246,18 @@ def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[
         yield Finding(Severity.NOTE, "topic-id", folder, message)
 
 
-def _orphans(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[Finding]:
+def _orphans(storage: Storage, folder: str, entries: list[Entry], lost: set[int]) -> Iterator[Finding]:
     """Find indexes whose log was not there when the folder was first listed, and is not there now."""
+    for base in sorted(lost):
+        message = "its indexes are there, and it is not: its records are lost"
+        yield Finding(
+            Severity.ERROR,
+            "lost-segment",
+            join_path(folder, files.offset_file_name(base, files.LOG)),
+            message,
+            None,
+            base,
+        )
     for name in sorted(orphans(entries) & orphans(storage.entries(folder)) if orphans(entries) else ()):
         message = "an index without its log: a broker deletes it"
         yield Finding(Severity.WARNING, "orphan", join_path(folder, name), message)

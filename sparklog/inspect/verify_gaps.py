@@ -18,12 +18,16 @@ from sparklog.record import v2
 
 @dataclass(frozen=True)
 class Gap:
-    """The offsets from ``start_offset`` up to ``end_offset``, exclusive, that are missing at a sealed segment's end."""
+    """The offsets from ``start_offset`` up to ``end_offset``, exclusive, that are missing at a sealed segment's end.
+
+    ``magic`` is that of its last batch.
+    """
 
     path: str
     position: int
     start_offset: int
     end_offset: int
+    magic: int
 
     def proven(self, known_offset: int) -> Finding:
         """Make the error of a gap in which an index knows a batch."""
@@ -40,7 +44,7 @@ class OffsetGaps:
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._next_offset = segment.base_offset
-        self._position = 0
+        self._position = self._magic = 0
         self.has_inner = False
 
     def add(self, batches: CheckedBatches) -> None:
@@ -55,6 +59,7 @@ class OffsetGaps:
         self.has_inner |= bool((is_known & ((bases > expected) | is_sparse)).any())
         self._next_offset = int(lasts[-1]) + 1
         self._position = headers.origin + headers.valid_bytes
+        self._magic = int(headers.column("magic")[-1])
 
     def at_end(self) -> Gap | None:
         """Return the gap between the end of the segment and the next one; None where there is none, or no next one."""
@@ -62,18 +67,23 @@ class OffsetGaps:
         is_bounded = not segment.is_last and segment.upper_offset <= segment.base_offset + RELATIVE_OFFSET_MAX
         if not is_bounded or self._next_offset >= segment.upper_offset:
             return None
-        return Gap(segment.path(), self._position, self._next_offset, segment.upper_offset)
+        return Gap(segment.path(), self._position, self._next_offset, segment.upper_offset, self._magic)
 
 
-def likely_cuts(gaps: list[Gap]) -> list[Finding]:
-    """Make the notes of segments that have most likely lost their ends, in a log that was never compacted."""
+def likely_cuts(gaps: list[Gap], *, is_proven: bool) -> list[Finding]:
+    """Make the findings of segments before which others are missing, in a log that does not look compacted.
+
+    They are errors where it is proven that it never was, and else notes.
+    """
+    why = "by its stored cleanup.policy the topic is not compacted: they are lost"
+    likely = "nothing else in the log looks as if it had been compacted: batches may be missing from the segment's end"
     return [
         Finding(
-            Severity.NOTE,
+            Severity.ERROR if is_proven else Severity.NOTE,
             "ends-early",
             gap.path,
-            f"the segment ends before offset {gap.start_offset}, the next one begins at {gap.end_offset}, and nothing "
-            f"else in the log looks as if it had been compacted: batches may be missing from the segment's end",
+            f"the segment ends before offset {gap.start_offset}, the next one begins at {gap.end_offset}, and "
+            f"{why if is_proven else likely}",
             gap.position,
             gap.start_offset,
         )

@@ -1,17 +1,132 @@
-"""Finds proof that batches of a log are lost: what is left in its folder of batches that are not there."""
+"""Finds proof that batches of a log are lost: what is left in its folder of batches that are not there.
+
+Offsets that no batch has prove nothing by themselves, since compaction takes batches away. These do:
+
+- An index of a sealed segment that knows a batch between the end of its log and the next segment.
+- An index that has entries, and whose log is there in no form. Whoever removes or replaces a segment renames its log
+  first, and that stays as a ``.deleted`` file until the indexes have gone the same way.
+- Offsets missing before a segment, in a log that was never compacted: the stored properties say so, no cleaner has been
+  there, and no job has copied batches from elsewhere.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 
-from sparklog.errors import CorruptBatchError
+from sparklog.errors import CorruptBatchError, DataLossError, InvalidOptionError, PathNotFoundError
 from sparklog.log import files
+from sparklog.log.config import properties_in
+from sparklog.log.files import OffsetFile, TopicPartition, parse_offset_file
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, read_entries
-from sparklog.log.segment import READ_AROUND, OpenSegment
+from sparklog.log.layout import DirectoryView
+from sparklog.log.places import PartitionFolder
+from sparklog.log.segment import READ_AROUND, OpenSegment, Segment
 
 _INDEXES: Final = ((files.TIME_INDEX, TIME_ENTRY), (files.OFFSET_INDEX, OFFSET_ENTRY))
+_POLICY: Final = "/cleanup.policy"
+"""Stands behind a topic's name in ``topics.properties``; see `sparklog.topic.configs`."""
+_UNDECIDED: Final = files.LOG + files.CLEANED
+
+
+class LostSegments:
+    """Tells of offsets that no batch of a log has whether they were lost. The folder is listed when that is asked.
+
+    Parameters
+    ----------
+    folder : PartitionFolder
+        The folder of the log.
+    """
+
+    def __init__(self, folder: PartitionFolder) -> None:
+        self._folder = folder
+        self._bases: list[int] | None = None
+
+    def within(self, start_offset: int, end_offset: int = files.OFFSET_MAX) -> list[int]:
+        """Return the base offsets of the segments that only indexes know, in a range that has no batch."""
+        if self._bases is None:
+            # Whoever removes a segment may be between its log and its indexes.
+            found = self._listed()
+            found = found and found & self._listed()
+            self._bases = sorted(base for base in found if _has_entries(self._folder, base))
+        return [base for base in self._bases if start_offset <= base < end_offset]
+
+    def reason(self, start_offset: int, end_offset: int, *, magic: int) -> str | None:
+        """Say why the offsets between two segments, that no batch has, are lost; None where they may have been removed.
+
+        ``magic`` is that of the batch before them: an erasure leaves an empty batch where it is 2, and else none.
+        """
+        bases = self.within(start_offset, end_offset)
+        if bases:
+            return f"the indexes of segment {bases[0]} are there, and its log is not"
+        if magic == 2 and never_compacted(self._folder):
+            return (
+                f"no segment before {end_offset} has them, and by its stored cleanup.policy the topic is not compacted"
+            )
+        return None
+
+    def refuse_end(self, end_offset: int) -> None:
+        """Raise `DataLossError` where a log ends before a segment that only indexes know."""
+        bases = self.within(end_offset)
+        if bases:
+            raise DataLossError(
+                f"{self._folder.location} ends at offset {end_offset}, and the indexes of segment {bases[0]} are "
+                f"there, and its log is not: records are lost"
+            )
+
+    def _listed(self) -> set[int]:
+        try:
+            names = self._folder.storage.names(self._folder.location)
+        except PathNotFoundError:
+            return set()
+        return orphan_bases(found for each in names if (found := parse_offset_file(each.name)) is not None)
+
+
+def orphan_bases(names: Iterable[OffsetFile]) -> set[int]:
+    """Return the base offsets of the indexes whose log is there in no form, not even as one that was removed."""
+    bases, logs = set[int](), set[int]()
+    for found in names:
+        if found.suffix in (files.OFFSET_INDEX, files.TIME_INDEX):
+            bases.add(found.offset)
+        elif found.suffix.startswith(files.LOG) and found.suffix != _UNDECIDED:
+            logs.add(found.offset)
+    return bases - logs
+
+
+def _has_entries(folder: PartitionFolder, base_offset: int) -> bool:
+    """Tell whether an index without a log says of a batch: one that was made and never written to does not."""
+    segment = Segment(folder, base_offset, files.OFFSET_MAX, 0, is_last=False)
+    for suffix, layout in _INDEXES:
+        try:
+            with segment.file(suffix) as index:
+                first = np.frombuffer(index.read(0, layout.itemsize).tobytes().ljust(layout.itemsize, b"\0"), layout)
+        except PathNotFoundError:
+            continue
+        if first.tobytes().strip(b"\0") and all((first[name] >= 0).all() for name in layout.names or ()):
+            return True
+    return False
+
+
+def never_compacted(folder: PartitionFolder) -> bool:
+    """Tell whether nothing but a loss can explain a segment that is missing between others of a log."""
+    at, directory = folder.topic_partition, folder.directory
+    if at is None or directory.storage.identity(directory.file(files.JOBS_LEDGER)) is not None:
+        return False
+    policy = _stored_policy(folder, at)
+    cleaned = DirectoryView(directory).offsets(files.CLEANER_CHECKPOINT)
+    return bool(policy) and "compact" not in policy and at not in cleaned
+
+
+def _stored_policy(folder: PartitionFolder, at: TopicPartition) -> str:
+    """Return the ``cleanup.policy`` that is stored for a topic; the empty text where none is, or none can be read."""
+    path = folder.directory.file(files.TOPICS_PROPERTIES)
+    try:
+        return properties_in(folder.storage.read_small(path) or b"", path).get(at.topic + _POLICY, "")
+    except InvalidOptionError:
+        # Whoever writes to the log says so.
+        return ""
 
 
 def refuse_cut_end(log: OpenSegment, end_offset: int) -> None:

@@ -27,8 +27,8 @@ from sparklog.errors import (
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.losses import refuse_cut_end
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.pruning import pruned_range
 from sparklog.log.scan import is_as_listed, refuse_damaged, refuse_damaged_end, refuse_replaced, scan
 from sparklog.log.segment import OpenSegment, Segment, Window

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, DataLossError, PathNotFoundError
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.losses import refuse_cut_end
+from sparklog.log.losses import LostSegments, refuse_cut_end
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.record.framing import checksum_fault
 from sparklog.record.headers import Column
@@ -51,11 +51,26 @@ def scan(
     Raises
     ------
     DataLossError
-        Offsets of the range are gone.
+        Offsets of the range are gone: removed meanwhile, or lost before, as what is left in the folder proves.
     CorruptBatchError
         The header of a batch is damaged, or a checksum that is checked does not match; or a segment before the last
         has lost its end.
     """
+    lost = LostSegments(layout.folder)
+    yield from _batches(layout, start_offset, end_offset, fail_on_data_loss, is_checked, lost)
+    if fail_on_data_loss and end_offset == layout.end_offset:
+        lost.refuse_end(end_offset)
+
+
+def _batches(
+    layout: PartitionLayout,
+    start_offset: int,
+    end_offset: int,
+    fail_on_data_loss: bool,
+    is_checked: bool,
+    lost: LostSegments,
+) -> Iterator[tuple[Segment, Window]]:
+    """Scan the batches that are there, as `scan` does."""
     path, offset, misses = layout.path, start_offset, 0
     while offset < end_offset:
         if offset < layout.start_offset or not layout.segments:
@@ -67,7 +82,7 @@ def scan(
         try:
             with segment.open() as log:
                 refuse_replaced(log, layout)
-                reached = segment.base_offset
+                reached, magic = segment.base_offset, 0
                 for window in log.windows(log.seek(offset)):
                     last_offsets = window.headers.column("last_offset")
                     first, last = _rows_of(last_offsets, offset, end_offset)
@@ -77,7 +92,7 @@ def scan(
                         if is_checked:
                             refuse_damaged(segment, chosen)
                         yield segment, chosen
-                    reached = int(last_offsets[-1]) + 1
+                    reached, magic = int(last_offsets[-1]) + 1, int(window.headers.column("magic")[-1])
                     offset = max(offset, reached)
                     if offset >= end_offset:
                         log.refuse_misplaced(window.headers, end_offset, layout.end)
@@ -95,6 +110,10 @@ def scan(
             layout = listed
             continue
         if not segment.is_last:
+            upper = min(segment.upper_offset, end_offset)
+            why = lost.reason(reached, segment.upper_offset, magic=magic) if offset < upper else None
+            if why is not None:
+                _lose(path, offset, upper, fail_on_data_loss, why)
             offset = max(offset, segment.upper_offset)
             continue
         listed = read_layout(layout.folder)

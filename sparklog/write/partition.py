@@ -384,7 +384,8 @@ class PartitionLog:
     def _undo(self, before: ActiveSegmentState) -> None:
         """Restore the log as it was before an append that failed."""
         self._active.close()
-        for entry in self._storage.entries(self._path):
+        # An index without its log would prove a loss: logs go last.
+        for entry in sorted(self._storage.entries(self._path), key=lambda entry: entry.name.endswith(files.LOG)):
             found = parse_offset_file(entry.name)
             if found is not None and _is_behind(found, before):
                 self._storage.remove(self._folder.file(entry.name))

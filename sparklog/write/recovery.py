@@ -30,6 +30,7 @@ from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
 from sparklog.log.files import cut_file_name, offset_file_name
 from sparklog.log.layout import DirectoryView, PartitionLayout
+from sparklog.log.losses import LostSegments, orphan_bases
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import KnownProducers, Producers, last_snapshot, parse_snapshot, producers_after
 from sparklog.write.active_segment import ActiveSegmentState
@@ -125,6 +126,7 @@ def recover(
 def _recovered(
     actions: RecoveryActions, config: LogConfig, now_ms: int, *, truncate: bool, is_thorough: bool, begins_log: bool
 ) -> Recovered:
+    _remove_index_remains(actions)
     _remove_set_aside(actions, config, now_ms)
     _remove_leftovers(actions)
     sound = _sound_log(actions, truncate=truncate, is_thorough=is_thorough)
@@ -137,7 +139,7 @@ def _recovered(
         epochs = _leader_epochs(written, layout)
     _cut_torn_tail(actions, layout)
     _lower_checkpoints(actions, layout)
-    _remove_orphans(actions)
+    _remove_orphans(actions, layout)
     if begins_log and not layout.segments:
         actions.make_empty(offset_file_name(layout.start_offset, suffix) for suffix in FIRST_SEGMENT)
     _write_leader_epochs(actions, written, epochs)
@@ -216,6 +218,7 @@ def _sound_log(actions: RecoveryActions, *, truncate: bool, is_thorough: bool) -
         try:
             layout = actions.layout()
             _refuse_lost_log(actions, layout, truncate=truncate)
+            _refuse_lost_end(actions, layout, truncate=truncate)
             return check_end(actions, layout, is_thorough=is_thorough)
         except CorruptLogError as error:
             if not truncate or error.path is None or error.position is None or actions.is_dry:
@@ -304,11 +307,64 @@ def _cut_names(base_offset: int) -> Iterator[str]:
     return (cut_file_name(base_offset, 0, number) for number in count())
 
 
-def _remove_orphans(actions: RecoveryActions) -> None:
-    """Remove indexes that have no segment."""
-    bases = {segment.base_offset for segment in actions.segments()}
+def _remove_index_remains(actions: RecoveryActions) -> None:
+    """Remove the indexes of segments whose logs were set aside: without those they would prove a loss."""
+    names = list(actions.names())
+    set_aside = {found.offset for found, _ in names if found.suffix == files.LOG + files.DELETED}
+    set_aside.difference_update(found.offset for found, _ in names if found.suffix == files.LOG)
+    remains = [name for found, name in names if found.suffix in _INDEXES and found.offset in set_aside]
+    for name in remains:
+        actions.remove(name, "since its segment was removed")
+    if remains:
+        actions.sync()
+
+
+def _lost_bases(actions: RecoveryActions, layout: PartitionLayout) -> list[int]:
+    """Return the base offsets of the segments that only indexes know, and that no segment before them reaches."""
+    if not orphan_bases(found for found, _ in actions.names()):
+        return []
+    found = LostSegments(actions.folder).within(layout.start_offset)
+    if not layout.segments:
+        return found
+    return [base for base in found if _end_of(layout, base) <= base]
+
+
+def _end_of(layout: PartitionLayout, offset: int) -> int:
+    """Return the end offset of the segment that an offset belongs to; its base offset where it is damaged."""
+    segment = layout.segments[layout.segment_of(offset)]
+    if segment.is_last:
+        return layout.end_offset
+    try:
+        with segment.open() as log:
+            return log.end().offset
+    except CorruptBatchError:
+        return segment.base_offset
+
+
+def _refuse_lost_end(actions: RecoveryActions, layout: PartitionLayout, *, truncate: bool) -> None:
+    """Raise where the last segment is lost, and only its indexes are there: its offsets would be used twice."""
+    lost = [base for base in _lost_bases(actions, layout) if base >= layout.end_offset]
+    if lost and not truncate:
+        raise CorruptLogError(
+            f"the indexes of segment {lost[0]} are there, and its log is not: the log ends at offset "
+            f"{layout.end_offset}, and offsets that were used would be used again",
+            path=actions.folder.path(lost[0], files.LOG),
+            hint="Put it back; or 'sparklog recover --truncate' ends the log there. A replica may be whole",
+        )
     for found, name in actions.names():
-        if found.suffix in _INDEXES and found.offset not in bases:
+        if found.offset in lost and found.suffix in _INDEXES:
+            actions.remove(name, "since its segment is lost, and the log ends before it")
+
+
+def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
+    """Remove indexes that have no segment, but for those that prove that one is lost."""
+    bases, lost = {segment.base_offset for segment in actions.segments()}, _lost_bases(actions, layout)
+    for found, name in actions.names():
+        if found.offset in lost and found.suffix in _INDEXES:
+            kept = f"kept: its log is lost, of offsets from {found.offset} on; a replica may have them"
+            actions.done.append(Action(actions.folder.file(name), kept))
+            actions.warn(f"{actions.folder.file(name)} is {kept}")
+        elif found.suffix in _INDEXES and found.offset not in bases:
             actions.remove(name, "since its segment is not there")
 
 
