@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from sparklog.log import files
 from sparklog.log.end_batch import EndBatch, end_batch
@@ -60,6 +61,20 @@ class LogIdentity(NamedTuple):
     topic_id: str | None = None
     log_id: str | None = None
     end_batch: EndBatch | None = None
+
+    @classmethod
+    def of_fields(cls, found: Mapping[str, Any]) -> LogIdentity:
+        """Return what `fields` has given; fields that are not there are None. `ValueError` for what it cannot give."""
+        topic_id, log_id, batch = (found.get(name) for name in cls._fields)
+        if not all(each is None or isinstance(each, str) for each in (topic_id, log_id)):
+            raise ValueError(f"not the ids of a log: {topic_id!r}, {log_id!r}")
+        return cls(topic_id, log_id, None if batch is None else EndBatch.of_numbers(batch))
+
+    def fields(self) -> dict[str, Any]:
+        """Return plain values, for JSON; but for the topic's id, those that are None are left out."""
+        batch = None if self.end_batch is None else list(self.end_batch)
+        known = {"log_id": self.log_id, "end_batch": batch}
+        return {"topic_id": self.topic_id} | {name: value for name, value in known.items() if value is not None}
 
     def difference(self, found: LogIdentity) -> str | None:
         """Return what proves that a log, found so at the same offset, is another or was cut; None where nothing does.

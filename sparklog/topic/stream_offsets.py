@@ -77,7 +77,7 @@ class StreamOffset:
         if self.log_ids:
             made[_LOG_IDS] = _nested(self.log_ids)
         if self.end_batches:
-            made[_END_BATCHES] = _nested({at: list(batch) for at, batch in self.end_batches.items()})
+            made[_END_BATCHES] = _nested({at: batch.that_stays() for at, batch in self.end_batches.items()})
         if self.first is not None:
             made[_FROM] = _nested(self.first)
         return made
@@ -137,5 +137,7 @@ def _log_id(found: object) -> str | None:
 
 
 def _end_batch(found: object) -> EndBatch | None:
-    is_batch = isinstance(found, list) and len(found) == len(EndBatch._fields) and all(type(n) is int for n in found)
-    return EndBatch(*found) if is_batch and isinstance(found, list) else None
+    try:
+        return EndBatch.of_numbers(found)
+    except ValueError:
+        return None

@@ -76,7 +76,9 @@ def test_log_with_nothing_but_an_id_is_a_partition(tmp_path: Path) -> None:
     append(tmp_path / "t-0", b"a")
 
 
-@pytest.mark.parametrize("content", [b"", b"version: 0\n", b"version: 1\nlog_id: 0123456789012345678901\n", b"\xff" * 40])
+@pytest.mark.parametrize(
+    "content", [b"", b"version: 0\n", b"version: 1\nlog_id: 0123456789012345678901\n", b"\xff" * 40]
+)
 def test_damaged_id_is_none(tmp_path: Path, content: bytes) -> None:
     append(tmp_path / "t-0", b"a")
     (tmp_path / "t-0" / "seglog-identity").write_bytes(content)
