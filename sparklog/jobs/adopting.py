@@ -19,7 +19,7 @@ from sparklog.jobs.outputs import DEAD_LETTER, FileName, parse_file_name
 from sparklog.jobs.seekable import SeekableFile
 from sparklog.jobs.targets import FOLDER_OF_JOBS, MovedLast, TableFolder, TableShape
 from sparklog.log.files import TopicPartition
-from sparklog.log.places import join_path, path_of
+from sparklog.log.places import folders_of, join_path, path_of
 from sparklog.storage.base import Storage
 
 _WINDOW_BYTES: Final = 1 << 22
@@ -37,11 +37,12 @@ def known_by_files(target: TableFolder, moved: MovedLast, *, adopts: bool) -> Mo
     if unknown and not adopts:
         at, (name, path) = next(iter((each[0].topic_partition, each) for each in unknown))
         before = moved(at)
+        end = 0 if before is None else before.end_offset
         raise InvalidOptionError(
             f"{join_path(target.path, path)} holds offsets up to {name.end_offset} of {at} by its name, and the ledger "
-            f"{target.ledger_path} says that {at} is moved up to {0 if before is None else before.end_offset}: it is gone, "
-            f"or older than the files, and their records would be there twice. Restore the ledger, move to another "
-            f"target, or take the files as moved with adopt (--adopt)"
+            f"{target.ledger_path} says that {at} is moved up to {end}: it is gone, or older than the files, and their "
+            f"records would be there twice. Restore the ledger, move to another target, or take the files as moved "
+            f"with adopt (--adopt)"
         )
     ends: dict[TopicPartition, int] = {}
     for name, _ in unknown:
@@ -93,7 +94,7 @@ def _adopted(target: TableFolder, ledger: Ledger, unknown: list[tuple[FileName, 
             )
         last[at] = name.end_offset
         both = [_read(target, path) for path in paths]
-        dead_letters = tuple(file for file in both if file.path.startswith(f"{DEAD_LETTER}/"))
+        dead_letters = tuple(file for file in both if folders_of(file.path)[:1] == [DEAD_LETTER])
         yield Moved(
             at.topic,
             at.partition,

@@ -140,7 +140,7 @@ class ExportJob:
 
     def plan(self) -> list[ExportTask]:
         """Cut what is to be moved into tasks of about equal bytes, and give small partitions to one together."""
-        moved = self.target.moved(self.table())
+        moved = self.target.moved(self.table(), adopts=self.source.adopts)
         if isinstance(self.target, TableFolder):
             moved = known_by_files(self.target, moved, adopts=self.source.adopts)
         selected = self.source.select(moved)

@@ -185,7 +185,7 @@ class LogSource:
         marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
         groups = self.committed([each.folder for each in found.values() if isinstance(each, PartitionLayout)])
         selected = [
-            each if isinstance(each, Selected) else self._selected(each, moved(at), marks, groups)
+            each if isinstance(each, Selected) else self._selected(each, at, moved, marks, groups)
             for at, each in found.items()
         ]
         return [each for each in selected if each.damage is not None or each.range.size > 0]
@@ -215,15 +215,20 @@ class LogSource:
         return committed_by_groups(names, (each.directory for each in folders), self.offsets_path)
 
     def _selected(
-        self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: CommittedOffsets
+        self,
+        layout: PartitionLayout,
+        at: TopicPartition,
+        moved: Callable[[TopicPartition], Moved | None],
+        marks: HighWatermarks,
+        groups: CommittedOffsets,
     ) -> Selected:
         try:
-            found = self._identified(layout)
-            if moved is not None:
-                _refuse_cut(layout, moved)
-            if moved is not None and not self.adopts:
-                _refuse_another(found, layout, moved)
-            return replace(found, range=self._range(layout, moved, marks, groups))
+            found, last = self._identified(layout), moved(at)
+            if last is not None:
+                _refuse_cut(layout, last)
+            if last is not None and not self.adopts:
+                _refuse_another(found, layout, last)
+            return replace(found, range=self._range(layout, last, marks, groups))
         except (CorruptLogError, DataLossError) as error:
             return _damaged(layout.folder, error)
 

@@ -68,8 +68,11 @@ class Target(Protocol):
     def shape(self, table: TableShape) -> TableShape:
         """Return what a table is like here, where types of columns may be others."""
 
-    def moved(self, table: TableShape) -> MovedLast:
+    def moved(self, table: TableShape, *, adopts: bool = False) -> MovedLast:
         """Return what says what was moved last of a partition; the target is held.
+
+        What is returned raises `DataLossError` where rows are gone that were moved, unless ``adopts`` takes that as it
+        is.
 
         Raises
         ------
@@ -172,7 +175,7 @@ class TableFolder(FolderTarget):
     def shape(self, table: TableShape) -> TableShape:
         return table
 
-    def moved(self, table: TableShape) -> MovedLast:
+    def moved(self, table: TableShape, *, adopts: bool = False) -> MovedLast:  # noqa: ARG002 - a ledger is whole
         ledger = self.ledger()
         refuse_other_settings(self.path, dict(ledger.settings.values) if ledger.settings else {}, table.settings)
         return ledger.moved.get

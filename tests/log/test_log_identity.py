@@ -32,7 +32,8 @@ def test_log_that_is_made_gets_an_id_of_its_own_and_keeps_it(tmp_path: Path) -> 
     append(tmp_path / "t-0", b"a")
     append(tmp_path / "t-1", b"a")
     first, other = (read_log_id(folder_at(tmp_path / name)) for name in ("t-0", "t-1"))
-    assert first is not None and other is not None and first != other
+    assert None not in (first, other)
+    assert first != other
     append(tmp_path / "t-0", b"b")
     sparklog.clean(tmp_path, recompress="gzip", processes=1)
     assert read_log_id(folder_at(tmp_path / "t-0")) == first
@@ -55,7 +56,8 @@ def test_logs_that_a_commit_makes_have_ids_of_their_own(tmp_path: Path) -> None:
     append(tmp_path / "source" / "t-1", b"a")
     sparklog.copy(tmp_path / "source", tmp_path / "target", processes=1)
     ids = [read_log_id(folder_at(path)) for path in sorted(tmp_path.glob("*/t-*"))]
-    assert None not in ids and len(set(ids)) == 4
+    assert None not in ids
+    assert len(set(ids)) == 4
     sparklog.copy(tmp_path / "source", tmp_path / "target", since_last=False, processes=1)
     assert [read_log_id(folder_at(path)) for path in sorted(tmp_path.glob("*/t-*"))] == ids
 
