@@ -108,6 +108,12 @@ class StorageError(SeglogError):
     code = "SEGLOG_STORAGE"
 
 
+class ForeignNameError(StorageError):
+    """Something else has the name that a file or a folder is to have: a link, a FIFO, a device, a folder or a file."""
+
+    code = "SEGLOG_FOREIGN_NAME"
+
+
 class InputFileError(SeglogError):
     """A file whose rows are to be loaded is damaged, not of its format, or of a schema that does not fit."""
 

@@ -50,7 +50,7 @@ OUTSIDE_OF_STORAGE = {
 }
 # Where names of files are made, and where paths are cut and put together.
 NAMES_OF_FILES = "log/files.py"
-_IN_STORAGE = ("local", "local_writing", "lock", "registry", "small_files")
+_IN_STORAGE = ("beneath", "local", "local_writing", "lock", "registry", "small_files")
 PATHS = {"log/places.py", *(f"storage/{name}.py" for name in _IN_STORAGE)}
 FILE_NAME = re.compile(
     r"\.(log|index|timeindex|txnindex|snapshot|deleted|cleaned|swap|cut|staged|tmp|lock|checkpoint)($|[^A-Za-z_.])"

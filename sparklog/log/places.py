@@ -30,8 +30,8 @@ class LogDirectory:
 
     @property
     def writable(self) -> WritableStorage:
-        """The storage, to be changed; `InvalidOptionError` where that cannot be."""
-        return to_writable(self.storage, self.path)
+        """The storage, to be changed beneath the directory; `InvalidOptionError` where that cannot be."""
+        return to_writable(self.storage, self.path).beneath(self.path)
 
     @property
     def location(self) -> str:

@@ -152,6 +152,19 @@ class Storage(Protocol):
     def stamp(self, path: str) -> Stamp | None:
         """Return what tells whether a file or folder was changed; None where it is not."""
 
+    def beneath(self, path: str) -> Self:
+        """Return this storage for the work in one folder, whose names others may have made, in files or on the disk.
+
+        What it opens, makes, renames, removes, locks or syncs has to be beneath the folder, by names without links, or
+        be the folder itself; the path of the folder may have links. Folders are listed as ever.
+
+        Raises
+        ------
+        ForeignNameError
+            Raised by the storage that is returned, where a path leads out of the folder or comes to a link, or where
+            something else has the name of a file or a folder.
+        """
+
 
 class WritableFile(Protocol):
     """An open file that grows at its end."""

@@ -7,6 +7,7 @@ past the end is merely short. The copy into our own buffer costs about a fifth o
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import stat
@@ -15,16 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
-from sparklog.errors import PathNotFoundError, SeglogError, StorageError
+from sparklog.errors import ForeignNameError, PathNotFoundError, SeglogError, StorageError
 from sparklog.storage.base import Capabilities, Entry, Name, Stamp
+from sparklog.storage.beneath import kind_of, open_file
 
 _READ_BYTES_MAX: Final = 1 << 30
-_SPECIAL_KINDS: Final = (
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 class OpenDescriptor:
@@ -47,20 +43,19 @@ class OpenDescriptor:
 class LocalFile(OpenDescriptor):
     """An open file; see `sparklog.storage.base.ReadableFile`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, root: str = "") -> None:
         self.path = path
         try:
-            # Without O_NONBLOCK, to open a pipe is to wait for somebody who writes to it.
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
+            self._descriptor = open_file(root, path, os.O_RDONLY)
+        except ForeignNameError as error:
+            if root:
+                raise
+            raise PathNotFoundError(f"not a regular file: {path}") from error
         except OSError as error:
-            # A socket cannot be opened, and links that lead in a circle lead to no file.
-            if error.errno in (errno.ENXIO, errno.ELOOP):
+            # Links that lead in a circle lead to no file.
+            if error.errno == errno.ELOOP:
                 raise PathNotFoundError(f"{to_storage_error(error, path).message}: not a regular file") from error
             raise to_storage_error(error, path) from error
-        if not is_file:
-            self.close()
-            raise PathNotFoundError(f"not a regular file: {path}")
 
     def size_bytes(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -110,7 +105,15 @@ class LocalFile(OpenDescriptor):
 
 @dataclass(frozen=True)
 class LocalStorage:
-    """The file systems of this machine, read only; see `sparklog.storage.base.Storage`."""
+    """The file systems of this machine, read only; see `sparklog.storage.base.Storage`.
+
+    Attributes
+    ----------
+    root : str
+        The folder beneath which everything has to be, without links; empty where paths are the user's.
+    """
+
+    root: str = ""
 
     scheme: ClassVar[str] = "file"
     capabilities: ClassVar[Capabilities] = Capabilities()
@@ -136,12 +139,17 @@ class LocalStorage:
         except OSError as error:
             raise to_storage_error(error, path) from error
 
+    def beneath(self, path: str) -> Self:
+        found = copy.copy(self)
+        object.__setattr__(found, "root", path)
+        return found
+
     def open(self, path: str) -> LocalFile:
-        return LocalFile(path)
+        return LocalFile(path, self.root)
 
     def read_small(self, path: str) -> bytes | None:
         try:
-            with LocalFile(path) as file:
+            with self.open(path) as file:
                 return bytes(file.read(0, file.size_bytes()))
         except PathNotFoundError:
             return None
@@ -198,8 +206,7 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
         return Entry(item.name, False, True, found.st_size)
     if stat.S_ISDIR(found.st_mode):
         return Entry(item.name, True, False, 0)
-    special = next((kind for is_kind, kind in _SPECIAL_KINDS if is_kind(found.st_mode)), "a special file")
-    return Entry(item.name, False, False, 0, special)
+    return Entry(item.name, False, False, 0, kind_of(found.st_mode))
 
 
 def to_storage_error(error: OSError, path: str) -> SeglogError:

@@ -10,11 +10,11 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Self
 
 from sparklog.errors import LockedError
 from sparklog.storage.base import HeldLock
+from sparklog.storage.beneath import look, open_file, open_folder
 from sparklog.storage.local import OpenDescriptor, to_write_error
 from sparklog.storage.process import in_forked_child
 
@@ -67,14 +67,14 @@ def _begin_in_child() -> None:
 in_forked_child(_begin_in_child)
 
 
-def lock_file(path: str, timeout_seconds: float, *, is_shared: bool) -> HeldLock:
-    """Take the lock that a file stands for; see `sparklog.storage.base.WritableStorage.lock`."""
-    return _ProcessLock.taken(path, time.monotonic() + timeout_seconds, is_shared)
+def lock_file(root: str, path: str, timeout_seconds: float, *, is_shared: bool) -> HeldLock:
+    """Take the lock that a file beneath a root stands for; see `sparklog.storage.base.WritableStorage.lock`."""
+    return _ProcessLock.taken(root, path, time.monotonic() + timeout_seconds, is_shared)
 
 
-def claim_folder(path: str, spelling: str) -> HeldLock:
+def claim_folder(root: str, path: str, spelling: str) -> HeldLock:
     """Claim a folder for one writer of this process; see `sparklog.storage.base.WritableStorage.claim`."""
-    return _Claim.made(path, spelling)
+    return _Claim.made(root, path, spelling)
 
 
 def claimed_spelling(path: str, identity: Identity | None) -> str | None:
@@ -90,11 +90,11 @@ class _ProcessLock:
         self._holding: _Holding | None = holding
 
     @classmethod
-    def taken(cls, path: str, deadline: float, is_shared: bool) -> Self:
+    def taken(cls, root: str, path: str, deadline: float, is_shared: bool) -> Self:
         with _changed:
             while True:
-                holding = _held_here(path)
-                if holding is None and (holding := _locked(path, is_shared)) is not None:
+                holding = _held_here(root, path)
+                if holding is None and (holding := _locked(root, path, is_shared)) is not None:
                     _holdings[holding.identity] = holding
                     return cls(holding)
                 if holding is not None and is_shared and holding.is_shared:
@@ -129,10 +129,10 @@ class _ProcessLock:
         self.close()
 
 
-def _held_here(path: str) -> _Holding | None:
+def _held_here(root: str, path: str) -> _Holding | None:
     """Return the lock of this process on a file, whatever it was called when it was taken."""
     try:
-        found = Path(path).stat()
+        found = look(root, path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -140,10 +140,10 @@ def _held_here(path: str) -> _Holding | None:
     return _holdings.get((found.st_dev, found.st_ino))
 
 
-def _locked(path: str, is_shared: bool) -> _Holding | None:
+def _locked(root: str, path: str, is_shared: bool) -> _Holding | None:
     """Open a file and lock it against other processes; None where one of them has it."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_file(root, path, os.O_RDWR | os.O_CREAT)
         found = os.fstat(descriptor)
     except OSError as error:
         raise to_write_error(error, path) from error
@@ -189,9 +189,9 @@ class _Claim(OpenDescriptor):
         self._descriptor = descriptor
 
     @classmethod
-    def made(cls, path: str, spelling: str) -> Self:
+    def made(cls, root: str, path: str, spelling: str) -> Self:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = open_folder(root, path)
         except OSError as error:
             raise to_write_error(error, path) from error
         found = os.fstat(descriptor)

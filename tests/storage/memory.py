@@ -223,6 +223,9 @@ class MemoryStorage:
     def real(self, path: str) -> str:
         return self.absolute(path)
 
+    def beneath(self, path: str) -> Self:  # noqa: ARG002
+        return self
+
     def is_link(self, path: str) -> bool:  # noqa: ARG002
         return False
 

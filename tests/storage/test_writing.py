@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from sparklog.errors import LockedError, PathNotFoundError, StorageError
-from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.atomic import write_atomically
 from tests.places import directory_at
 
@@ -127,7 +127,7 @@ def test_lock_whose_path_leads_to_a_locked_file_only_when_it_is_opened_is_not_lo
 ) -> None:
     lock = tmp_path / ".lock"
     with STORAGE.lock(str(lock), 1):
-        monkeypatch.setattr("sparklog.storage.lock._held_here", lambda _: None)
+        monkeypatch.setattr("sparklog.storage.lock._held_here", lambda *_: None)
         with pytest.raises(LockedError):
             STORAGE.lock(str(lock), 0)
         monkeypatch.undo()
@@ -207,6 +207,8 @@ def test_write_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
     """/dev/full is a disk that is always full."""
-    (tmp_path / "f").symlink_to("/dev/full")
-    with STORAGE.open_for_append(str(tmp_path / "f")) as file, pytest.raises(StorageError, match="the disk is full"):
-        file.append(b"x")
+    with LocalWritableFile(str(tmp_path / "f")) as file:
+        with Path("/dev/full").open("wb", buffering=0) as full:
+            os.dup2(full.fileno(), file._descriptor)
+        with pytest.raises(StorageError, match="the disk is full"):
+            file.append(b"x")

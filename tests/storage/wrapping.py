@@ -106,6 +106,10 @@ class WrappedStorage:
     def stamp(self, path: str) -> Stamp | None:
         return self.inner.stamp(path)
 
+    def beneath(self, path: str) -> Self:  # noqa: ARG002
+        # Doubles are told what they do after they were handed out.
+        return self
+
     def open_for_append(self, path: str) -> WritableFile:
         return self.inner.open_for_append(path)
 

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
@@ -512,6 +512,9 @@ class CountingStorage(LocalWritableStorage):
     def __init__(self) -> None:
         self.syncs = 0
         self.is_failing = False
+
+    def beneath(self, path: str) -> Self:  # noqa: ARG002
+        return self
 
     def open_for_append(self, path: str) -> WritableFile:
         return CountingFile(path, self)
