@@ -65,6 +65,13 @@ HighWatermark = Annotated[
 FailOnDataLoss = Annotated[
     bool, typer.Option(help="Whether offsets that are gone and were never moved are an error, or a warning.")
 ]
+Adopt = Annotated[
+    bool,
+    typer.Option(
+        "--adopt",
+        help="Go on where ledger and files end, though a log is not the one that was moved, or the ledger lacks files.",
+    ),
+]
 TaskBytes = Annotated[int | None, typer.Option(min=1, help="About how many bytes of log become one file at most.")]
 RowGroupRows = Annotated[int | None, typer.Option(min=1, help="How many rows a row group has at most.")]
 CommitIntervalMs = Annotated[int | None, typer.Option(min=0, help="How long finished files wait to be visible.")]
@@ -117,6 +124,7 @@ def export(
     ] = IsolationLevels.READ_COMMITTED,
     high_watermark: HighWatermark = False,
     fail_on_data_loss: FailOnDataLoss = True,
+    adopt: Adopt = False,
     processes: JobProcesses = None,
     task_bytes: TaskBytes = None,
     row_group_rows: RowGroupRows = None,
@@ -154,6 +162,7 @@ def export(
         "isolation_level": isolation_level.value,
         "stops_at_high_watermark": high_watermark,
         "fail_on_data_loss": fail_on_data_loss,
+        "adopt": adopt,
         "processes": processes,
         "task_bytes": task_bytes,
         "row_group_rows": row_group_rows,

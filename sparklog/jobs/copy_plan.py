@@ -16,6 +16,7 @@ from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
 from sparklog.log.files import TopicPartition, is_topic_name
 from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.scan import refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment
@@ -72,11 +73,12 @@ class CopyPiece:
 _Identity = tuple[TopicPartition, str, str | None]
 """A partition of a source, and the topic that it is copied to.
 
-The source is known by its topic id, where it has one, and else by the path of its log directory."""
+The source is known by its topic id, where it has one, else by the id of its log, and else by the path of its log
+directory."""
 
 
-def _identity(at: TopicPartition, topic_id: str | None, source: str | None, target_topic: str | None) -> _Identity:
-    return at, topic_id or source or "", target_topic
+def _identity(at: TopicPartition, known_by: str | None, target_topic: str | None) -> _Identity:
+    return at, known_by or "", target_topic
 
 
 @dataclass
@@ -135,7 +137,7 @@ class CopyPlan:
     def _ledger(self) -> dict[_Identity, Moved]:
         """Return what was copied last of each partition of each source."""
         return {
-            _identity(entry.topic_partition, entry.topic_id, entry.source, entry.target_topic): entry
+            _identity(entry.topic_partition, entry.topic_id or entry.log_id or entry.source, entry.target_topic): entry
             for each in commits(self._directory.storage, self._directory.file(files.JOBS_LEDGER))
             for entry in each.entries
             if isinstance(entry, Moved)
@@ -147,15 +149,19 @@ class CopyPlan:
         moved: dict[TopicPartition, Moved] = {}
         for folder in folders:
             target_topic = source.target_of(named(folder)).topic
-            identity = _identity(named(folder), topic_id_of(folder), folder.directory.path, target_topic)
+            known_by = (topic_id_of(folder), read_log_id(folder), folder.directory.path)
+            identities = [_identity(named(folder), each, target_topic) for each in known_by if each is not None]
+            identity = identities[0]
             if identity in self._seen:
                 raise InvalidOptionError(
                     f"{folder.location} and {self._seen[identity]} are the same partition of the same topic, and both "
                     f"are to be copied to {target_topic}: copy one"
                 )
             self._seen[identity] = folder.location
-            if identity in self._moved:
-                moved[named(folder)] = self._moved[identity]
+            # A ledger of an earlier version knows a log by its path, and a topic may have got its id since.
+            before = next((each for each in identities if each in self._moved), None)
+            if before is not None:
+                moved[named(folder)] = self._moved[before]
         selected = source.logs.select(moved.get)
         for each in selected:
             if each.damage is not None:
@@ -237,7 +243,8 @@ class CopyPlan:
             at, epoch = piece.topic_partition, found.leader_epoch(piece.end_offset)
             moved = Moved(
                 at.topic, at.partition, piece.start_offset, piece.end_offset, 0, log_bytes, found.topic_id, epoch,
-                source=layout.folder.directory.path, target_topic=landing.folder.topic,
+                source=layout.folder.directory.path, target_topic=landing.folder.topic, log_id=found.log_id,
+                end_batch=found.identity(piece.end_offset).end_batch,
             )  # fmt: skip
             self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
             # A batch in which a piece was cut may begin before the next one: then offsets that are kept do.

@@ -9,15 +9,17 @@ them.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
-from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns, typed_error
+from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError, StorageError
+from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns, settings_of, typed_error
 from sparklog.jobs.ledger import Moved, MovedFile
 from sparklog.jobs.outputs import NO_TIME
 from sparklog.jobs.pending import forget_pending, from_mark, pending, remember_pending, to_marks
@@ -26,6 +28,7 @@ from sparklog.jobs.targets import (
     MovedLast,
     TableShape,
     name_files,
+    refuse_other_settings,
     staged_names,
     sweep_staged,
     sync_names,
@@ -34,6 +37,13 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.places import folders_of
 from sparklog.values.libraries import import_optional
 
+_log = logging.getLogger("sparklog")
+
+_OUTLIVED = "offsets up to {} of {} count as moved, and the table was restored to a version before them"
+_OF_OUTLIVED = (
+    "What is said of them outlived their rows, which are not moved again. Restore the table to a version that has "
+    "them, or move to another table; or go on behind them with adopt (--adopt)"
+)
 _FOLDER_TYPES = {"topic": pa.string(), "partition": pa.int32(), "date": pa.date32(), "hour": pa.int32()}
 _COMMITS_LOOKED_AT = 100
 _LEAVE_FILES_ALONE = ("CREATE TABLE", "SET TBLPROPERTIES", "ADD COLUMN", "ADD FEATURE", "VACUUM START", "VACUUM END")
@@ -46,7 +56,7 @@ class DeltaTarget(LakeTarget):
         _library()
         super().check()
 
-    def moved(self, table: TableShape) -> MovedLast:
+    def moved(self, table: TableShape, *, adopts: bool = False) -> MovedLast:
         library = _library()
         schema = pa.schema([*table.schema, *((name, _FOLDER_TYPES[name]) for name in table.folders)])
         try:
@@ -64,14 +74,20 @@ class DeltaTarget(LakeTarget):
                 f"{', '.join(table.folders) or 'nothing'}: give the same, or move to another target"
             )
 
-        marks = _newest_marks(found)
+        history = _History(found)
+        refuse_other_settings(self.path, history.settings(), settings_of(table))
 
         def last(at: TopicPartition) -> Moved | None:
             end_offset = found.transaction_version(_application(at))
             if end_offset is None:
                 return None
-            mark = marks.get(str(at), {})
-            return from_mark(at, mark if mark.get("to") == end_offset else {"to": end_offset})
+            mark, is_taken_away = history.mark(at)
+            if mark.get("to") != end_offset:
+                _log.warning("no commit of %s says any more of which log %s is up to %d", self.path, at, end_offset)
+                return from_mark(at, {"to": end_offset})
+            if is_taken_away and not adopts:
+                raise DataLossError(f"{self.path}: {_OUTLIVED.format(end_offset, at)}. {_OF_OUTLIVED}")
+            return from_mark(at, mark)
 
         return last
 
@@ -80,7 +96,7 @@ class DeltaTarget(LakeTarget):
         transaction = import_optional("deltalake.transaction", "deltalake", "delta")
         every = [file for each in moved for file in each.all_files]
         last = {each.topic_partition: each.end_offset for each in moved}
-        said = json.dumps({"run": run, "offsets": to_marks(moved)})
+        said = json.dumps({"run": run, "settings": dict(settings_of(table).values), "offsets": to_marks(moved)})
         properties = transaction.CommitProperties(
             custom_metadata={"sparklog": said},
             app_transactions=[transaction.Transaction(_application(at), end) for at, end in last.items()],
@@ -137,8 +153,11 @@ class DeltaTarget(LakeTarget):
         partitions = {at for each in marked for at in ends_of(each.marks)}
         partitions |= {file.name.topic_partition for file in files if file.name is not None}
         ends = {at: found.transaction_version(_application(at)) or 0 for at in partitions}
-        is_append_only = history[0]["version"] == 0 and all(map(_only_adds, history))
-        return TableLog(to_commits(marked, files), ends, files, is_append_only)
+        is_whole = history[0]["version"] == 0
+        is_append_only, keeps_rows = is_whole and all(map(_only_adds, history)), is_whole and all(map(_keeps, history))
+        said = _Said(history[::-1])
+        outlived = tuple(_OUTLIVED.format(end, at) for at, end in ends.items() if end and said.mark(at)[1])
+        return TableLog(to_commits(marked, files), ends, files, is_append_only, keeps_rows, outlived)
 
     def _settle(self) -> None:
         """Remove what a run that died has staged, or named and never committed."""
@@ -176,13 +195,70 @@ def partition_values(path: str) -> Mapping[str, str | None]:
     return found
 
 
-def _newest_marks(table: Any) -> dict[str, dict[str, Any]]:
-    """Return what the newest commits say of the logs that they moved; nothing of those that only older ones moved."""
-    marks: dict[str, dict[str, Any]] = {}
-    for commit in table.history(_COMMITS_LOOKED_AT):
-        for name, mark in json.loads(commit.get("sparklog", "{}")).get("offsets", {}).items():
-            marks.setdefault(name, mark)
-    return marks
+class _Said:
+    """What some commits say of the logs that they moved, the newest first.
+
+    Attributes
+    ----------
+    marks : dict of str to (int, dict)
+        By the names of partitions, the version that moved each last, and what it says.
+    settings : dict of str to str
+        How the table is written, by the newest that says it.
+    """
+
+    def __init__(self, history: Sequence[Mapping[str, Any]]) -> None:
+        self.marks: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.settings: dict[str, str] = {}
+        self._visible = _visible(history)
+        for commit in history:
+            said = json.loads(commit.get("sparklog", "{}"))
+            self.settings = self.settings or said.get("settings", {})
+            for name, mark in said.get("offsets", {}).items():
+                self.marks.setdefault(name, (commit["version"], mark))
+
+    def mark(self, at: TopicPartition) -> tuple[dict[str, Any], bool]:
+        """Return what was said of a partition last, and whether the table was restored to a version before that."""
+        version, mark = self.marks.get(str(at), (None, {}))
+        return mark, version is not None and version not in self._visible
+
+
+class _History:
+    """What the commits of a table say: the newest ones, and all where these do not say it."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self._newest = _Said(table.history(_COMMITS_LOOKED_AT))
+
+    @cached_property
+    def _whole(self) -> _Said:
+        return _Said(self._table.history())
+
+    def mark(self, at: TopicPartition) -> tuple[dict[str, Any], bool]:
+        return (self._newest if str(at) in self._newest.marks else self._whole).mark(at)
+
+    def settings(self) -> dict[str, str]:
+        return self._newest.settings or self._whole.settings
+
+
+def _visible(history: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the versions that led to what a table holds: those that it was restored over are not among them."""
+    by_version = {commit["version"]: commit for commit in history}
+    version, found = max(by_version, default=-1), set[int]()
+    while version in by_version and version not in found:
+        found.add(version)
+        commit = by_version[version]
+        if commit.get("operation") == "RESTORE":
+            restored = str(commit.get("operationParameters", {}).get("version"))
+            # Of one that was restored to a time, nothing is known to be still there.
+            version = int(restored) if restored.isdecimal() else -1
+        else:
+            version -= 1
+    return found
+
+
+def _keeps(commit: Mapping[str, Any]) -> bool:
+    """Tell whether a commit leaves all rows in the table, in whatever files."""
+    return _only_adds(commit) or commit.get("operation") == "OPTIMIZE"
 
 
 def _only_adds(commit: Mapping[str, Any]) -> bool:

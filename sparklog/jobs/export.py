@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.jobs.adopting import adopt_files
 from sparklog.jobs.decoding import OnDecodeError, parse_decoding
 from sparklog.jobs.delta import DeltaTarget
 from sparklog.jobs.export_job import TASK_BYTES, ExportJob, ExportTask
@@ -85,6 +86,7 @@ def export(
     isolation_level: IsolationLevel = "read_committed",
     stops_at_high_watermark: bool = False,
     fail_on_data_loss: bool = True,
+    adopt: bool = False,
     spark: Any = None,
     processes: int | None = None,
     task_bytes: int = TASK_BYTES,
@@ -148,6 +150,9 @@ def export(
         End where the replicas had confirmed all, by ``replication-offset-checkpoint``.
     fail_on_data_loss : bool
         Whether it is an error, or a warning, that offsets are gone which were never moved.
+    adopt : bool
+        Go on where the ledger and the files of the target end, whatever proves that a log is not the one that was
+        moved; files that the ledger does not know count as moved, by the ranges in their names.
     spark : SparkSession, optional
         Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
         target must be where its workers reach them too.
@@ -202,6 +207,7 @@ def export(
             stops_at_high_watermark=stops_at_high_watermark,
             fail_on_data_loss=fail_on_data_loss,
             where=where,
+            adopts=adopt,
         ),
         target=_target(target, format, table, catalog, lock_timeout_seconds),
         format=written_as,
@@ -223,6 +229,8 @@ def export(
         row_group_rows=row_group_rows,
     )
     job.check()
+    if adopt and isinstance(job.target, TableFolder) and not dry_run:
+        adopt_files(job.target, job.table(), job.run_id, job.now_ms)
     if dry_run:
         return ExportSummary(job.run_id, (), tuple(job.plan()))
     moved = [each for result in run_job(job, runner, watch, commit_interval_ms) for each in result]

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.jobs.adopting import known_by_files
 from sparklog.jobs.decoding import (
     DEAD_LETTERS,
     DEAD_LETTERS_AS_TEXT,
@@ -24,9 +25,10 @@ from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
 from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max
-from sparklog.jobs.targets import TableShape, Target
+from sparklog.jobs.targets import TableFolder, TableShape, Target
 from sparklog.log.files import TopicPartition
-from sparklog.log.layout import read_layout
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.log_identity import LogIdentity, identity_at
 from sparklog.log.places import LogDirectory, is_within
 from sparklog.log.reader import LogReader
 from sparklog.record.decode import DecodeLimits
@@ -34,6 +36,7 @@ from sparklog.record.schema import selector
 from sparklog.storage.capabilities import to_writable
 from sparklog.topic.ranges import ReadRange, cut_by_bytes
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, of_partition
+from sparklog.values.spec import DecoderSpec
 
 TASK_BYTES: Final = 1 << 28
 """How many bytes of log a task reads at most, about, by default."""
@@ -52,11 +55,13 @@ class Piece:
     ----------
     log_bytes : int
         About how many bytes of log it has.
+    identity : LogIdentity
+        That of its log at its end, as it was planned.
     """
 
     range: ReadRange
     log_bytes: int
-    topic_id: str | None
+    identity: LogIdentity
     leader_epoch: int | None
 
 
@@ -135,7 +140,10 @@ class ExportJob:
 
     def plan(self) -> list[ExportTask]:
         """Cut what is to be moved into tasks of about equal bytes, and give small partitions to one together."""
-        selected = self.source.select(self.target.moved(self.table()))
+        moved = self.target.moved(self.table(), adopts=self.source.adopts)
+        if isinstance(self.target, TableFolder):
+            moved = known_by_files(self.target, moved, adopts=self.source.adopts)
+        selected = self.source.select(moved)
         damaged = [each for each in selected if each.damage is not None]
         cut = self._cut([each for each in selected if each.damage is None])
         pieces = [piece for of_one in cut for piece in of_one]
@@ -156,7 +164,7 @@ class ExportJob:
         for each in selected:
             if each.layout is not None:
                 yield [
-                    Piece(piece, log_bytes, each.topic_id, each.leader_epoch(piece.end_offset))
+                    Piece(piece, log_bytes, each.identity(piece.end_offset), each.leader_epoch(piece.end_offset))
                     for piece, log_bytes in cut_by_bytes(each.range, each.layout, bytes_max)
                 ]
 
@@ -197,7 +205,7 @@ class ExportJob:
             Outputs(self._layout(schema, self.partition_by), self.target, whole, staged_name) as outputs,
             Outputs(self._layout(beside, ()), self.target, whole, f"{staged_name}-d", DEAD_LETTER) as set_aside,
         ):
-            for batch in self._batches(whole, piece.log_bytes, report):
+            for batch in self._batches(piece, report):
                 rows, dead_letters = decoder.decode(batch, whole.topic_partition)
                 outputs.append(rows)
                 if dead_letters is not None:
@@ -209,22 +217,27 @@ class ExportJob:
             whole.end_offset,
             sum(file.rows for file in files + dead_files),
             piece.log_bytes,
-            piece.topic_id,
+            piece.identity.topic_id,
             piece.leader_epoch,
             files,
             dead_letters=dead_files,
+            log_id=piece.identity.log_id,
+            end_batch=piece.identity.end_batch,
         )
 
     def _layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
         return Layout(self.format, schema, partition_by, self.row_group_rows, self.row_group_bytes)
 
-    def _batches(self, whole: ReadRange, log_bytes: int, report: Report) -> Iterator[pa.RecordBatch]:
+    def _batches(self, piece: Piece, report: Report) -> Iterator[pa.RecordBatch]:
         """Read a range, and say on the way how much was read, by its offsets."""
+        whole, log_bytes = piece.range, piece.log_bytes
         schema = _schema_of(self._read_columns())
         of_log = [name for name in schema.names if name not in TopicPartition._fields]
         told_bytes = 0
-        with LogReader(read_layout(whole.folder), whole.stable_offset) as log:
+        layout = read_layout(whole.folder)
+        with LogReader(layout, whole.stable_offset) as log:
             _refuse_gone(whole, log)
+            _refuse_replaced(piece, layout)
             batches = log.batches(
                 whole.start_offset,
                 whole.end_offset,
@@ -264,8 +277,15 @@ class ExportJob:
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "partition_by": ", ".join(self.partition_by),
             "where": "" if self.source.where is None else self.source.where.text,
+            "isolation_level": self.source.isolation_level,
+            "key_format": _named(self.decoding.key),
+            "value_format": _named(self.decoding.value),
         }
         return self.target.shape(TableShape(schema, self.partition_by, Settings(tuple(values.items()))))
+
+
+def _named(decoder: DecoderSpec | str) -> str:
+    return decoder if isinstance(decoder, str) else decoder.function or decoder.kind
 
 
 def _name_of(pieces: Sequence[Piece]) -> str:
@@ -279,6 +299,16 @@ def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
         raise DataLossError(
             f"{whole} was to be moved, and the log now has offsets [{log.start_offset}, {log.end_offset}): repeat the "
             f"job, which goes on from what is there"
+        )
+
+
+def _refuse_replaced(piece: Piece, layout: PartitionLayout) -> None:
+    """Raise `DataLossError` if a log is another than the one that was planned."""
+    difference = piece.identity.difference(identity_at(layout, piece.range.end_offset))
+    if difference is not None:
+        raise DataLossError(
+            f"{piece.range} was to be moved, and its log has another {difference} now: it was made again or cut "
+            f"meanwhile. Repeat the job, which says what can be done"
         )
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from sparklog.errors import CommitError, InvalidOptionError, PathNotFoundError, SeglogError
-from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns, typed_error
+from sparklog.jobs.lake import LakeTarget, refuse_moved_meanwhile, refuse_other_columns, settings_of, typed_error
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.pending import forget_pending, from_mark, pending, remember_pending, to_marks
 from sparklog.jobs.table_log import MarkedCommit, TableFile, TableLog, ends_of, to_commits
@@ -26,6 +26,7 @@ from sparklog.jobs.targets import (
     MovedLast,
     TableShape,
     name_files,
+    refuse_other_settings,
     sweep_staged,
     sync_names,
 )
@@ -36,6 +37,7 @@ from sparklog.values.libraries import import_optional
 
 _OFFSETS: Final = "sparklog.offsets"
 _RUN: Final = "sparklog.run"
+_SETTINGS: Final = "sparklog.settings"
 _ATTEMPTS: Final = 10
 _TRANSFORMS: Final = {
     "topic": ("topic", "identity"),
@@ -69,7 +71,7 @@ class IcebergTarget(LakeTarget):
             raise InvalidOptionError(f"the table {self.table!r} has no namespace: give it as namespace.table")
         super().check()
 
-    def moved(self, table: TableShape) -> MovedLast:
+    def moved(self, table: TableShape, *, adopts: bool = False) -> MovedLast:  # noqa: ARG002 - marks go with their rows
         for name in table.folders:
             column, _ = _TRANSFORMS[name]
             if column not in table.schema.names:
@@ -77,6 +79,7 @@ class IcebergTarget(LakeTarget):
         with self._opened() as catalog:
             found = self._made(catalog, table)
             marks = _marks(found)
+            refuse_other_settings(self.table, json.loads(found.properties.get(_SETTINGS, "{}")), settings_of(table))
 
         def last(at: TopicPartition) -> Moved | None:
             return from_mark(at, marks[str(at)]) if str(at) in marks else None
@@ -84,6 +87,7 @@ class IcebergTarget(LakeTarget):
         return last
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:  # noqa: ARG002
+        settings = json.dumps(dict(settings_of(table).values))
         storage = self._writable
         every = [file for each in moved for file in each.all_files]
         with self._opened() as catalog:
@@ -93,7 +97,7 @@ class IcebergTarget(LakeTarget):
             name_files(storage, self.path, every)
             sync_names(storage, self.path, every)
             try:
-                self._add(found, moved, run)
+                self._add(found, moved, run, settings)
             except SeglogError:
                 raise
             except Exception as error:
@@ -101,7 +105,7 @@ class IcebergTarget(LakeTarget):
                     raise
         forget_pending(storage, self.path)
 
-    def _add(self, found: Any, moved: Sequence[Moved], run: str) -> None:
+    def _add(self, found: Any, moved: Sequence[Moved], run: str, settings: str) -> None:
         """Make files part of the table, after what others add meanwhile."""
         paths = [_url(join_path(self.path, file.path)) for each in moved for file in each.files]
         conflict = _exceptions().CommitFailedException
@@ -113,7 +117,7 @@ class IcebergTarget(LakeTarget):
             found.metadata.properties["commit.retry.num-retries"] = "0"
             try:
                 with found.transaction() as transaction:
-                    transaction.set_properties({_OFFSETS: text})
+                    transaction.set_properties({_OFFSETS: text, _SETTINGS: settings})
                     transaction.add_files(paths, snapshot_properties={_OFFSETS: text, _RUN: run})
                 return
             except conflict:
@@ -227,7 +231,9 @@ class IcebergTarget(LakeTarget):
                 marked.append(MarkedCommit(number, said[_RUN], snapshot.timestamp_ms, marks))
         is_whole = not snapshots or snapshots[0].parent_snapshot_id is None
         only_adds = all(each.summary and each.summary.operation.value == "append" for each in snapshots)
-        return TableLog(to_commits(marked, files), ends_of(_marks(found)), files, is_whole and only_adds)
+        keeps = all(each.summary and each.summary.operation.value in ("append", "replace") for each in snapshots)
+        ends, commits = ends_of(_marks(found)), to_commits(marked, files)
+        return TableLog(commits, ends, files, is_whole and only_adds, is_whole and keeps)
 
     def _relative(self, url: str) -> str:
         """Return the path of a file in the folder of the table; of another one as it is."""
@@ -260,11 +266,17 @@ def _partition_names(folders: Sequence[str]) -> tuple[str, ...]:
 
 def _marks(table: Any) -> dict[str, dict[str, Any]]:
     """Return how far each partition is, by its name; `sparklog.jobs.pending.to_marks` made it."""
-    for snapshot in reversed(_snapshots(table)):
-        text = snapshot.summary.additional_properties.get(_OFFSETS) if snapshot.summary else None
-        if text is not None:
-            return dict(json.loads(text))
-    return dict(json.loads(table.properties.get(_OFFSETS, "{}")))
+    found = next(filter(None, map(_offsets_text, reversed(_snapshots(table)))), None)
+    if found is None:
+        # The table's own outlive a rollback: they count where the snapshot that had them has expired.
+        found = table.properties.get(_OFFSETS, "{}")
+        if found in map(_offsets_text, table.snapshots()):
+            return {}
+    return dict(json.loads(found))
+
+
+def _offsets_text(snapshot: Any) -> str | None:
+    return snapshot.summary.additional_properties.get(_OFFSETS) if snapshot.summary else None
 
 
 def _snapshots(table: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,17 +11,28 @@ from typing import Final
 import pyarrow as pa
 
 from sparklog.errors import CommitError, InvalidOptionError, SeglogError, StorageError
-from sparklog.jobs.ledger import Moved
+from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.table_log import TableLog
 from sparklog.jobs.targets import FolderTarget, TableShape
 from sparklog.log.files import TopicPartition
 
+_NOT_PLAIN: Final = re.compile("[#?]|%[0-9A-Fa-f]{2}")
+_NOT_COLUMNS: Final = ("where", "isolation_level", "key_format", "value_format")
+"""What a table's own log does not say of how it is written."""
 _MICROSECONDS: Final = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
 class LakeTarget(FolderTarget):
     """A table whose own log says which files are part of it, in a folder of this machine."""
+
+    def check(self) -> None:
+        if _NOT_PLAIN.search(self.path):
+            raise InvalidOptionError(
+                f"the path {self.path} has #, ? or % with two digits, which the libraries of such tables take for "
+                f"parts of an address: move to a folder of another name"
+            )
+        super().check()
 
     def shape(self, table: TableShape) -> TableShape:
         """Return the same with times in microseconds: such tables have none in milliseconds."""
@@ -33,6 +45,11 @@ class LakeTarget(FolderTarget):
     @abstractmethod
     def log(self) -> TableLog:
         """Return what the table says of exports to it; `PathNotFoundError` where there is no such table."""
+
+
+def settings_of(table: TableShape) -> Settings:
+    """Return how a table is written, without what its own log says, which people may change there."""
+    return Settings(tuple((name, value) for name, value in table.settings.values if name in _NOT_COLUMNS))
 
 
 def typed_error(

@@ -56,6 +56,7 @@ def verify_lake(target: LakeTarget, *, reads_files: bool) -> Iterator[LedgerFind
     for commit in log.commits:
         yield from unjoined_ranges(commit, last, target.path)
     yield from _ends(log, last, target.path)
+    yield from (LedgerFinding("ledger", target.path, reason) for reason in log.outlived)
     named = [(file.name, file) for file in log.files if file.name is not None]
     yield from _doubled(named)
     for name, file in named:
@@ -121,6 +122,10 @@ def _path(target: LakeTarget, file: TableFile) -> str:
 
 def _rows(log: TableLog, path: str) -> Iterator[LedgerFinding]:
     """Yield ranges whose files have not the rows that were moved; where others rewrite files, that says nothing."""
+    all_moved = [each for commit in log.commits for each in commit.entries if isinstance(each, Moved)]
+    rows_there = sum(file.rows or 0 for file in log.files)
+    if log.keeps_rows and not log.is_append_only and rows_there >= sum(moved.rows for moved in all_moved):
+        return
     for commit in log.commits:
         for moved in commit.entries:
             if not isinstance(moved, Moved):

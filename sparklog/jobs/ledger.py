@@ -18,6 +18,7 @@ loaded, and then one that says that they count:
     rows                  how many records they had for a reader of the job's isolation level
     topic_id              of ``partition.metadata``, null where there is none
     leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
+    log_id, end_batch     of `sparklog.log.log_identity`, at the end of the range; left out where there is none
     source, target_topic  of a copy, the log directory that it has read, and the topic that it has written to
     into                  the topic, or topic:partition, that a load was told; null where rows name their topics
     files.path            relative to the target
@@ -45,7 +46,9 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from sparklog.errors import CorruptCheckpointError
+from sparklog.log.end_batch import EndBatch
 from sparklog.log.files import TopicPartition
+from sparklog.log.log_identity import LogIdentity
 from sparklog.storage.base import Storage
 
 _VERSION: Final = 1
@@ -97,6 +100,13 @@ class Moved:
     source: str | None = None
     target_topic: str | None = None
     dead_letters: tuple[MovedFile, ...] = ()
+    log_id: str | None = None
+    end_batch: EndBatch | None = None
+
+    @property
+    def identity(self) -> LogIdentity:
+        """What the log is known by at the end of the range."""
+        return LogIdentity(self.topic_id, self.log_id, self.end_batch)
 
     @property
     def all_files(self) -> tuple[MovedFile, ...]:
@@ -122,6 +132,7 @@ class Moved:
             **of_copy,
             "files": [each.to_json() for each in self.files],
         }
+        written |= self.identity.fields()
         if self.dead_letters:
             written["dead_letters"] = [each.to_json() for each in self.dead_letters]
         return written
@@ -129,7 +140,8 @@ class Moved:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Moved:
         files = tuple(MovedFile.from_json(each) for each in found["files"])
-        topic_id, epoch, source = found["topic_id"], found["leader_epoch"], found.get("source")
+        identity = LogIdentity.of_fields({"topic_id": found["topic_id"], **found})
+        epoch, source = found["leader_epoch"], found.get("source")
         target_topic = found.get("target_topic")
         return cls(
             topic=str(found["topic"]),
@@ -138,12 +150,14 @@ class Moved:
             end_offset=int(found["to"]),
             rows=int(found["rows"]),
             log_bytes=int(found["log_bytes"]),
-            topic_id=None if topic_id is None else str(topic_id),
+            topic_id=identity.topic_id,
             leader_epoch=None if epoch is None else int(epoch),
             files=files,
             source=None if source is None else str(source),
             target_topic=None if target_topic is None else str(target_topic),
             dead_letters=tuple(MovedFile.from_json(each) for each in found.get("dead_letters", ())),
+            log_id=identity.log_id,
+            end_batch=identity.end_batch,
         )
 
 

@@ -9,14 +9,15 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from sparklog.errors import CorruptCheckpointError, PathNotFoundError, SeglogError
+from sparklog.jobs.adopting import files_below
 from sparklog.jobs.findings import LedgerFinding, unjoined_ranges
 from sparklog.jobs.formats import format_of_file
 from sparklog.jobs.lake_check import find_lake, verify_lake
 from sparklog.jobs.ledger import LedgerCommit, Moved, MovedFile, commits
 from sparklog.jobs.seekable import SeekableFile
-from sparklog.jobs.targets import FOLDER_OF_JOBS, TableFolder
+from sparklog.jobs.targets import TableFolder, own_path, staged_names
 from sparklog.log.files import STAGED, TopicPartition
-from sparklog.log.places import join_path, path_of
+from sparklog.log.places import join_path
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.registry import PathText, expand_one, locate
 
@@ -118,12 +119,14 @@ class _Check:
 
     def unknown(self) -> Iterator[LedgerFinding]:
         """Yield the files of the target that no commit names."""
-        for path, is_ours in _walk(self._storage, self._path, ""):
+        for path in files_below(self._storage, self._path):
             whole = join_path(self._path, path)
-            if is_ours and whole not in self._staged:
-                yield LedgerFinding("staged", whole, "a run goes on, or died: the next one removes it")
-            elif not is_ours and whole not in self._named:
+            if whole not in self._named:
                 yield LedgerFinding("unknown", whole, "no commit names it")
+        for name in sorted(staged_names(self._storage, self._path)):
+            whole = own_path(self._path, name + STAGED)
+            if whole not in self._staged:
+                yield LedgerFinding("staged", whole, "a run goes on, or died: the next one removes it")
 
 
 def _content(found: ReadableFile, file: MovedFile, path: str) -> Iterator[LedgerFinding]:
@@ -143,16 +146,3 @@ def _content(found: ReadableFile, file: MovedFile, path: str) -> Iterator[Ledger
         return
     if rows != file.rows:
         yield LedgerFinding("rows", path, f"it has {rows} rows, and {file.rows} were moved")
-
-
-def _walk(storage: Storage, root: str, relative: str) -> Iterator[tuple[str, bool]]:
-    """Yield the files below a folder of tables, and whether they are staged; what else is ours is left out."""
-    for entry in storage.names(join_path(root, relative) if relative else root):
-        path = path_of(relative, entry.name)
-        if path == FOLDER_OF_JOBS:
-            staged = (name for name in storage.names(join_path(root, path)) if name.name.endswith(STAGED))
-            yield from ((path_of(path, name.name), True) for name in staged)
-        elif entry.is_folder:
-            yield from _walk(storage, root, path)
-        else:
-            yield path, False

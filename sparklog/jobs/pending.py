@@ -13,6 +13,7 @@ from typing import Any
 from sparklog.jobs.ledger import Moved
 from sparklog.jobs.targets import FOLDER_OF_JOBS, UNFINISHED, own_path
 from sparklog.log.files import TopicPartition
+from sparklog.log.log_identity import LogIdentity
 from sparklog.log.places import join_path
 from sparklog.storage.base import Storage, WritableStorage
 
@@ -49,8 +50,8 @@ def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
             "from": before["from"],
             "to": each.end_offset,
             "rows": before["rows"] + sum(file.rows for file in each.files),
-            "topic_id": each.topic_id,
             "leader_epoch": each.leader_epoch,
+            **each.identity.fields(),
         }
     return marks
 
@@ -58,4 +59,8 @@ def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
 def from_mark(at: TopicPartition, mark: Mapping[str, Any]) -> Moved:
     """Return what was moved last of a partition, of which its commit says no more than the end."""
     end_offset = int(mark["to"])
-    return Moved(*at, end_offset, end_offset, 0, 0, mark.get("topic_id"), mark.get("leader_epoch"))
+    identity = LogIdentity.of_fields(mark)
+    return Moved(
+        *at, end_offset, end_offset, 0, 0, identity.topic_id, mark.get("leader_epoch"), log_id=identity.log_id,
+        end_batch=identity.end_batch,
+    )  # fmt: skip

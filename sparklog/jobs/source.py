@@ -13,8 +13,10 @@ from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
 from sparklog.jobs.ledger import Moved
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
+from sparklog.log.end_batch import end_batch
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.log_identity import LOG_ID, TOPIC_ID, LogIdentity, read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.reader import IsolationLevel, LogReader
 from sparklog.log.times import Time, to_ms
@@ -33,6 +35,10 @@ _TASKS_A_WORKER: Final = 3
 _PIECES_TRIED_MAX: Final = 64
 """Of so many pieces a worker or more, those that come last take little of the time."""
 _ANEW: Final = "Move it to another target, or give the old ledger up"
+_GO_ON: Final = (
+    "Move it to another target; or, to go on there at offset {} all the same, export it with adopt (--adopt), or copy "
+    "all of it behind what is there with since_last=False (--no-since-last)"
+)
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,10 @@ class Selected:
     ----------
     topic_id : str or None
         Of ``partition.metadata``.
-    leader_epoch : int or None
-        That of the last offset of the range, by the checkpoint of epochs.
+    log_id : str or None
+        Of `sparklog.log.log_identity`.
+    leader_epochs : tuple of (int, int)
+        Epochs and their start offsets, by the checkpoint of epochs.
     damage : CorruptLogError or DataLossError or None
         Why nothing of it can be moved.
     """
@@ -80,8 +88,14 @@ class Selected:
     range: ReadRange
     layout: PartitionLayout | None
     topic_id: str | None = None
+    log_id: str | None = None
     leader_epochs: tuple[tuple[int, int], ...] = ()
     damage: CorruptLogError | DataLossError | None = None
+
+    def identity(self, end_offset: int) -> LogIdentity:
+        """Return what the log is known by to who has read it up to an offset."""
+        batch = None if self.layout is None else end_batch(self.layout, end_offset)
+        return LogIdentity(self.topic_id, self.log_id, batch)
 
     def leader_epoch(self, end_offset: int) -> int | None:
         """Return the epoch of the last offset before another; None where it is not known."""
@@ -115,6 +129,8 @@ class LogSource:
         The log directories where ``__consumer_offsets`` is; by default those that are read.
     where : Where or None
         Which of the records are moved. The others count as moved as well: their offsets were looked at.
+    adopts : bool
+        Whether to go on in a log that is another than the one that was moved before.
     """
 
     paths: tuple[str, ...]
@@ -128,6 +144,7 @@ class LogSource:
     fail_on_data_loss: bool = True
     offsets_path: tuple[str, ...] = ()
     where: Where | None = None
+    adopts: bool = False
 
     def folders(self) -> list[PartitionFolder]:
         """Find the partitions; errors as of `sparklog.topic.discovery.discover`."""
@@ -168,7 +185,7 @@ class LogSource:
         marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
         groups = self.committed([each.folder for each in found.values() if isinstance(each, PartitionLayout)])
         selected = [
-            each if isinstance(each, Selected) else self._selected(each, moved(at), marks, groups)
+            each if isinstance(each, Selected) else self._selected(each, at, moved, marks, groups)
             for at, each in found.items()
         ]
         return [each for each in selected if each.damage is not None or each.range.size > 0]
@@ -198,13 +215,20 @@ class LogSource:
         return committed_by_groups(names, (each.directory for each in folders), self.offsets_path)
 
     def _selected(
-        self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: CommittedOffsets
+        self,
+        layout: PartitionLayout,
+        at: TopicPartition,
+        moved: Callable[[TopicPartition], Moved | None],
+        marks: HighWatermarks,
+        groups: CommittedOffsets,
     ) -> Selected:
         try:
-            found = self._identified(layout)
-            if moved is not None:
-                _refuse_another(found, layout, moved)
-            return replace(found, range=self._range(layout, moved, marks, groups))
+            found, last = self._identified(layout), moved(at)
+            if last is not None:
+                _refuse_cut(layout, last)
+            if last is not None and not self.adopts:
+                _refuse_another(found, layout, last)
+            return replace(found, range=self._range(layout, last, marks, groups))
         except (CorruptLogError, DataLossError) as error:
             return _damaged(layout.folder, error)
 
@@ -216,6 +240,7 @@ class LogSource:
             range=ReadRange(folder, 0, 0, 0),
             layout=layout,
             topic_id=None if topic_id is None else parse_topic_id(topic_id, metadata),
+            log_id=read_log_id(folder),
             leader_epochs=() if checkpoint is None else tuple(parse_leader_epochs(checkpoint, epochs)),
         )
 
@@ -284,25 +309,40 @@ def _high_watermarks(directory: LogDirectory) -> Mapping[TopicPartition, int]:
     return parse_offset_checkpoint(data, path)
 
 
+def _refuse_cut(layout: PartitionLayout, moved: Moved) -> None:
+    """Raise `DataLossError` where a log ends before the ledger does: it was cut, or made anew."""
+    if moved.end_offset > layout.end_offset:
+        raise DataLossError(
+            f"{layout.path} ends at offset {layout.end_offset}, and offsets up to {moved.end_offset} were moved "
+            f"before: it was cut, or made again. {_ANEW}"
+        )
+
+
 def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> None:
-    """Raise `DataLossError` where a log does not go on where the ledger ends: it was made anew, or cut."""
+    """Raise `DataLossError` where a log is not the one that was moved: it was made anew, or cut and written on."""
     at, path, end = moved.topic_partition, layout.path, moved.end_offset
-    if None not in (moved.topic_id, found.topic_id) and moved.topic_id != found.topic_id:
+    difference = moved.identity.difference(found.identity(end))
+    if difference == TOPIC_ID:
         raise DataLossError(
             f"the topic of {path} has the id {found.topic_id}, and what was moved of {at} was of {moved.topic_id}: it "
-            f"was deleted and made again. {_ANEW}"
+            f"was deleted and made again. {_GO_ON.format(end)}"
         )
-    if end > layout.end_offset:
+    if difference == LOG_ID:
         raise DataLossError(
-            f"{path} ends at offset {layout.end_offset}, and offsets up to {end} were moved before: it was cut, or "
-            f"made again. {_ANEW}"
+            f"{path} has the id {found.log_id}, and what was moved of {at} was of {moved.log_id}: it was deleted and "
+            f"made again, or is another log of that name. {_GO_ON.format(end)}"
         )
     epoch = found.leader_epoch(end)
     is_there = end > layout.start_offset and None not in (moved.leader_epoch, epoch)
     if is_there and moved.leader_epoch != epoch:
         raise DataLossError(
             f"offset {end - 1} of {path} is of leader epoch {epoch}, and was of {moved.leader_epoch} when it was "
-            f"moved: records were replaced by those of another leader. {_ANEW}"
+            f"moved: records were replaced by those of another leader. {_GO_ON.format(end)}"
+        )
+    if difference is not None:
+        raise DataLossError(
+            f"the batch before offset {end} of {path} is not the one that was there when it was moved: the log was cut "
+            f"and written on, was made again, or is another of that name. {_GO_ON.format(end)}"
         )
 
 
@@ -384,6 +424,7 @@ def source_of(
     stops_at_high_watermark: bool,
     fail_on_data_loss: bool,
     where: str | Where | None = None,
+    adopts: bool = False,
 ) -> LogSource:
     """Make a source of what a user gives."""
     if isolation_level not in get_args(IsolationLevel):
@@ -401,6 +442,7 @@ def source_of(
         fail_on_data_loss=fail_on_data_loss,
         offsets_path=_paths(offsets_path),
         where=None if where is None else parse_where(where),
+        adopts=adopts,
     )
 
 

@@ -55,12 +55,18 @@ class TableLog:
     files : tuple of TableFile
     is_append_only : bool
         Whether it is certain that nobody has done anything but add files.
+    keeps_rows : bool
+        Whether it is certain that nobody has done anything but that, and put rows together in other files.
+    outlived : tuple of str
+        What the table says to be moved though it was restored to a version before that.
     """
 
     commits: tuple[LedgerCommit, ...]
     ends: Mapping[TopicPartition, int]
     files: tuple[TableFile, ...]
     is_append_only: bool
+    keeps_rows: bool = False
+    outlived: tuple[str, ...] = ()
 
 
 def to_commits(marked: Iterable[MarkedCommit], files: Iterable[TableFile]) -> tuple[LedgerCommit, ...]:

@@ -6,7 +6,7 @@ A target is a small frozen value. `TableFolder` is a folder of files, whose ledg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
@@ -35,6 +35,7 @@ UNFINISHED: Final = "unfinished"
 """Is there while files of a commit get their names."""
 LEDGER: Final = "ledger.jsonl"
 _LOCK: Final = "lock"
+_FILTER: Final = "where"
 
 
 class CommitNotKnownError(CommitError):
@@ -67,8 +68,11 @@ class Target(Protocol):
     def shape(self, table: TableShape) -> TableShape:
         """Return what a table is like here, where types of columns may be others."""
 
-    def moved(self, table: TableShape) -> MovedLast:
+    def moved(self, table: TableShape, *, adopts: bool = False) -> MovedLast:
         """Return what says what was moved last of a partition; the target is held.
+
+        What is returned raises `DataLossError` where rows are gone that were moved, unless ``adopts`` takes that as it
+        is.
 
         Raises
         ------
@@ -171,17 +175,9 @@ class TableFolder(FolderTarget):
     def shape(self, table: TableShape) -> TableShape:
         return table
 
-    def moved(self, table: TableShape) -> MovedLast:
+    def moved(self, table: TableShape, *, adopts: bool = False) -> MovedLast:  # noqa: ARG002 - a ledger is whole
         ledger = self.ledger()
-        before = dict(ledger.settings.values) if ledger.settings else {}
-        for name, value in table.settings.values:
-            # What a ledger of an earlier version does not say was not there to be chosen.
-            was = before.get(name, "") if before else value
-            if was != value:
-                raise InvalidOptionError(
-                    f"what was moved to {self.path} before has {name} {was or 'of nothing'!r}, and now it is "
-                    f"{value or 'nothing'!r}: a table has one shape. Give the same again, or move to another target"
-                )
+        refuse_other_settings(self.path, dict(ledger.settings.values) if ledger.settings else {}, table.settings)
         return ledger.moved.get
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
@@ -197,6 +193,10 @@ class TableFolder(FolderTarget):
         storage.sync_folder(self._folder)
         self._decide(encode_commit(number, "export", run, now_ms, entries))
         self._put_in_place(files)
+
+    def tell(self, entries: Sequence[Entry], job: str, run: str, now_ms: int) -> None:
+        """Say in the ledger what is in place already; the target is held."""
+        self._decide(encode_commit(next_number(self._writable, self.ledger_path), job, run, now_ms, entries))
 
     def _decide(self, lines: bytes) -> None:
         storage = self._writable
@@ -238,6 +238,18 @@ class TableFolder(FolderTarget):
         # Of a run that died, also those of the files that it has named; people may have removed some since.
         sync_names(storage, self.path, files)
         storage.remove(own_path(self.path, UNFINISHED))
+
+
+def refuse_other_settings(path: str, before: Mapping[str, str], now: Settings) -> None:
+    """Raise `InvalidOptionError` where a table was written in another way; empty settings are of one that is new."""
+    for name, value in now.values:
+        # What a ledger of an earlier version does not say is not known, but for a filter, which was not there then.
+        was = before.get(name, "" if before and name == _FILTER else value)
+        if was != value:
+            raise InvalidOptionError(
+                f"what was moved to {path} before has {name} {was or 'of nothing'!r}, and now it is "
+                f"{value or 'nothing'!r}: a table has one shape. Give the same again, or move to another target"
+            )
 
 
 def refuse_as_folder(storage: Storage, path: str) -> None:

@@ -25,6 +25,7 @@ from sparklog.errors import CommitError, DataLossError, InvalidOptionError, Stor
 from sparklog.jobs.export_job import ExportJob
 from sparklog.jobs.formats import ParquetFormat
 from sparklog.jobs.job import run_job
+from sparklog.jobs.ledger_check import verify_ledger
 from sparklog.jobs.local import LocalRunner
 from sparklog.jobs.source import LogSource
 from sparklog.storage.local_writing import LocalWritableStorage
@@ -233,9 +234,9 @@ def test_offsets_of_iceberg_are_known_when_snapshots_have_expired(tmp_path: Path
     lake.append([b"x"])
     with lake.opened() as catalog:
         table = catalog.load_table("db.rows")
-        assert json.loads(table.properties["sparklog.offsets"]) == {
-            "a-0": {"from": 0, "to": 2, "rows": 2, "topic_id": None, "leader_epoch": 0}
-        }
+        (mark,) = json.loads(table.properties["sparklog.offsets"]).values()
+        assert mark | {"from": 0, "to": 2, "rows": 2, "topic_id": None, "leader_epoch": 0} == mark
+        assert mark.keys() >= {"log_id", "end_batch"}
         newest = table.current_snapshot()
         assert newest is not None
         for snapshot in table.snapshots():
@@ -380,3 +381,107 @@ def test_wrong_arguments_are_told(tmp_path: Path, given: dict[str, Any], message
     with pytest.raises(InvalidOptionError, match=message):
         moved_to(tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
+
+
+def others_write(lake: Delta, commits: int) -> None:
+    for number in range(commits):
+        lake.append([b"other %d" % number])
+
+
+def test_log_of_delta_is_known_behind_any_number_of_commits_of_others(tmp_path: Path) -> None:
+    lake, logs = Delta(tmp_path / "table"), tmp_path / "logs"
+    metadata = logs / "a-0" / "partition.metadata"
+    append(logs / "a-0", "1", "2")
+    append(logs / "b-0", "1", "2")
+    metadata.write_text(f"version: 0\ntopic_id: C{'A' * 21}\n")
+    assert moved_to(lake.folder, source=logs, format="delta", partition_by=[]).rows == 4
+    others_write(lake, 101)
+    metadata.write_text(f"version: 0\ntopic_id: B{'A' * 21}\n")
+    for name in ("a-0", "b-0"):
+        append(logs / name, "3")
+    shutil.rmtree(logs / "b-0")
+    append(logs / "b-0", "1", "2", "3")
+    with pytest.raises(DataLossError, match="it was deleted and made again") as raised:
+        moved_to(lake.folder, source=logs, format="delta", partition_by=[])
+    assert ["is another log of that name" in str(each) for each in raised.value.others] == [True]
+
+
+def test_restored_table_of_delta_says_that_its_marks_outlived_their_rows(tmp_path: Path) -> None:
+    lake, logs = Delta(tmp_path / "table"), tmp_path / "logs"
+    given: dict[str, Any] = {"source": logs, "format": "delta", "partition_by": []}
+    append(logs / "a-0", "1")
+    append(logs / "b-0", "1")
+    moved_to(lake.folder, **given)
+    version = DeltaTable(str(lake.folder)).version()
+    append(logs / "a-0", "2")
+    moved_to(lake.folder, **given)
+    others_write(lake, 1)
+    DeltaTable(str(lake.folder)).restore(version)
+    others_write(lake, 1)
+    assert len(lake.rows()) == 3
+    for name in ("a-0", "b-0"):
+        append(logs / name, "3")
+    with pytest.raises(DataLossError, match=r"offsets up to 2 of a-0 count as moved.*outlived their rows") as raised:
+        moved_to(lake.folder, **given)
+    assert raised.value.others == ()
+    # What was moved before that version is there, and goes on.
+    assert len(lake.rows()) == 4
+    found = [each.reason for each in verify_ledger(lake.folder) if each.kind == "ledger"]
+    assert found == ["offsets up to 2 of a-0 count as moved, and the table was restored to a version before them"]
+    assert moved_to(lake.folder, adopt=True, **given).rows == 1
+    append(logs / "a-0", "4")
+    assert moved_to(lake.folder, **given).rows == 1
+
+
+def test_table_of_delta_that_was_restored_and_then_put_back_goes_on(tmp_path: Path) -> None:
+    lake, logs = Delta(tmp_path / "table"), tmp_path / "logs"
+    given: dict[str, Any] = {"source": logs, "format": "delta", "partition_by": []}
+    versions = []
+    for number in range(2):
+        append(logs / "a-0", f"{number}")
+        moved_to(lake.folder, **given)
+        versions.append(DeltaTable(str(lake.folder)).version())
+    for version in versions:
+        DeltaTable(str(lake.folder)).restore(version)
+    append(logs / "a-0", "2")
+    assert moved_to(lake.folder, **given).rows == 1
+    assert of_lake(lake) == of_logs(lake)
+
+
+def test_rows_that_a_rollback_of_iceberg_took_away_are_moved_again(tmp_path: Path) -> None:
+    lake, logs = Iceberg(tmp_path / "table"), tmp_path / "logs"
+    append(logs / "a-0", "1")
+    assert export_to(lake, partition_by=[], end_offsets={("a", 0): 0}).rows == 0
+    lake.append([b"other"])
+    assert export_to(lake, partition_by=[]).rows == 1
+    with lake.opened() as catalog:
+        table = catalog.load_table("db.rows")
+        first = table.snapshots()[0].snapshot_id
+        with table.manage_snapshots() as snapshots:
+            snapshots.rollback_to_snapshot(first)
+    assert len(lake.rows()) == 1
+    assert export_to(lake, partition_by=[]).rows == 1
+    assert len(lake.rows()) == 2
+
+
+@pytest.mark.parametrize("name", ["a#b", "a%20b"])
+def test_path_that_libraries_take_for_another_is_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
+    append(tmp_path / "logs" / "a-0", "1")
+    for kind in (Delta, Iceberg):
+        lake: Lake = kind(tmp_path / name / "table")
+        with pytest.raises(InvalidOptionError, match="take for parts of an address: move to a folder of another name"):
+            moved_to(lake.folder, source=tmp_path / "logs", **lake.given())
+    assert not (tmp_path / name).exists()
+
+
+def test_a_table_keeps_its_isolation_level_and_its_encodings(lake: Lake) -> None:
+    export_to(lake, value_format="base64")
+    for given, name in (
+        ({"value_format": "hex"}, "value_format"),
+        ({"value_format": "base64", "isolation_level": "read_uncommitted"}, "isolation_level"),
+        ({"value_format": "base64", "where": "offset >= 0"}, "where"),
+    ):
+        with pytest.raises(InvalidOptionError, match=f"has {name} .*: a table has one shape"):
+            export_to(lake, **given)
+    append(lake.folder.parent / "logs" / "a-0", "4")
+    assert export_to(lake, value_format="base64").rows == 1

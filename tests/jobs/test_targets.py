@@ -117,6 +117,9 @@ def test_the_ledger_says_what_was_moved_and_how(tmp_path: Path, logs: Path) -> N
         "columns": "value binary",
         "partition_by": "topic, partition",
         "where": "",
+        "isolation_level": "read_committed",
+        "key_format": "raw",
+        "value_format": "raw",
     }
     (file,) = moved.pop("files")
     assert (moved["topic"], moved["partition"], moved["from"], moved["to"], moved["rows"]) == ("a", 0, 0, 2, 2)
