@@ -32,9 +32,12 @@ class CopySummary(MovedSummary):
     ----------
     planned : tuple of CopyTask
         The tasks that a dry run would have done.
+    replaced_batches : int
+        How many batches got producer ids that no cluster reaches, in the place of those that they had.
     """
 
     planned: tuple[CopyTask, ...] = ()
+    replaced_batches: int = 0
 
     def __repr__(self) -> str:
         return f"CopySummary({self.rows} rows of {self.partitions} partitions, {self.log_bytes} bytes)"
@@ -59,6 +62,7 @@ def copy(
     stops_at_high_watermark: bool = False,
     fail_on_data_loss: bool = True,
     keep_offsets: bool = False,
+    keep_producers: bool = False,
     recompress: str | None = None,
     since_last: bool = True,
     config: Mapping[str, str] | None = None,
@@ -100,6 +104,10 @@ def copy(
         Whether it is an error, or a warning, that offsets are gone which were never copied.
     keep_offsets : bool
         Whether batches keep their offsets; by default these are counted on from the end of the target.
+    keep_producers : bool
+        Whether producers keep their ids, for a restore of the same cluster. By default they keep them only in a topic
+        of the same name, in a directory with the same ``cluster.id``; elsewhere they get ids that no cluster reaches,
+        since new producers of the target's cluster may have theirs: a broker would take their batches for repetitions.
     recompress : str, optional
         Give all batches this codec, as Kafka calls it.
     since_last : bool
@@ -170,6 +178,7 @@ def copy(
         run_id=new_job(now_ms),
         now_ms=now_ms,
         keeps_offsets=keep_offsets,
+        keeps_producers=keep_producers,
         codec=recompress,
         since_last=since_last,
         workers=runner.workers,
@@ -179,5 +188,10 @@ def copy(
     )
     if dry_run:
         return CopySummary(job.run_id, (), tuple(job.plan()))
-    copied = (each for result in run_job(job, runner, watch) for each in result.moved)
-    return CopySummary(job.run_id, in_order(each for each in copied if each.end_offset > each.start_offset))
+    results = run_job(job, runner, watch)
+    copied = (each for result in results for each in result.moved)
+    return CopySummary(
+        job.run_id,
+        in_order(each for each in copied if each.end_offset > each.start_offset),
+        replaced_batches=sum(result.replaced_batches for result in results),
+    )
