@@ -108,6 +108,12 @@ class StorageError(SeglogError):
     code = "SEGLOG_STORAGE"
 
 
+class UnreadableLogError(StorageError):
+    """A log that a job reads cannot be read, or has gone away; other logs can be moved all the same."""
+
+    code = "SEGLOG_UNREADABLE_LOG"
+
+
 class InputFileError(SeglogError):
     """A file whose rows are to be loaded is damaged, not of its format, or of a schema that does not fit."""
 

@@ -11,8 +11,10 @@ from typing import Any, Final
 from sparklog.cli import render, tables, views
 from sparklog.cli.paths import CliPath
 from sparklog.cli.text import bytes_text
+from sparklog.errors import SeglogError
 from sparklog.inspect.absent import verify_absent
 from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partitions
+from sparklog.inspect.verify_segment import unreadable
 from sparklog.jobs.erase_keys import read_keys
 from sparklog.log.places import split_path
 from sparklog.record.matching import KeySet
@@ -71,7 +73,10 @@ def findings(
 
 def _search(target: CliPath, keys: KeySet) -> Iterator[Finding | Progress]:
     for folder in target.folders:
-        yield from verify_absent(keys, folder.location)
+        try:
+            yield from verify_absent(keys, folder.location)
+        except SeglogError as error:
+            yield unreadable(error, folder.location)
 
 
 def report(rows: list[RowDict], outcome: Outcome) -> None:

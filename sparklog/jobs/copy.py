@@ -21,7 +21,7 @@ same source ends.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -31,17 +31,19 @@ from sparklog.jobs.copy_plan import CopyPiece, CopyPlan, CopySource
 from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import Amount, Report
 from sparklog.jobs.ledger import Moved, encode_commit, read_ledger
-from sparklog.jobs.source import grouped
+from sparklog.jobs.source import grouped, reading
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
 from sparklog.log.scan import scan
+from sparklog.log.segment import Segment, Window
 from sparklog.record.compression import CODEC_IDS
 from sparklog.storage.registry import Location
 from sparklog.topic.commit import Job as CommitJob
 from sparklog.topic.commit import commit
 from sparklog.topic.configs import StoredConfigs, topic_config
+from sparklog.topic.ranges import ReadRange
 from sparklog.topic.write_target import find_target
 from sparklog.write.commit_plan import OffsetBounds
 from sparklog.write.copied import BatchTaker
@@ -224,8 +226,7 @@ class CopyJob:
         )
         rows = log_bytes = with_producer = 0
         if of_log.size > 0:
-            layout = read_layout(of_log.folder)
-            for segment, window in scan(layout, of_log.start_offset, of_log.end_offset, is_checked=True):
+            for segment, window in _scanned(of_log):
                 batches = taker.take(segment, window, stage.end_offset(piece.target))
                 if batches is None:
                     continue
@@ -260,6 +261,11 @@ class CopyJob:
             stored=self.stored,
         )
         commit(job, [each for result in results for each in result.staged], self.now_ms, is_held=True)
+
+
+def _scanned(of_log: ReadRange) -> Iterator[tuple[Segment, Window]]:
+    with reading():
+        yield from scan(read_layout(of_log.folder), of_log.start_offset, of_log.end_offset, is_checked=True)
 
 
 def _name_of(pieces: Sequence[CopyPiece]) -> str:

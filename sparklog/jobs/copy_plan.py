@@ -175,9 +175,10 @@ class CopyPlan:
             if identity in self._moved:
                 moved[named(folder)] = self._moved[identity]
         selected = source.logs.select(moved.get)
-        for each in selected:
-            if each.damage is not None:
-                raise each.damage
+        damage = [each.damage for each in selected if each.damage is not None]
+        if damage:
+            damage[0].others = tuple(damage[1:])
+            raise damage[0]
         ranges = {each.range.topic_partition: each for each in selected}
         bytes_max = piece_bytes_max(selected, self._task_bytes, self._workers)
         for folder in folders:

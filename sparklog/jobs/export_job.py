@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.errors import DataLossError, InvalidOptionError, SeglogError
 from sparklog.jobs.decoding import (
     DEAD_LETTERS,
     DEAD_LETTERS_AS_TEXT,
@@ -23,7 +23,7 @@ from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, ArrowFormat, 
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
-from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max
+from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max, reading
 from sparklog.jobs.targets import TableShape, Target
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
@@ -68,7 +68,7 @@ class ExportTask:
     ----------
     number : int
         In the plan.
-    damage : CorruptLogError or DataLossError or None
+    damage : SeglogError or None
         Why a partition cannot be moved at all, which is the only thing that the task has to say.
     """
 
@@ -76,7 +76,7 @@ class ExportTask:
     name: str
     pieces: tuple[Piece, ...]
     follows: int | None = None
-    damage: CorruptLogError | DataLossError | None = None
+    damage: SeglogError | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -223,7 +223,7 @@ class ExportJob:
         schema = _schema_of(self._read_columns())
         of_log = [name for name in schema.names if name not in TopicPartition._fields]
         told_bytes = 0
-        with LogReader(read_layout(whole.folder), whole.stable_offset) as log:
+        with reading(), LogReader(read_layout(whole.folder), whole.stable_offset) as log:
             _refuse_gone(whole, log)
             batches = log.batches(
                 whole.start_offset,

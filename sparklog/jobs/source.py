@@ -5,11 +5,20 @@ from __future__ import annotations
 import heapq
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, get_args
 
-from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.errors import (
+    CorruptLogError,
+    DataLossError,
+    InvalidOptionError,
+    PathNotFoundError,
+    SeglogError,
+    StorageError,
+    UnreadableLogError,
+)
 from sparklog.jobs.ledger import Moved
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
@@ -28,6 +37,8 @@ from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 
+_OF_LOG: Final = (CorruptLogError, DataLossError, UnreadableLogError)
+"""Errors because of which nothing of a log can be moved."""
 _PIECE_BYTES_MIN: Final = 1 << 26
 _TASKS_A_WORKER: Final = 3
 _PIECES_TRIED_MAX: Final = 64
@@ -73,7 +84,7 @@ class Selected:
         Of ``partition.metadata``.
     leader_epoch : int or None
         That of the last offset of the range, by the checkpoint of epochs.
-    damage : CorruptLogError or DataLossError or None
+    damage : SeglogError or None
         Why nothing of it can be moved.
     """
 
@@ -81,7 +92,7 @@ class Selected:
     layout: PartitionLayout | None
     topic_id: str | None = None
     leader_epochs: tuple[tuple[int, int], ...] = ()
-    damage: CorruptLogError | DataLossError | None = None
+    damage: SeglogError | None = None
 
     def leader_epoch(self, end_offset: int) -> int | None:
         """Return the epoch of the last offset before another; None where it is not known."""
@@ -174,11 +185,11 @@ class LogSource:
         return [each for each in selected if each.damage is not None or each.range.size > 0]
 
     def _layouts(self) -> dict[TopicPartition, PartitionLayout | Selected]:
-        """Read the layouts of all logs at one time; a damaged one is found by reading each for itself."""
+        """Read the layouts of all logs at one time; one that cannot be is found by reading each for itself."""
         folders = self.folders()
         try:
             return dict(read_layouts(folders))
-        except CorruptLogError:
+        except (CorruptLogError, StorageError, PathNotFoundError):
             return {named(folder): _layout_or_damage(folder) for folder in folders}
 
     def committed(self, folders: Sequence[PartitionFolder]) -> CommittedOffsets:
@@ -201,11 +212,12 @@ class LogSource:
         self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: CommittedOffsets
     ) -> Selected:
         try:
-            found = self._identified(layout)
-            if moved is not None:
-                _refuse_another(found, layout, moved)
-            return replace(found, range=self._range(layout, moved, marks, groups))
-        except (CorruptLogError, DataLossError) as error:
+            with reading():
+                found = self._identified(layout)
+                if moved is not None:
+                    _refuse_another(found, layout, moved)
+                return replace(found, range=self._range(layout, moved, marks, groups))
+        except _OF_LOG as error:
             return _damaged(layout.folder, error)
 
     def _identified(self, layout: PartitionLayout) -> Selected:
@@ -267,12 +279,22 @@ CommittedOffsets = Mapping[str, Mapping[TopicPartition, int]]
 
 def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
     try:
-        return read_layout(folder)
-    except CorruptLogError as error:
+        with reading():
+            return read_layout(folder)
+    except _OF_LOG as error:
         return _damaged(folder, error)
 
 
-def _damaged(folder: PartitionFolder, error: CorruptLogError | DataLossError) -> Selected:
+@contextmanager
+def reading() -> Iterator[None]:
+    """Tell an error of the storage while a log is read from one of the target, which ends the job."""
+    try:
+        yield
+    except (StorageError, PathNotFoundError) as error:
+        raise UnreadableLogError(error.message) from error
+
+
+def _damaged(folder: PartitionFolder, error: SeglogError) -> Selected:
     return Selected(ReadRange(folder, 0, 0, 0), None, damage=error)
 
 
