@@ -23,7 +23,7 @@ from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, ArrowFormat, 
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
-from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max, reading
+from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max, reading, refuse_nested
 from sparklog.jobs.targets import TableShape, Target
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
@@ -284,15 +284,9 @@ def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
 
 def _refuse_nested(target: Target, directory: LogDirectory) -> None:
     """Raise `InvalidOptionError` where the target is in a log directory that is read, or the other way round."""
-    if target.storage.scheme != directory.storage.scheme:
-        return
-    table, logs = target.storage.real(target.path), directory.storage.real(directory.path)
-    if is_within(table, logs):
-        raise InvalidOptionError(
-            f"the target {target.path} is in {directory.path}, whose logs are read: a folder of others in a log "
-            f"directory stops a broker. Move to another folder"
-        )
-    if is_within(logs, table):
+    refuse_nested(target.storage, target.path, directory)
+    same_scheme = target.storage.scheme == directory.storage.scheme
+    if same_scheme and is_within(directory.storage.real(directory.path), target.storage.real(target.path)):
         raise InvalidOptionError(
             f"the logs of {directory.path} are in the target {target.path}: who reads the table would meet their "
             f"files. Move to another folder"

@@ -24,12 +24,13 @@ from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.places import LogDirectory, PartitionFolder, is_within
 from sparklog.log.reader import IsolationLevel, LogReader
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import last_stable_offset
 from sparklog.log.where_parser import parse_where
 from sparklog.record.where import Where
+from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.discovery import discover, named, read_layouts
 from sparklog.topic.packing import pack
@@ -408,6 +409,7 @@ def source_of(
     where: str | Where | None = None,
 ) -> LogSource:
     """Make a source of what a user gives."""
+    _refuse_several(topics=topics or None, topic_pattern=topic_pattern, partitions=partitions or None)
     if isolation_level not in get_args(IsolationLevel):
         known = " or ".join(get_args(IsolationLevel))
         raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
@@ -439,12 +441,25 @@ def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, g
     which : str
         "start" or "end", for errors.
     """
-    given = {f"{which}_offsets": offsets or None, f"{which}_time": time, f"{which}_group": group}
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) > 1:
-        raise InvalidOptionError(f"{' and '.join(names)} are given: give one of them")
+    _refuse_several(**{f"{which}_offsets": offsets or None, f"{which}_time": time, f"{which}_group": group})
     for each in offsets or ():
         if not isinstance(each, tuple) or len(each) != 2:
             raise InvalidOptionError(f"{which}_offsets has {each!r}: it is given by topic and partition, ('topic', 0)")
     by_partition = {TopicPartition(*each): offset for each, offset in (offsets or {}).items()}
     return Bound(tuple(sorted(by_partition.items())), None if time is None else to_ms(time, f"{which}_time"), group)
+
+
+def _refuse_several(**given: object) -> None:
+    """Raise `InvalidOptionError` where more than one of some arguments is given, of which one alone would count."""
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise InvalidOptionError(f"{' and '.join(names)} are given: give one of them")
+
+
+def refuse_nested(storage: Storage, path: str, directory: LogDirectory) -> None:
+    """Raise `InvalidOptionError` where the target of a job is within a log directory that it reads."""
+    if storage.scheme == directory.storage.scheme and is_within(storage.real(path), storage.real(directory.path)):
+        raise InvalidOptionError(
+            f"the target {path} is in {directory.path}, whose logs are read: a folder of others in a log directory "
+            f"stops a broker. Move to another folder"
+        )
