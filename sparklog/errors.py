@@ -114,6 +114,12 @@ class ForeignNameError(StorageError):
     code = "SEGLOG_FOREIGN_NAME"
 
 
+class UnreadableLogError(StorageError):
+    """A log that a job reads cannot be read, or has gone away; other logs can be moved all the same."""
+
+    code = "SEGLOG_UNREADABLE_LOG"
+
+
 class InputFileError(SeglogError):
     """A file whose rows are to be loaded is damaged, not of its format, or of a schema that does not fit."""
 

@@ -73,6 +73,11 @@ def _run(
     if rows:
         tables.table(columns, rows)
     render.say(_sentence(summary, time.monotonic() - began))
+    if isinstance(summary, CopySummary) and summary.replaced_batches:
+        render.say(
+            f"batches that got a producer id which no cluster reaches: {summary.replaced_batches:,}. New producers of "
+            f"the target's cluster may have their ids; to restore the same cluster, use --keep-producers"
+        )
     return True
 
 

@@ -195,6 +195,9 @@ def copy(
     high_watermark: HighWatermark = False,
     fail_on_data_loss: FailOnDataLoss = True,
     keep_offsets: Annotated[bool, typer.Option("--keep-offsets", help="Let batches keep their offsets.")] = False,
+    keep_producers: Annotated[
+        bool, typer.Option("--keep-producers", help="Let producers keep their ids: to restore the same cluster.")
+    ] = False,
     recompress: Annotated[str | None, typer.Option("--recompress", help="Give all batches this codec.")] = None,
     since_last: Annotated[bool, typer.Option(help="Whether what was copied before is left out.")] = True,
     processes: JobProcesses = None,
@@ -220,6 +223,7 @@ def copy(
         "stops_at_high_watermark": high_watermark,
         "fail_on_data_loss": fail_on_data_loss,
         "keep_offsets": keep_offsets,
+        "keep_producers": keep_producers,
         "recompress": recompress,
         "since_last": since_last,
         "processes": processes,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from sparklog.errors import StorageError
 from sparklog.log.files import LOG, parse_offset_file
 from sparklog.log.folders import holds_segments
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
@@ -74,13 +76,16 @@ def is_file(path: str) -> bool:
 
 
 def log_bytes(target: CliPath) -> int:
-    """Return how many bytes the segments below a target have."""
-    return sum(
-        entry.size_bytes
-        for folder in target.folders
-        for entry in folder.storage.entries(folder.location)
-        if (found := parse_offset_file(entry.name)) and found.suffix == LOG
-    )
+    """Return how many bytes the segments below a target have; those of a folder that cannot be listed are not known."""
+    total_bytes = 0
+    for folder in target.folders:
+        with suppress(StorageError):
+            total_bytes += sum(
+                entry.size_bytes
+                for entry in folder.storage.entries(folder.location)
+                if (found := parse_offset_file(entry.name)) and found.suffix == LOG
+            )
+    return total_bytes
 
 
 def processes_for(folders: int, work_bytes: int, given: int | None) -> int:

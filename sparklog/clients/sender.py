@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -39,15 +38,13 @@ from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import plus
 from sparklog.record.arrays import array_of
+from sparklog.record.producer_stamps import FIRST_OWN_PRODUCER_ID
 from sparklog.topic.open_logs import SharedLogs
 from sparklog.topic.partitioner import Partitioner, assign_partitions, row_bytes
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.metrics import LogMetrics
 
 _log = logging.getLogger("sparklog")
-
-FIRST_OWN_PRODUCER_ID: Final = 1 << 62
-"""The first producer id of the block from which producers without a broker take theirs; it goes up to 2**63 - 1."""
 
 
 def new_producer_id() -> int:

@@ -78,7 +78,12 @@ def holds_records(matcher: Matcher, storage: Storage, path: str) -> bool:
 
 
 def _in_folder(storage: Storage, folder: str, matcher: Matcher) -> Iterator[Finding | Progress]:
-    for entry in storage.entries(folder):
+    try:
+        entries = storage.entries(folder)
+    except SeglogError as error:
+        yield unreadable(error, folder)
+        return
+    for entry in entries:
         what = _what(entry.name) if entry.is_file else None
         if what is not None:
             yield from _in_file(storage, join_path(folder, entry.name), what, matcher)

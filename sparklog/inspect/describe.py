@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -16,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError
+from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError, StorageError
 from sparklog.inspect.histogram import TimeHistogram
 from sparklog.inspect.side_by_side import side_by_side
 from sparklog.inspect.uncompressed import uncompressed_bytes
@@ -32,7 +33,7 @@ from sparklog.log.transactions import last_stable_offset
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
 from sparklog.record.schema import OFFSET_MAX
-from sparklog.storage.base import Storage
+from sparklog.storage.base import Entry, Storage
 from sparklog.storage.registry import locate
 
 STABLE_OFFSET_BYTES_MAX: Final = 1 << 22
@@ -187,12 +188,13 @@ def describe_partition(path: str, *, is_full: bool = False, is_decompressed: boo
     Returns
     -------
     PartitionDescription
-        Damage is no error: the log is described up to it, and ``error`` says what it is.
+        Damage is no error, nor is a folder that cannot be listed: the log is described up to it, and ``error`` says
+        what it is.
 
     Raises
     ------
-    SeglogError
-        The folder cannot be listed.
+    PathNotFoundError
+        There is no such folder.
     """
     *_, description = _events(path, is_full=is_full, is_decompressed=is_decompressed)
     assert isinstance(description, PartitionDescription)
@@ -203,9 +205,11 @@ def _events(path: str, *, is_full: bool, is_decompressed: bool) -> Iterator[Scan
     """Describe a partition, and say meanwhile how far a full scan has come."""
     is_full = is_full or is_decompressed
     located = locate(path)
-    entries = located.storage.entries(located.path)
     _, name = split_path(located.path)
-    layout, error = None, None
+    layout, error, entries = None, None, list[Entry]()
+    # Where they cannot be listed, whoever reads the layout says why.
+    with suppress(StorageError):
+        entries = located.storage.entries(located.path)
     try:
         layout = read_layout(PartitionFolder.at(*located))
         segments = layout.segments
@@ -246,8 +250,8 @@ def describe_partitions(
 
     Raises
     ------
-    SeglogError
-        A folder cannot be listed.
+    PathNotFoundError
+        There is no such folder.
     """
     yield from side_by_side(partial(_events, is_full=is_full, is_decompressed=is_decompressed), paths, processes)
 
@@ -328,7 +332,7 @@ def _stable_offset(layout: PartitionLayout, is_full: bool) -> int | None:
         if not is_full and _bytes_from(layout, offset) > STABLE_OFFSET_BYTES_MAX:
             return None
         return last_stable_offset(layout)
-    except CorruptLogError:
+    except SeglogError:
         return None
 
 

@@ -117,11 +117,9 @@ def verify_directory(path: str, *, processes: int = 1) -> Iterator[Event]:
 
 def _verify_if_there(checkpoints: Checkpoints, partition: str) -> Iterator[Event]:
     try:
-        yield from verify_partition(partition, checkpoints)
+        yield from _verify_readable(partition, checkpoints)
     except PathNotFoundError:
         yield Finding(Severity.NOTE, "gone", partition, "it went away before it was verified: a broker deletes it")
-    except SeglogError as error:
-        yield unreadable(error, partition)
 
 
 def verify_partitions(paths: Sequence[str], *, processes: int = 1) -> Iterator[Event]:
@@ -134,10 +132,19 @@ def verify_partitions(paths: Sequence[str], *, processes: int = 1) -> Iterator[E
 
     Raises
     ------
-    SeglogError
-        A folder cannot be listed.
+    PathNotFoundError
+        There is no such folder.
     """
-    yield from side_by_side(verify_partition, paths, processes)
+    yield from side_by_side(_verify_readable, paths, processes)
+
+
+def _verify_readable(path: str, checkpoints: Checkpoints | None = None) -> Iterator[Event]:
+    try:
+        yield from verify_partition(path, checkpoints)
+    except PathNotFoundError:
+        raise
+    except SeglogError as error:
+        yield unreadable(error, path)
 
 
 def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Iterator[Event]:

@@ -10,16 +10,18 @@ another one they would come back, and such a copy is refused.
 Offsets are counted on from the end of the target, or kept. Kept ones must be at or behind that end. An empty log then
 begins and ends where the source does.
 
-Sources of one partition come one behind the other, in the order in which they are given. Producers of the same id are
-not told apart, as by a broker: see `sparklog.write.commit_plan` for what is refused. Otherwise their batches may follow
-each other with whatever sequence numbers they have, since those are checked when a batch is produced, and not when a
-log is loaded. An uncommitted copy takes open transactions along, which a later copy of the same source ends.
+Sources of one partition come one behind the other, in the order in which they are given. Producers get other ids, which
+no cluster reaches, but where batches come back to the topic of the cluster that they are of. Producers that keep theirs
+are told apart by them alone, as by a broker: see `sparklog.write.commit_plan` for what is refused. Otherwise their
+batches may follow each other with whatever sequence numbers they have, since those are checked when a batch is
+produced, and not when a log is loaded. An uncommitted copy takes open transactions along, which a later copy of the
+same source ends.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -29,17 +31,19 @@ from sparklog.jobs.copy_plan import CopyPiece, CopyPlan, CopySource
 from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import Amount, Report
 from sparklog.jobs.ledger import Moved, encode_commit, read_ledger
-from sparklog.jobs.source import grouped
+from sparklog.jobs.source import grouped, reading
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
 from sparklog.log.scan import scan
+from sparklog.log.segment import Segment, Window
 from sparklog.record.compression import CODEC_IDS
 from sparklog.storage.registry import Location
 from sparklog.topic.commit import Job as CommitJob
 from sparklog.topic.commit import commit
 from sparklog.topic.configs import StoredConfigs, topic_config
+from sparklog.topic.ranges import ReadRange
 from sparklog.topic.write_target import find_target
 from sparklog.write.commit_plan import OffsetBounds
 from sparklog.write.copied import BatchTaker
@@ -77,11 +81,14 @@ class Copied:
         What the ledger is to say of each piece.
     bounds : tuple of (str, OffsetBounds)
         Where the logs that it goes to are to start and end, by the names of their folders.
+    replaced_batches : int
+        How many batches have got other producer ids.
     """
 
     staged: tuple[StagedRun, ...]
     moved: tuple[Moved, ...]
     bounds: tuple[tuple[str, OffsetBounds], ...]
+    replaced_batches: int
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,8 @@ class CopyJob:
         ``compression.type`` and the format of messages are of records that are written, not of batches that are copied.
     keeps_offsets : bool
         Whether batches keep their offsets.
+    keeps_producers : bool
+        Whether producers keep their ids, also where the target may be another cluster's.
     codec : str or None
         Kafka's name of the codec that batches get; None leaves each as it is.
     since_last : bool
@@ -126,6 +135,7 @@ class CopyJob:
     now_ms: int
     stored: StoredConfigs = field(default_factory=dict)
     keeps_offsets: bool = False
+    keeps_producers: bool = False
     codec: str | None = None
     since_last: bool = True
     topic_id: str | None = None
@@ -171,6 +181,7 @@ class CopyJob:
             planned = CopyPlan(
                 self.directory,
                 keeps_offsets=self.keeps_offsets,
+                keeps_producers=self.keeps_producers,
                 since_last=self.since_last,
                 task_bytes=self.task_bytes,
                 workers=self.workers,
@@ -188,16 +199,18 @@ class CopyJob:
         stage = TaskStage(self.directory, self.run_id, task.number, secrets.randbits(31), self.config)
         try:
             with outcome(NOTHING_VISIBLE):
-                moved = tuple(self._copy(piece, stage, report) for piece in task.pieces)
+                copied = [self._copy(piece, stage, report) for piece in task.pieces]
                 staged = tuple(stage.finish(is_synced=self.syncs_tasks))
         except BaseException:
             # The error that is being raised says more than one that the removal may meet.
             with suppress(SeglogError):
                 stage.discard()
             raise
-        return Copied(staged, moved, tuple((piece.target, piece.bounds) for piece in task.pieces))
+        bounds = tuple((piece.target, piece.bounds) for piece in task.pieces)
+        return Copied(staged, tuple(moved for moved, _ in copied), bounds, sum(replaced for _, replaced in copied))
 
-    def _copy(self, piece: CopyPiece, stage: TaskStage, report: Report) -> Moved:
+    def _copy(self, piece: CopyPiece, stage: TaskStage, report: Report) -> tuple[Moved, int]:
+        """Stage a piece; return what the ledger is to say, and how many batches have got other producer ids."""
         of_log, config = piece.range, self._config_of(piece)
         alone_bytes = min(_ALONE_BYTES_MIN, config.segment_bytes * COPIED_SHARE_MAX)
         is_large = piece.moved.log_bytes > alone_bytes
@@ -208,20 +221,22 @@ class CopyJob:
             keeps_offsets=self.keeps_offsets,
             leader_epoch=piece.origin.leader_epoch,
             codec=self.codec,
+            producers_of=piece.producers_of,
             decompressed_bytes_max=config.max_decompressed_message_bytes,
         )
-        rows = log_bytes = 0
+        rows = log_bytes = with_producer = 0
         if of_log.size > 0:
-            layout = read_layout(of_log.folder)
-            for segment, window in scan(layout, of_log.start_offset, of_log.end_offset, is_checked=True):
+            for segment, window in _scanned(of_log):
                 batches = taker.take(segment, window, stage.end_offset(piece.target))
                 if batches is None:
                     continue
                 stage.append(batches, [piece.target], [len(batches.headers)], self.now_ms, config)
                 more = Amount(len(batches.data), int(batches.headers.column("record_count").sum()))
                 rows, log_bytes = rows + more.records, log_bytes + more.size_bytes
+                with_producer += int((batches.headers.column("producer_id") >= 0).sum())
                 report(more)
-        return replace(piece.moved, rows=rows, log_bytes=log_bytes)
+        moved = replace(piece.moved, rows=rows, log_bytes=log_bytes)
+        return moved, with_producer if piece.producers_of is not None else 0
 
     def _config_of(self, piece: CopyPiece) -> LogConfig:
         return topic_config(self.directory.folder(piece.target).topic, self.config, self.stored)
@@ -246,6 +261,11 @@ class CopyJob:
             stored=self.stored,
         )
         commit(job, [each for result in results for each in result.staged], self.now_ms, is_held=True)
+
+
+def _scanned(of_log: ReadRange) -> Iterator[tuple[Segment, Window]]:
+    with reading():
+        yield from scan(read_layout(of_log.folder), of_log.start_offset, of_log.end_offset, is_checked=True)
 
 
 def _name_of(pieces: Sequence[CopyPiece]) -> str:

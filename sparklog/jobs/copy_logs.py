@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.jobs.copy import TASK_BYTES, CopyJob, CopyTask
 from sparklog.jobs.copy_plan import CopySource
 from sparklog.jobs.job import Watch, run_job
 from sparklog.jobs.local import runner_of
-from sparklog.jobs.source import check_sources, source_of
+from sparklog.jobs.source import check_sources, refuse_nested, source_of
 from sparklog.jobs.summary import MovedSummary, in_order
 from sparklog.log.config import LogConfig
+from sparklog.log.folders import listed
 from sparklog.log.places import LogDirectory
 from sparklog.log.reader import IsolationLevel
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.topic.configs import stored_configs
+from sparklog.topic.discovery import named
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
 
@@ -32,9 +34,12 @@ class CopySummary(MovedSummary):
     ----------
     planned : tuple of CopyTask
         The tasks that a dry run would have done.
+    replaced_batches : int
+        How many batches got producer ids that no cluster reaches, in the place of those that they had.
     """
 
     planned: tuple[CopyTask, ...] = ()
+    replaced_batches: int = 0
 
     def __repr__(self) -> str:
         return f"CopySummary({self.rows} rows of {self.partitions} partitions, {self.log_bytes} bytes)"
@@ -59,6 +64,7 @@ def copy(
     stops_at_high_watermark: bool = False,
     fail_on_data_loss: bool = True,
     keep_offsets: bool = False,
+    keep_producers: bool = False,
     recompress: str | None = None,
     since_last: bool = True,
     config: Mapping[str, str] | None = None,
@@ -81,7 +87,7 @@ def copy(
     target : str or os.PathLike
         A log directory of no running broker, made where it is not there.
     topics, topic_pattern, partitions
-        Only these topics, those whose whole name a regular expression matches, or these partitions.
+        Only these topics, those whose whole name a regular expression matches, or these partitions: one of the three.
     renames : mapping of str to str, optional
         Topics, each with the one that it is copied to; the others keep their names.
     start_offsets, end_offsets : mapping of (topic, partition) to int, optional
@@ -100,6 +106,10 @@ def copy(
         Whether it is an error, or a warning, that offsets are gone which were never copied.
     keep_offsets : bool
         Whether batches keep their offsets; by default these are counted on from the end of the target.
+    keep_producers : bool
+        Whether producers keep their ids, for a restore of the same cluster. By default they keep them only in a topic
+        of the same name, in a directory with the same ``cluster.id``; elsewhere they get ids that no cluster reaches,
+        since new producers of the target's cluster may have theirs: a broker would take their batches for repetitions.
     recompress : str, optional
         Give all batches this codec, as Kafka calls it.
     since_last : bool
@@ -158,9 +168,14 @@ def copy(
         )
         for path in paths
     ]
-    check_sources(sources)
+    folders = check_sources(sources)
+    _refuse_absent(renames or {}, {named(folder).topic for folder in folders})
     location = expand_one(locate(target, "target"), "target")
     to_writable(*location)
+    for directory in {folder.directory for folder in folders}:
+        # Under other names logs may be copied beside themselves.
+        if location.storage.real(location.path) != directory.storage.real(directory.path):
+            refuse_nested(*location, directory)
     now_ms = wall_clock_ms()
     job = CopyJob(
         target=location,
@@ -170,6 +185,7 @@ def copy(
         run_id=new_job(now_ms),
         now_ms=now_ms,
         keeps_offsets=keep_offsets,
+        keeps_producers=keep_producers,
         codec=recompress,
         since_last=since_last,
         workers=runner.workers,
@@ -179,5 +195,17 @@ def copy(
     )
     if dry_run:
         return CopySummary(job.run_id, (), tuple(job.plan()))
-    copied = (each for result in run_job(job, runner, watch) for each in result.moved)
-    return CopySummary(job.run_id, in_order(each for each in copied if each.end_offset > each.start_offset))
+    results = run_job(job, runner, watch)
+    copied = (each for result in results for each in result.moved)
+    return CopySummary(
+        job.run_id,
+        in_order(each for each in copied if each.end_offset > each.start_offset),
+        replaced_batches=sum(result.replaced_batches for result in results),
+    )
+
+
+def _refuse_absent(renames: Mapping[str, str], topics: Collection[str]) -> None:
+    for topic in renames:
+        if topic not in topics:
+            hint = did_you_mean(topic, sorted(topics), f"there is {listed(sorted(topics))}")
+            raise InvalidOptionError(f"renames has the topic {topic!r}, which is not copied; {hint}")

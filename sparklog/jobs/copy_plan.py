@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from sparklog.errors import InvalidOptionError
+from sparklog.inspect.describe_directory import describe_directory
 from sparklog.jobs.ledger import Moved, commits
 from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
 from sparklog.log import files
@@ -56,6 +57,8 @@ class CopyPiece:
         The folder of the log that it goes to, by its name.
     base_offset : int
         The offset that its first batch is expected to get.
+    producers_of : str or None
+        Names the source whose producers get other ids; None where they keep theirs.
     bounds : OffsetBounds
         Where that log is to start and end.
     moved : Moved
@@ -68,6 +71,7 @@ class CopyPiece:
     origin: Origin
     bounds: OffsetBounds
     moved: Moved
+    producers_of: str | None = None
 
 
 _Identity = tuple[TopicPartition, str, str | None]
@@ -91,6 +95,8 @@ class _Landing:
         Whether it has no records yet.
     leader_epoch : int
         The epoch that batches are expected to get.
+    layout : PartitionLayout or None
+        What it holds before; None where it is new.
     """
 
     folder: PartitionFolder
@@ -99,6 +105,11 @@ class _Landing:
     end_offset: int = 0
     leader_epoch: int = 0
     bounds: OffsetBounds = field(default_factory=OffsetBounds)
+    layout: PartitionLayout | None = None
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.layout is not None and last_stable_offset(self.layout) < self.layout.end_offset
 
 
 class CopyPlan:
@@ -108,7 +119,7 @@ class CopyPlan:
     ----------
     directory : LogDirectory
         The target.
-    keeps_offsets, since_last : bool
+    keeps_offsets, keeps_producers, since_last : bool
         As of `sparklog.jobs.copy.CopyJob`.
     task_bytes, workers : int
         Pieces are smaller than a task, and there are some for each worker.
@@ -120,11 +131,18 @@ class CopyPlan:
     """
 
     def __init__(
-        self, directory: LogDirectory, *, keeps_offsets: bool, since_last: bool, task_bytes: int, workers: int
+        self,
+        directory: LogDirectory,
+        *,
+        keeps_offsets: bool,
+        keeps_producers: bool,
+        since_last: bool,
+        task_bytes: int,
+        workers: int,
     ) -> None:
         self.pieces: list[CopyPiece] = []
         self._targets: set[str] = set()
-        self._directory, self._keeps_offsets = directory, keeps_offsets
+        self._directory, self._keeps_offsets, self._keeps_producers = directory, keeps_offsets, keeps_producers
         self._task_bytes, self._workers = task_bytes, workers
         # A dry run does not make it.
         storage, path = directory.storage, directory.path
@@ -163,9 +181,10 @@ class CopyPlan:
             if before is not None:
                 moved[named(folder)] = self._moved[before]
         selected = source.logs.select(moved.get)
-        for each in selected:
-            if each.damage is not None:
-                raise each.damage
+        damage = [each.damage for each in selected if each.damage is not None]
+        if damage:
+            damage[0].others = tuple(damage[1:])
+            raise damage[0]
         ranges = {each.range.topic_partition: each for each in selected}
         bytes_max = piece_bytes_max(selected, self._task_bytes, self._workers)
         for folder in folders:
@@ -176,7 +195,7 @@ class CopyPlan:
             else:
                 is_committed = source.logs.isolation_level == "read_committed"
                 whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
-                self._add(found, whole, found.layout, landing, bytes_max, goes_on=named(folder) in moved)
+                self._add(found, whole, found.layout, landing, bytes_max, moved.get(named(folder)))
 
     def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
         """Return the log that a partition is copied to."""
@@ -202,6 +221,24 @@ class CopyPlan:
             is_empty=layout.start_offset == layout.end_offset,
             end_offset=layout.end_offset,
             leader_epoch=max((epoch for epoch, _ in epochs), default=0),
+            layout=layout,
+        )
+
+    def _keeps_ids(self, found: Selected, landing: _Landing, before: Moved | None) -> bool:
+        """Tell whether batches keep their producers' ids.
+
+        Every cluster gives out ids from 0 on. Where batches of another one keep theirs, a broker takes what its own
+        producer of such an id sends for a repetition, acknowledges it, and writes nothing; or it fences the producer.
+        """
+        if before is not None and landing.has_open_transaction:
+            # It is ended by markers of the id that its batches have. Versions that did not say which kept them.
+            return before.keeps_producers is not False
+        source, folder = found.range.folder, landing.folder
+        is_only_source = landing.is_empty or (before is not None and bool(before.keeps_producers))
+        is_same_topic = source.topic == folder.topic and topic_id_of(folder) in (None, found.topic_id)
+        clusters = {describe_directory(each.directory).cluster_id for each in (source, folder)}
+        return self._keeps_producers or (
+            is_only_source and is_same_topic and len(clusters) == 1 and None not in clusters
         )
 
     def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
@@ -228,25 +265,26 @@ class CopyPlan:
         layout: PartitionLayout,
         landing: _Landing,
         bytes_max: int,
-        *,
-        goes_on: bool,
+        before: Moved | None,
     ) -> None:
         if whole.size <= 0:
             self._add_empty(layout.folder, landing)
             return
         keeps_offsets, first_offset = self._keeps_offsets, _base_offset_at(layout, whole.start_offset)
         self._bound(first_offset, whole.end_offset, layout, landing)
-        origin = Origin(layout.path, goes_on, keeps_offsets, landing.leader_epoch)
+        origin = Origin(layout.path, before is not None, keeps_offsets, landing.leader_epoch)
+        source, keeps_ids = layout.folder.directory.path, self._keeps_ids(found, landing, before)
         shift = 0 if keeps_offsets else landing.end_offset - first_offset
         base_offset = first_offset + shift
         for piece, log_bytes in cut_by_bytes(whole, layout, bytes_max):
             at, epoch = piece.topic_partition, found.leader_epoch(piece.end_offset)
             moved = Moved(
                 at.topic, at.partition, piece.start_offset, piece.end_offset, 0, log_bytes, found.topic_id, epoch,
-                source=layout.folder.directory.path, target_topic=landing.folder.topic, log_id=found.log_id,
+                source=source, target_topic=landing.folder.topic, keeps_producers=keeps_ids, log_id=found.log_id,
                 end_batch=found.identity(piece.end_offset).end_batch,
             )  # fmt: skip
-            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
+            producers_of = None if keeps_ids else found.topic_id or source
+            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved, producers_of))
             # A batch in which a piece was cut may begin before the next one: then offsets that are kept do.
             base_offset = first_offset if keeps_offsets else piece.end_offset + shift
         landing.end_offset, landing.is_empty = whole.end_offset + shift, False

@@ -117,7 +117,7 @@ def export(
     catalog : mapping of str to str, optional
         The properties of that catalog, as pyiceberg has them, and its ``name``.
     topics, topic_pattern, partitions
-        Only these topics, those whose whole name a regular expression matches, or these partitions.
+        Only these topics, those whose whole name a regular expression matches, or these partitions: one of the three.
     columns : str or sequence of str, optional
         Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers but in CSV.
     partition_by : sequence of str

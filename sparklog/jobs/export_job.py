@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.errors import DataLossError, InvalidOptionError, SeglogError
 from sparklog.jobs.adopting import known_by_files
 from sparklog.jobs.decoding import (
     DEAD_LETTERS,
@@ -24,7 +24,7 @@ from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, ArrowFormat, 
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
-from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max
+from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max, reading, refuse_nested
 from sparklog.jobs.targets import TableFolder, TableShape, Target
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout
@@ -73,7 +73,7 @@ class ExportTask:
     ----------
     number : int
         In the plan.
-    damage : CorruptLogError or DataLossError or None
+    damage : SeglogError or None
         Why a partition cannot be moved at all, which is the only thing that the task has to say.
     """
 
@@ -81,7 +81,7 @@ class ExportTask:
     name: str
     pieces: tuple[Piece, ...]
     follows: int | None = None
-    damage: CorruptLogError | DataLossError | None = None
+    damage: SeglogError | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -234,8 +234,9 @@ class ExportJob:
         schema = _schema_of(self._read_columns())
         of_log = [name for name in schema.names if name not in TopicPartition._fields]
         told_bytes = 0
-        layout = read_layout(whole.folder)
-        with LogReader(layout, whole.stable_offset) as log:
+        with reading():
+            layout = read_layout(whole.folder)
+        with reading(), LogReader(layout, whole.stable_offset) as log:
             _refuse_gone(whole, log)
             _refuse_replaced(piece, layout)
             batches = log.batches(
@@ -314,15 +315,9 @@ def _refuse_replaced(piece: Piece, layout: PartitionLayout) -> None:
 
 def _refuse_nested(target: Target, directory: LogDirectory) -> None:
     """Raise `InvalidOptionError` where the target is in a log directory that is read, or the other way round."""
-    if target.storage.scheme != directory.storage.scheme:
-        return
-    table, logs = target.storage.real(target.path), directory.storage.real(directory.path)
-    if is_within(table, logs):
-        raise InvalidOptionError(
-            f"the target {target.path} is in {directory.path}, whose logs are read: a folder of others in a log "
-            f"directory stops a broker. Move to another folder"
-        )
-    if is_within(logs, table):
+    refuse_nested(target.storage, target.path, directory)
+    same_scheme = target.storage.scheme == directory.storage.scheme
+    if same_scheme and is_within(directory.storage.real(directory.path), target.storage.real(target.path)):
         raise InvalidOptionError(
             f"the logs of {directory.path} are in the target {target.path}: who reads the table would meet their "
             f"files. Move to another folder"

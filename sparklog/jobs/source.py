@@ -5,11 +5,20 @@ from __future__ import annotations
 import heapq
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, get_args
 
-from sparklog.errors import CorruptLogError, DataLossError, InvalidOptionError
+from sparklog.errors import (
+    CorruptLogError,
+    DataLossError,
+    InvalidOptionError,
+    PathNotFoundError,
+    SeglogError,
+    StorageError,
+    UnreadableLogError,
+)
 from sparklog.jobs.ledger import Moved
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
@@ -17,12 +26,13 @@ from sparklog.log.end_batch import end_batch
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.log_identity import LOG_ID, TOPIC_ID, LogIdentity, read_log_id
-from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.places import LogDirectory, PartitionFolder, is_within
 from sparklog.log.reader import IsolationLevel, LogReader
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import last_stable_offset
 from sparklog.log.where_parser import parse_where
 from sparklog.record.where import Where
+from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.discovery import discover, named, read_layouts
 from sparklog.topic.packing import pack
@@ -30,6 +40,8 @@ from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 
+_OF_LOG: Final = (CorruptLogError, DataLossError, UnreadableLogError)
+"""Errors because of which nothing of a log can be moved."""
 _PIECE_BYTES_MIN: Final = 1 << 26
 _TASKS_A_WORKER: Final = 3
 _PIECES_TRIED_MAX: Final = 64
@@ -81,7 +93,7 @@ class Selected:
         Of `sparklog.log.log_identity`.
     leader_epochs : tuple of (int, int)
         Epochs and their start offsets, by the checkpoint of epochs.
-    damage : CorruptLogError or DataLossError or None
+    damage : SeglogError or None
         Why nothing of it can be moved.
     """
 
@@ -90,7 +102,7 @@ class Selected:
     topic_id: str | None = None
     log_id: str | None = None
     leader_epochs: tuple[tuple[int, int], ...] = ()
-    damage: CorruptLogError | DataLossError | None = None
+    damage: SeglogError | None = None
 
     def identity(self, end_offset: int) -> LogIdentity:
         """Return what the log is known by to who has read it up to an offset."""
@@ -191,11 +203,11 @@ class LogSource:
         return [each for each in selected if each.damage is not None or each.range.size > 0]
 
     def _layouts(self) -> dict[TopicPartition, PartitionLayout | Selected]:
-        """Read the layouts of all logs at one time; a damaged one is found by reading each for itself."""
+        """Read the layouts of all logs at one time; one that cannot be is found by reading each for itself."""
         folders = self.folders()
         try:
             return dict(read_layouts(folders))
-        except CorruptLogError:
+        except (CorruptLogError, StorageError, PathNotFoundError):
             return {named(folder): _layout_or_damage(folder) for folder in folders}
 
     def committed(self, folders: Sequence[PartitionFolder]) -> CommittedOffsets:
@@ -223,13 +235,15 @@ class LogSource:
         groups: CommittedOffsets,
     ) -> Selected:
         try:
-            found, last = self._identified(layout), moved(at)
-            if last is not None:
-                _refuse_cut(layout, last)
-            if last is not None and not self.adopts:
-                _refuse_another(found, layout, last)
-            return replace(found, range=self._range(layout, last, marks, groups))
-        except (CorruptLogError, DataLossError) as error:
+            last = moved(at)
+            with reading():
+                found = self._identified(layout)
+                if last is not None:
+                    _refuse_cut(layout, last)
+                if last is not None and not self.adopts:
+                    _refuse_another(found, layout, last)
+                return replace(found, range=self._range(layout, last, marks, groups))
+        except _OF_LOG as error:
             return _damaged(layout.folder, error)
 
     def _identified(self, layout: PartitionLayout) -> Selected:
@@ -292,12 +306,22 @@ CommittedOffsets = Mapping[str, Mapping[TopicPartition, int]]
 
 def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
     try:
-        return read_layout(folder)
-    except CorruptLogError as error:
+        with reading():
+            return read_layout(folder)
+    except _OF_LOG as error:
         return _damaged(folder, error)
 
 
-def _damaged(folder: PartitionFolder, error: CorruptLogError | DataLossError) -> Selected:
+@contextmanager
+def reading() -> Iterator[None]:
+    """Tell an error of the storage while a log is read from one of the target, which ends the job."""
+    try:
+        yield
+    except (StorageError, PathNotFoundError) as error:
+        raise UnreadableLogError(error.message) from error
+
+
+def _damaged(folder: PartitionFolder, error: SeglogError) -> Selected:
     return Selected(ReadRange(folder, 0, 0, 0), None, damage=error)
 
 
@@ -427,6 +451,7 @@ def source_of(
     adopts: bool = False,
 ) -> LogSource:
     """Make a source of what a user gives."""
+    _refuse_several(topics=topics or None, topic_pattern=topic_pattern, partitions=partitions or None)
     if isolation_level not in get_args(IsolationLevel):
         known = " or ".join(get_args(IsolationLevel))
         raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
@@ -459,12 +484,25 @@ def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, g
     which : str
         "start" or "end", for errors.
     """
-    given = {f"{which}_offsets": offsets or None, f"{which}_time": time, f"{which}_group": group}
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) > 1:
-        raise InvalidOptionError(f"{' and '.join(names)} are given: give one of them")
+    _refuse_several(**{f"{which}_offsets": offsets or None, f"{which}_time": time, f"{which}_group": group})
     for each in offsets or ():
         if not isinstance(each, tuple) or len(each) != 2:
             raise InvalidOptionError(f"{which}_offsets has {each!r}: it is given by topic and partition, ('topic', 0)")
     by_partition = {TopicPartition(*each): offset for each, offset in (offsets or {}).items()}
     return Bound(tuple(sorted(by_partition.items())), None if time is None else to_ms(time, f"{which}_time"), group)
+
+
+def _refuse_several(**given: object) -> None:
+    """Raise `InvalidOptionError` where more than one of some arguments is given, of which one alone would count."""
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise InvalidOptionError(f"{' and '.join(names)} are given: give one of them")
+
+
+def refuse_nested(storage: Storage, path: str, directory: LogDirectory) -> None:
+    """Raise `InvalidOptionError` where the target of a job is within a log directory that it reads."""
+    if storage.scheme == directory.storage.scheme and is_within(storage.real(path), storage.real(directory.path)):
+        raise InvalidOptionError(
+            f"the target {path} is in {directory.path}, whose logs are read: a folder of others in a log directory "
+            f"stops a broker. Move to another folder"
+        )

@@ -5,6 +5,9 @@ need not be computed anew, which would take reading the whole batch. CRC-32C is 
 length differ in some bytes only, their checksums differ by that of the difference, moved on by as many zero bytes as
 follow it. Moving a checksum over n zero bytes is a linear map too, and takes one step for each bit of n.
 
+A batch that comes from another cluster gets another producer id in the same way: every cluster gives out ids from 0 on,
+and a broker would take a new batch of its own producer 0 for a repetition of one that was copied.
+
 Source: apache/kafka, DefaultRecordBatch.java; zlib, crc32.c (crc32_combine).
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,6 +28,9 @@ PRODUCER_AT: Final = 43
 CRC: Final = struct.Struct(">I")
 PRODUCER: Final = struct.Struct(">qhi")
 """The producer's id, its epoch, and the sequence number of the batch's first record."""
+FIRST_OWN_PRODUCER_ID: Final = 1 << 62
+"""The first producer id of the block that no cluster reaches, and that ends with 2**63 - 1."""
+_ID: Final = struct.Struct(">q")
 _NOBODY: Final = crc32c(PRODUCER.pack(-1, -1, -1))
 _ALL_BITS: Final = 0xFFFFFFFF
 
@@ -61,6 +68,41 @@ def checksums_with(stamps: list[bytes], crcs: Column, batch_bytes: Column) -> li
     distances = batch_bytes.astype(np.int64) - (PRODUCER_AT + PRODUCER.size)
     found: list[int] = (crcs.astype(np.uint32) ^ _moved(differences, distances)).tolist()
     return found
+
+
+def producer_id_elsewhere(producer_id: int, source: str) -> int:
+    """Return the id that a producer of some source has in the logs of another cluster: there always the same one."""
+    digest = blake2b(f"{source}\n{producer_id}".encode(), digest_size=8).digest()
+    return FIRST_OWN_PRODUCER_ID + (int.from_bytes(digest) >> 2)
+
+
+def replace_producer_ids(data: Column, table: Column, source: str) -> None:
+    """Give batches that have a producer the id of `producer_id_elsewhere`, with all else of it as it was.
+
+    Parameters
+    ----------
+    data : uint8 array, shape (n_bytes,)
+        The batches, which are written to.
+    table : structured array of `sparklog.record.headers.TABLE`, length n_batches
+        Their headers, with positions in the data; ids and checksums are changed here too.
+    source : str
+        Names where the producers have their ids.
+    """
+    rows = np.flatnonzero((table["magic"] == 2) & (table["producer_id"] >= 0))
+    if not len(rows):
+        return
+    ids, which = np.unique(table["producer_id"][rows], return_inverse=True)
+    others = [producer_id_elsewhere(each, source) for each in ids.tolist()]
+    pairs = zip(ids.tolist(), others, strict=True)
+    differences = np.array([crc32c(_ID.pack(old)) ^ crc32c(_ID.pack(new)) for old, new in pairs], dtype=np.uint32)
+    distances = table["batch_bytes"][rows] - (PRODUCER_AT + _ID.size)
+    crc_bytes = table["position"][rows, None] + CRC_AT + np.arange(CRC.size)
+    # Not by the table: a batch that was compressed anew has another checksum.
+    crcs = data[crc_bytes].view(">u4")[:, 0].astype(np.uint32) ^ _moved(differences[which], distances)
+    table["crc"][rows], table["producer_id"][rows] = crcs, np.array(others, dtype=np.int64)[which]
+    data[crc_bytes] = crcs.astype(">u4").view(np.uint8).reshape(-1, CRC.size)
+    id_bytes = table["position"][rows, None] + PRODUCER_AT + np.arange(_ID.size)
+    data[id_bytes] = table["producer_id"][rows].astype(">i8").view(np.uint8).reshape(-1, _ID.size)
 
 
 def _moved(checksums: Checksums, distances: Column) -> Checksums:

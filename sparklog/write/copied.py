@@ -29,6 +29,7 @@ from sparklog.record.compression import (
 from sparklog.record.encode import EncodedBatches
 from sparklog.record.framing import OVERHEAD_BYTES
 from sparklog.record.headers import BatchHeaders
+from sparklog.record.producer_stamps import replace_producer_ids
 from sparklog.record.stamps import fixes_offsets, stamp_batches
 from sparklog.record.wrappers import last_offset_inside
 
@@ -51,6 +52,8 @@ class BatchTaker:
         The leader epoch that they get.
     codec : str or None
         The codec that they get, by Kafka's name; None leaves each as it is.
+    producers_of : str or None
+        Names the source whose producers get ids that no cluster reaches; None leaves them the ids that they have.
     decompressed_bytes_max : int
         No batch may decompress to more.
     """
@@ -60,6 +63,7 @@ class BatchTaker:
     keeps_offsets: bool
     leader_epoch: int
     codec: str | None
+    producers_of: str | None
     decompressed_bytes_max: int
 
     def take(self, segment: Segment, window: Window, next_offset: int) -> EncodedBatches | None:
@@ -91,6 +95,8 @@ class BatchTaker:
         table["position"] = starts - starts[0]
         if self.codec is not None:
             data = self._recompressed(segment, headers, data, table)
+        if self.producers_of is not None:
+            replace_producer_ids(np.frombuffer(data, np.uint8), table, self.producers_of)
         if not self.keeps_offsets:
             spans = table["last_offset"] - table["base_offset"] + 1
             table["last_offset"] = next_offset - 1 + np.cumsum(spans)

@@ -275,6 +275,9 @@ def test_copy_moves_what_is_new_under_another_name_and_the_ledger_shows_it(tmp_p
         ("shop-orders", 1, 94, "orders"),
     ]
     assert "TO TOPIC" in run("ledger", "show", logs).stdout
+    other = "which no cluster reaches"
+    assert other in first.stdout
+    assert other not in run("copy", EXAMPLES, tmp_path / "kept", *SOME, "--keep-producers").stdout
     wanted = [row["value"] for row in read(EXAMPLES) if row["topic"] == "shop-orders"]
     assert [row["value"] for row in read(logs)] == wanted
 

@@ -17,7 +17,6 @@ import pytest
 
 import sparklog
 from sparklog.clients.producer import Producer
-from sparklog.clients.sender import FIRST_OWN_PRODUCER_ID
 from sparklog.errors import (
     IllegalStateError,
     InvalidOptionError,
@@ -33,6 +32,7 @@ from sparklog.errors import (
     UnknownTopicOrPartitionError,
 )
 from sparklog.log.files import TopicPartition
+from sparklog.record.producer_stamps import FIRST_OWN_PRODUCER_ID
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.partitioner import partitions_of_keys
 from sparklog.write.partition import PartitionLog

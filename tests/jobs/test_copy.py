@@ -180,7 +180,7 @@ def test_sources_are_merged_one_behind_the_other(tmp_path: Path) -> None:
 def test_copies_add_to_the_transaction_index_of_one_segment(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         write(tmp_path / name, in_transaction(0, 5), control_batch("abort", 5, 7, 1), batch(6, 2))
-        copy(tmp_path / "to", source(tmp_path / name))
+        copy(tmp_path / "to", source(tmp_path / name), keeps_producers=True)
     assert len(read_layout(folder_at(tmp_path / "to" / "events-0")).segments) == 1
     assert records(tmp_path / "to" / "events-0", "read_committed", ["offset"]) == [
         (6,),
@@ -197,10 +197,10 @@ def test_copies_add_to_the_transaction_index_of_one_segment(tmp_path: Path) -> N
 def test_transaction_index_that_a_crash_has_torn_is_cut_before_it_is_added_to(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path / name, in_transaction(0, 5), control_batch("abort", 5, 7, 1))
-    copy(tmp_path / "to", source(tmp_path / "a"))
+    copy(tmp_path / "to", source(tmp_path / "a"), keeps_producers=True)
     index = tmp_path / "to" / "events-0" / f"{0:020d}.txnindex"
     index.write_bytes(index.read_bytes() + txn_index([(8, 9, 99, 100)]) + b"torn")
-    copy(tmp_path / "to", source(tmp_path / "b"))
+    copy(tmp_path / "to", source(tmp_path / "b"), keeps_producers=True)
     refuse_wrong_state(tmp_path / "to" / "events-0")
 
 
@@ -212,8 +212,8 @@ def test_open_transaction_that_another_source_would_end_is_refused(tmp_path: Pat
 
     def run() -> None:
         if not is_one_job:
-            copy(tmp_path / "c", sources.pop(0))
-        copy(tmp_path / "c", *sources)
+            copy(tmp_path / "c", sources.pop(0), keeps_producers=True)
+        copy(tmp_path / "c", *sources, keeps_producers=True)
 
     match = (
         r"c/events-0 has a transaction of producer 7 open since offset 10, and .*b/events-0 has batches of a producer"
@@ -222,7 +222,7 @@ def test_open_transaction_that_another_source_would_end_is_refused(tmp_path: Pat
         run()
     assert (tmp_path / "c" / "events-0").exists() != is_one_job
     decided = [source(tmp_path / name, "read_committed") for name in ("a", "b")]
-    copy(tmp_path / "d", *decided)
+    copy(tmp_path / "d", *decided, keeps_producers=True)
     assert len(records(tmp_path / "d" / "events-0", "read_committed")) == 15
 
 
@@ -305,7 +305,7 @@ def test_recompressed_batches_keep_all_but_their_codec(tmp_path: Path, codec: st
         in_transaction(80, 2),
         control_batch("abort", 90, 7, 1),
     )
-    copy(tmp_path / "b", source(tmp_path / "a"), codec=codec, keeps_offsets=True)
+    copy(tmp_path / "b", source(tmp_path / "a"), codec=codec, keeps_offsets=True, keeps_producers=True)
     columns = ["offset", "timestamp", "timestampType", "key", "value", "headers"]
     for level in ("read_uncommitted", "read_committed"):
         assert records(tmp_path / "b" / "events-0", level, columns) == records(folder, level, columns)

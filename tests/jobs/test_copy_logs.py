@@ -47,6 +47,9 @@ def test_a_dry_run_plans_and_makes_nothing(tmp_path: Path) -> None:
         ({"config": {"segment.byte": "5"}}, InvalidOptionError, "segment.bytes"),
         ({"start_offsets": {("nothing", 0): 5}}, InvalidOptionError, "nothing-0"),
         ({"topics": "nothing"}, PathNotFoundError, "nothing"),
+        ({"topics": "a", "partitions": [("a", 0)]}, InvalidOptionError, "topics and partitions are given"),
+        ({"topics": "a", "topic_pattern": "b.*"}, InvalidOptionError, "topics and topic_pattern are given"),
+        ({"topic_pattern": "b", "partitions": [("a", 0)]}, InvalidOptionError, "topic_pattern and partitions are"),
     ],
 )
 def test_a_wrong_argument_is_told_before_anything_is_made(
@@ -54,6 +57,29 @@ def test_a_wrong_argument_is_told_before_anything_is_made(
 ) -> None:
     with pytest.raises(error, match=said):
         sparklog.copy(EXAMPLES, tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_directory_that_is_read_gets_no_folder_of_others(tmp_path: Path) -> None:
+    append(tmp_path / "logs" / "events-0", "a")
+    for inside in ("sub", "sub/deep", "events-0"):
+        with pytest.raises(InvalidOptionError, match=r"stops a broker|whole one"):
+            sparklog.copy(tmp_path / "logs", tmp_path / "logs" / inside, processes=1)
+    (tmp_path / "link").symlink_to(tmp_path / "logs")
+    with pytest.raises(InvalidOptionError, match=r"link/sub is in .*logs, whose logs are read"):
+        sparklog.copy(tmp_path / "logs" / "events-0", tmp_path / "link" / "sub", processes=1)
+    assert [path.name for path in (tmp_path / "logs").iterdir() if path.is_dir()] == ["events-0"]
+    # Under another name it may be copied beside itself, and into a directory above.
+    assert sparklog.copy(tmp_path / "logs", tmp_path / "link", renames={"events": "more"}, processes=1).rows == 1
+
+
+def test_a_topic_that_is_renamed_and_not_copied_is_told(tmp_path: Path) -> None:
+    append(tmp_path / "in" / "events-0", "a")
+    append(tmp_path / "in" / "other-0", "a")
+    with pytest.raises(InvalidOptionError, match=r"renames has the topic 'event', .*did you mean 'events'"):
+        sparklog.copy(tmp_path / "in", tmp_path / "out", renames={"event": "b"}, processes=1)
+    with pytest.raises(InvalidOptionError, match=r"renames has the topic 'other', which is not copied"):
+        sparklog.copy(tmp_path / "in", tmp_path / "out", topics="events", renames={"other": "b"}, processes=1)
     assert not (tmp_path / "out").exists()
 
 

@@ -122,6 +122,8 @@ def test_a_bound_restricts_a_run_and_the_next_goes_on(tmp_path: Path) -> None:
         ({"format": "parket"}, InvalidOptionError, "parquet"),
         ({"columns": ["valeu"]}, InvalidOptionError, "value"),
         ({"partition_by": ["day"]}, InvalidOptionError, "date"),
+        ({"topics": "a", "partitions": [("a", 0)]}, InvalidOptionError, "topics and partitions are given"),
+        ({"topics": "a", "topic_pattern": "b.*"}, InvalidOptionError, "topics and topic_pattern are given"),
         ({"columns": "topic"}, InvalidOptionError, "no column is left"),
         ({"format": "csv", "columns": ["headers"]}, InvalidOptionError, "which CSV cannot hold"),
         ({"format": "csv", "key_format": "raw"}, InvalidOptionError, "the column key is binary"),

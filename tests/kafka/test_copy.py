@@ -133,6 +133,42 @@ def fields(row: Any, has_offset: bool) -> list[Any]:
     return [row[name] for name in (("offset", *FIELDS) if has_offset else FIELDS)]
 
 
+def test_new_producers_of_another_cluster_lose_nothing_behind_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both clusters give out producer ids from 0 on, and both kinds of producers number their records from 0 on."""
+    with Broker.start(tmp_path / "theirs") as broker:
+        broker.create_topic(TOPIC)
+        theirs = send_of_both_kinds(broker, "theirs")
+        broker.stop()
+    monkeypatch.setattr("tests.kafka.broker.CLUSTER_ID", "c2VjbG9nIG90aGVyIGlkQQ")
+    with Broker.start(tmp_path / "ours") as ours:
+        ours.create_topic(TOPIC)
+        ours.stop()
+        copy(ours.log_dir, source(broker.log_dir, "read_committed", topics=(TOPIC,)))
+        ours.restart()
+        own = send_of_both_kinds(ours, "ours")
+        for level in LEVELS:
+            found = [row["value"] for row in ours.consume(TOPIC, isolation=level)]
+            assert found == theirs[level] + own[level], level
+        ours.stop()
+        refuse_wrong_state(ours.log_dir / f"{TOPIC}-0")
+        assert findings(ours.log_dir) == []
+
+
+def send_of_both_kinds(broker: Broker, name: str) -> dict[IsolationLevel, list[str]]:
+    """Write with new producers, and return what readers are to be given of that, as the tool writes it."""
+    for turn in range(2):
+        send(broker.producer(), 5, turn)
+        transactional = broker.producer(transactional_id=f"{name}-{turn}")
+        for ends in (transactional.abort, transactional.commit):
+            transactional.begin()
+            send(transactional, 5, turn)
+            ends()
+    found = {level: [row["value"] for row in broker.consume(TOPIC, isolation=level)] for level in LEVELS}
+    return {level: values[-(30 if level == "read_uncommitted" else 20) :] for level, values in found.items()}
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     """Return the sealed files of a log, and all snapshots; those of the active segment get room by a broker."""
     suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")

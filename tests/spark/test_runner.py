@@ -16,17 +16,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparklog
-from sparklog.errors import CorruptBatchError, InvalidOptionError, SeglogError, StorageError
+from sparklog.errors import CorruptBatchError, InvalidOptionError, SeglogError, StorageError, UnreadableLogError
 from sparklog.jobs.export import export
 from sparklog.jobs.job import Amount, Finished, Tasks, run_job
 from sparklog.jobs.ledger import read_ledger
 from sparklog.spark.runner import SparkRunner
 from sparklog.storage.registry import locate
 from tests.jobs.attempts import TwiceRunner
-from tests.jobs.tables import EXAMPLES, files, read, rows
+from tests.jobs.tables import EXAMPLES, append, files, read, rows
 from tests.jobs.test_job import Seen, lines
 from tests.jobs.toy import ToyJob, ToyTask
 from tests.spark.conftest import ROOT
+from tests.unreadable import make_unreadable
 
 
 def test_results_come_in_the_order_of_the_plan_and_all_that_was_done_is_told(
@@ -101,6 +102,17 @@ def test_an_export_on_spark_is_that_of_this_machine_and_goes_on_from_it(spark: S
     assert sparklog.export(EXAMPLES, out, spark=spark).rows == 0
     assert sum(pq.ParquetFile(out / name).metadata.num_rows for name in files(out)) == len(read(EXAMPLES))
     assert sorted(each.name for each in (out / "_seglog").iterdir()) == ["ledger.jsonl", "lock"]
+
+
+def test_an_export_on_spark_moves_all_but_the_partition_that_cannot_be_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a-0", "events-0", "z-0"):
+        append(tmp_path / "logs" / name, name)
+    make_unreadable(monkeypatch, tmp_path / "logs" / "events-0", "folder")
+    with pytest.raises(UnreadableLogError, match="events-0"):
+        sparklog.export(tmp_path / "logs", tmp_path / "out", spark=spark)
+    assert [Path(name).parts[0] for name in files(tmp_path / "out")] == ["topic=a", "topic=z"]
 
 
 def test_a_copy_and_a_load_on_spark_write_every_record_once(spark: SparkSession, tmp_path: Path) -> None:
