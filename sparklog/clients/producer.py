@@ -264,7 +264,7 @@ class Producer:
         return set((self._routes.get(topic) or self._route(topic)).folders)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything that was sent is written, or has failed; ``linger_ms`` is not waited for.
+        """Wait until all that was sent is written, or has failed, and callbacks were called; not for ``linger_ms``.
 
         Parameters
         ----------

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,34 @@ def test_callbacks_are_called_before_and_after(tmp_path: Path, caplog: pytest.Lo
         future.add_both(seen.append)
     assert seen == [future.value, ("extra", future.value), future.value]
     assert "a callback of a record for events has failed" in caplog.text
+
+
+@pytest.mark.parametrize("wait", [lambda producer, _: producer.flush(), lambda _, futures: futures[0].get(SECONDS)])
+def test_flush_and_get_return_behind_the_callbacks(tmp_path: Path, wait: Callable[..., Any]) -> None:
+    called: list[Any] = []
+
+    def call(number: int, sent: Any) -> None:
+        time.sleep(0.001)
+        # Who is called back may ask for what is written, and does not wait for itself.
+        called.append(futures[number].get(0) == sent and futures[number].is_done)
+        producer.flush(0)
+
+    with Producer(tmp_path, linger_ms=600_000) as producer:
+        futures = [producer.send("events", b"v") for _ in range(50)]
+        for number, future in enumerate(futures):
+            future.add_callback(call, number)
+        wait(producer, futures)
+        assert called == [True] * 50
+
+
+def test_flush_returns_behind_the_callbacks_of_what_failed(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("events", configs={"cleanup.policy": "compact"})
+    called: list[Any] = []
+    with Producer(tmp_path, linger_ms=600_000) as producer:
+        for _ in range(3):
+            producer.send("events", b"no key").add_both(lambda error: time.sleep(0.01) or called.append(type(error)))
+        producer.flush()
+        assert called == [InvalidOptionError] * 3
 
 
 def test_flush_and_get_do_not_wait_for_linger(tmp_path: Path) -> None:
