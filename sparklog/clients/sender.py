@@ -157,15 +157,16 @@ class Sender:
 
     def _deliver(self, pending: Pending) -> None:
         """Write the records of one topic that wait together, and say what became of them."""
+        records = pending.records
         try:
             self._write(pending)
         except Exception as error:
             if not isinstance(error, SeglogError):
                 _log.exception("the records for %s could not be written", pending.topic)
-            self.failed_records += pending.records
+            self.failed_records += records
             if self._transactions is not None:
                 self._transactions.failed(error)
-            pending.fail(error, pending.records)
+            pending.fail(error, records)
         finally:
             self._accumulator.written(pending)
 

@@ -227,6 +227,19 @@ def test_time_that_no_record_can_have_is_refused_at_once(tmp_path: Path, timesta
         assert producer.send("events", b"v").get(SECONDS).offset == 0
 
 
+def test_records_whose_partitioner_fails_are_not_taken_for_written(tmp_path: Path) -> None:
+    class Broken:
+        def partition(self, keys: Any, row_bytes: Any, partitions: int) -> Any:
+            raise ZeroDivisionError
+
+    with Producer(tmp_path, partitioner=Broken()) as producer:
+        future = producer.send("events", b"a")
+        with pytest.raises(ZeroDivisionError):
+            future.get(SECONDS)
+        assert future.failed()
+        assert producer.metrics()["record-error-total"] == 1
+
+
 def test_oversize_record_is_refused_at_once(tmp_path: Path) -> None:
     with Producer(tmp_path, max_request_size=1000) as producer:
         producer.send("events", b"x" * (1000 - 61 - 21))
