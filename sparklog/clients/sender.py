@@ -49,6 +49,9 @@ _log = logging.getLogger("sparklog")
 FIRST_OWN_PRODUCER_ID: Final = 1 << 62
 """The first producer id of the block from which producers without a broker take theirs; it goes up to 2**63 - 1."""
 
+_RELEASED_SECONDS: Final = 3600.0
+"""How long to wait for records where no log is open; nothing is done then."""
+
 
 def new_producer_id() -> int:
     """Return a producer id that nobody else has."""
@@ -120,12 +123,15 @@ class Sender:
 
     def run(self) -> None:
         """Write what comes, until the accumulator is closed and empty."""
+        wait_seconds = _RELEASED_SECONDS
         try:
-            while (taken := self._accumulator.take(self._full_bytes, self._idle_seconds)) is not None:
+            while (taken := self._accumulator.take(self._full_bytes, wait_seconds)) is not None:
                 for pending in taken:
                     self._deliver(pending)
+                    wait_seconds = self._idle_seconds
                 if not taken and (self._transactions is None or not self._transactions.in_transaction):
                     self.release()
+                    wait_seconds = _RELEASED_SECONDS
         finally:
             if self._transactions is not None:
                 self._transactions.close()

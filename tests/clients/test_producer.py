@@ -37,6 +37,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.partitioner import partitions_of_keys
 from sparklog.write.partition import PartitionLog
+from tests.places import LOCAL
 from tests.topic.staged import findings
 
 SECONDS = 60
@@ -238,6 +239,22 @@ def test_records_whose_partitioner_fails_are_not_taken_for_written(tmp_path: Pat
             future.get(SECONDS)
         assert future.failed()
         assert producer.metrics()["record-error-total"] == 1
+
+
+def wait_until_released(path: Path) -> None:
+    """Wait until an idle producer has closed its logs."""
+    deadline = time.monotonic() + SECONDS
+    while any(LOCAL.claimed_as(str(each)) for each in path.glob("*-?")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_idle_producer_sleeps(tmp_path: Path) -> None:
+    with Producer(tmp_path, idle_release_ms=0) as producer:
+        producer.send("events", b"a").get(SECONDS)
+        wait_until_released(tmp_path)
+        before = time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - before < 0.2
 
 
 def test_oversize_record_is_refused_at_once(tmp_path: Path) -> None:
