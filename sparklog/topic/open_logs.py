@@ -24,6 +24,7 @@ from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
 from sparklog.topic.configs import stored_configs, topic_config
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.locking import hold
 from sparklog.write.metrics import LogMetrics
 from sparklog.write.partition import PartitionLog
 
@@ -78,7 +79,8 @@ class SharedLogs:
     Parameters
     ----------
     config_of : callable
-        Returns the properties that a log is opened with.
+        Returns the properties that a log is opened with, or raises where it is not to be; asked while no other process
+        can make, move or delete it.
     lock_timeout_seconds : float
         How long to wait for other writers of a log directory.
     clock : callable
@@ -106,13 +108,15 @@ class SharedLogs:
         shared = self._share(folder)
         with shared.lock:
             if shared.log is None:
-                shared.log = PartitionLog.open(
-                    folder.location,
-                    self._config_of(folder),
-                    storage=folder.storage,
-                    lock_timeout_seconds=self._lock_timeout_seconds,
-                    clock=self._clock,
-                )
+                folder.writable.make_folder(folder.directory.path)
+                with hold(folder.directory, self._lock_timeout_seconds, is_shared=True):
+                    shared.log = PartitionLog.open(
+                        folder.location,
+                        self._config_of(folder),
+                        storage=folder.storage,
+                        lock_timeout_seconds=self._lock_timeout_seconds,
+                        clock=self._clock,
+                    )
             return shared.log.append(table, **options)
 
     def flush(self, folder: PartitionFolder) -> None:

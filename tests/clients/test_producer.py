@@ -228,35 +228,6 @@ def test_time_that_no_record_can_have_is_refused_at_once(tmp_path: Path, timesta
         assert producer.send("events", b"v").get(SECONDS).offset == 0
 
 
-def test_records_whose_partitioner_fails_are_not_taken_for_written(tmp_path: Path) -> None:
-    class Broken:
-        def partition(self, keys: Any, row_bytes: Any, partitions: int) -> Any:
-            raise ZeroDivisionError
-
-    with Producer(tmp_path, partitioner=Broken()) as producer:
-        future = producer.send("events", b"a")
-        with pytest.raises(ZeroDivisionError):
-            future.get(SECONDS)
-        assert future.failed()
-        assert producer.metrics()["record-error-total"] == 1
-
-
-def wait_until_released(path: Path) -> None:
-    """Wait until an idle producer has closed its logs."""
-    deadline = time.monotonic() + SECONDS
-    while any(LOCAL.claimed_as(str(each)) for each in path.glob("*-?")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
-def test_idle_producer_sleeps(tmp_path: Path) -> None:
-    with Producer(tmp_path, idle_release_ms=0) as producer:
-        producer.send("events", b"a").get(SECONDS)
-        wait_until_released(tmp_path)
-        before = time.process_time()
-        time.sleep(0.5)
-        assert time.process_time() - before < 0.2
-
-
 def test_oversize_record_is_refused_at_once(tmp_path: Path) -> None:
     with Producer(tmp_path, max_request_size=1000) as producer:
         producer.send("events", b"x" * (1000 - 61 - 21))
@@ -482,6 +453,138 @@ def test_after_an_error_of_the_disk_nothing_new_is_taken_for_a_repetition(
         monkeypatch.setattr(PartitionLog, "append", append)
         assert producer.send("events", b"c").get(SECONDS).offset == 2
     assert read(tmp_path, "value") == [b"a", b"b", b"c"]
+
+
+def test_records_whose_partitioner_fails_are_not_taken_for_written(tmp_path: Path) -> None:
+    class Broken:
+        def partition(self, keys: Any, row_bytes: Any, partitions: int) -> Any:
+            raise ZeroDivisionError
+
+    with Producer(tmp_path, partitioner=Broken()) as producer:
+        future = producer.send("events", b"a")
+        with pytest.raises(ZeroDivisionError):
+            future.get(SECONDS)
+        assert future.failed()
+        assert producer.metrics()["record-error-total"] == 1
+
+
+def wait_until_released(path: Path) -> None:
+    """Wait until an idle producer has closed its logs."""
+    deadline = time.monotonic() + SECONDS
+    while any(LOCAL.claimed_as(str(each)) for each in path.glob("*-?")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_idle_producer_sleeps(tmp_path: Path) -> None:
+    with Producer(tmp_path, idle_release_ms=0) as producer:
+        producer.send("events", b"a").get(SECONDS)
+        wait_until_released(tmp_path)
+        before = time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - before < 0.2
+
+
+def test_topic_that_was_deleted_is_made_as_a_whole_and_not_by_the_way(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("events", 2, {"compression.type": "zstd"})
+    with Producer(tmp_path, num_partitions=3, idle_release_ms=0) as producer:
+        producer.send("events", b"a", partition=1).get(SECONDS)
+        wait_until_released(tmp_path)
+        manager.delete_topic("events")
+        assert producer.send("events", b"b").get(SECONDS).offset == 0
+        assert producer.partitions_for("events") == {0, 1, 2}
+    assert manager.topics() == {"events": 3}
+    assert manager.configs("events") == {}
+    assert read(tmp_path, "value") == [b"b"]
+    assert findings(tmp_path) == []
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_topic_that_was_deleted_stays_away_where_topics_are_not_made(
+    tmp_path: Path, transactional_id: str | None
+) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("events", 2)
+    options: dict[str, Any] = {"allow_auto_create_topics": False, "idle_release_ms": 0}
+    with Producer(tmp_path, transactional_id=transactional_id, **options) as producer:
+        if transactional_id is not None:
+            producer.init_transactions()
+            producer.begin_transaction()
+        producer.send("events", b"a").get(SECONDS)
+        if transactional_id is not None:
+            producer.commit_transaction()
+            producer.begin_transaction()
+        wait_until_released(tmp_path)
+        manager.delete_topic("events")
+        future = producer.send("events", b"b")
+        with pytest.raises(UnknownTopicOrPartitionError, match="allow_auto_create_topics is off"):
+            future.get(SECONDS)
+        if transactional_id is not None:
+            producer.abort_transaction()
+        with pytest.raises(UnknownTopicOrPartitionError, match="allow_auto_create_topics is off"):
+            producer.partitions_for("events")
+    assert manager.topics() == {}
+    assert not (tmp_path / "events-0").exists()
+    assert not (tmp_path / "events-1").exists()
+
+
+def test_log_that_is_deleted_while_its_writer_waits_is_not_made_by_the_way(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("events", 2)
+    with Producer(tmp_path, allow_auto_create_topics=False, idle_release_ms=0) as producer:
+        producer.send("events", b"a", partition=0).get(SECONDS)
+        wait_until_released(tmp_path)
+        with subprocess.Popen(
+            [sys.executable, "-c", _DELETE, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdout.readline()
+            future = producer.send("events", b"b", partition=0)
+            time.sleep(0.2)
+            process.stdin.close()
+            with pytest.raises(UnknownTopicOrPartitionError):
+                future.get(SECONDS)
+    assert [path.name for path in tmp_path.glob("events-?")] == []
+
+
+_DELETE = """
+import sys, sparklog
+with sparklog.PartitionLog.open(sys.argv[1] + "/held-0"):
+    print("held", flush=True)
+    sys.stdin.read()
+    sparklog.LogManager(sys.argv[1]).delete_topic("events")
+"""
+
+
+def test_partitions_that_are_added_are_seen_in_time_and_where_they_are_named(tmp_path: Path) -> None:
+    def add(number: int) -> None:
+        PartitionLog.open(tmp_path / f"events-{number}").close()
+
+    add(0)
+    with Producer(tmp_path) as patient, Producer(tmp_path, metadata_max_age_ms=50, linger_ms=0) as producer:
+        patient.send("events", b"a").get(SECONDS)
+        producer.send("events", b"a").get(SECONDS)
+        add(1)
+        assert patient.send("events", b"b", partition=1).get(SECONDS).partition == 1
+        add(2)
+        assert patient.partitions_for("events") == {0, 1}
+        with pytest.raises(UnknownTopicOrPartitionError, match="no partition 3 of events, which has 0 to 2"):
+            patient.send("events", b"b", partition=3)
+        time.sleep(0.06)
+        assert producer.partitions_for("events") == {0, 1, 2}
+        sent = {producer.send("events", b"%d" % n, key=b"%d" % n).get(SECONDS).partition for n in range(30)}
+        assert sent == {0, 1, 2}
+
+
+def test_properties_of_a_topic_that_are_changed_are_obeyed_in_time(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("events", 1, {"compression.type": "gzip"})
+    with Producer(tmp_path, metadata_max_age_ms=50) as producer:
+        producer.send("events", b"a").get(SECONDS)
+        manager.alter_configs("events", {"compression.type": "zstd"})
+        time.sleep(0.06)
+        producer.send("events", b"b").get(SECONDS)
+    assert read(tmp_path, "compression") == ["gzip", "zstd"]
 
 
 @pytest.mark.parametrize("records", [2000, pytest.param(100_000, marks=pytest.mark.fuzz)])
