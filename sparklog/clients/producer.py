@@ -45,7 +45,7 @@ from sparklog.errors import (
 )
 from sparklog.log.clock import NS_PER_MS, wall_clock_ns
 from sparklog.log.config import LogConfig
-from sparklog.record.intake import Records
+from sparklog.record.intake import NO_TIMESTAMP, Records
 from sparklog.storage.process import in_forked_child
 from sparklog.storage.registry import PathText
 from sparklog.topic.log_manager import LogManager
@@ -210,7 +210,7 @@ class Producer:
             raise InvalidOptionError(f"timestamp_ms must be ms since 1970, and is {timestamp_ms!r}")
         route = self._routes.known.get(topic) or self._routes.find(topic, None)
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ns() // NS_PER_MS
+            timestamp_ms = wall_clock_ns() // NS_PER_MS if route.has_times else NO_TIMESTAMP
         if partition is not None:
             if partition not in route.folders:
                 # The topic may have got more of them.
@@ -253,6 +253,9 @@ class Producer:
             self._transactions.refuse_record()
         route, now_ms = self._routes.known.get(topic) or self._routes.find(topic, None), wall_clock_ms()
         rows = check_records(table, route.config, now_ms, now_ms)
+        if not route.has_times:
+            # They are all of now: others were refused.
+            rows = rows.drop_columns(["timestamp"])
         partitions = partition_column(table)
         if partitions is not None:
             rows = rows.append_column("partition", partitions)

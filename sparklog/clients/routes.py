@@ -34,6 +34,8 @@ class Route:
         How this producer makes the batches.
     full_bytes : int
         When so many bytes wait, there is a batch for each partition.
+    has_times, has_producers : bool
+        Whether the record format of the topic has timestamps, and producers.
     """
 
     topic: str
@@ -42,10 +44,13 @@ class Route:
     partitioner: Partitioner
     full_bytes: int
     numbers: list[int] = field(init=False)
+    has_times: bool = field(init=False)
+    has_producers: bool = field(init=False)
     found_seconds: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self.numbers = list(self.folders)
+        self.has_times, self.has_producers = self.config.magic > 0, self.config.magic > 1
 
 
 class Routes:

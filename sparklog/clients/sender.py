@@ -259,7 +259,7 @@ class Sender:
         now_ms = wall_clock_ms()
         if self._transactions is not None:
             first, _ = self._transactions.append(folder, rows, route.config, now_ms)
-        elif self._producer_id < 0:
+        elif self._producer_id < 0 or not route.has_producers:
             first, _ = self._logs.append(folder, rows, config=route.config, now_ms=now_ms)
         else:
             sequence = self._sequences.get(folder, 0)

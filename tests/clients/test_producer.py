@@ -458,7 +458,7 @@ def test_after_an_error_of_the_disk_nothing_new_is_taken_for_a_repetition(
 def test_records_whose_partitioner_fails_are_not_taken_for_written(tmp_path: Path) -> None:
     class Broken:
         def partition(self, keys: Any, row_bytes: Any, partitions: int) -> Any:
-            raise ZeroDivisionError
+            raise ZeroDivisionError(keys, row_bytes, partitions)
 
     with Producer(tmp_path, partitioner=Broken()) as producer:
         future = producer.send("events", b"a")
@@ -585,6 +585,30 @@ def test_properties_of_a_topic_that_are_changed_are_obeyed_in_time(tmp_path: Pat
         time.sleep(0.06)
         producer.send("events", b"b").get(SECONDS)
     assert read(tmp_path, "compression") == ["gzip", "zstd"]
+
+
+@pytest.mark.parametrize(("version", "has_times"), [("0.9.0", False), ("0.10.0", True)])
+def test_topic_of_an_old_record_format_is_written(tmp_path: Path, version: str, has_times: bool) -> None:
+    LogManager(tmp_path).create_topic("events", 1, {"message.format.version": version})
+    with Producer(tmp_path) as producer:
+        first = producer.send("events", b"a", key=b"k").get(SECONDS)
+        assert (first.offset, first.timestamp > 0) == (0, has_times)
+        timed, headed = (
+            producer.send("events", b"b", timestamp_ms=77),
+            producer.send("events", b"c", headers=[("h", b"")]),
+        )
+        producer.send_table("events", {"value": ["d"]}).get(SECONDS)
+        if has_times:
+            assert timed.get(SECONDS).timestamp == 77
+        else:
+            with pytest.raises(
+                InvalidOptionError, match="no timestamps: 1 of 1 records would lose theirs: leave timestamps out"
+            ):
+                timed.get(SECONDS)
+        with pytest.raises(InvalidOptionError, match="leave headers out"):
+            headed.get(SECONDS)
+    assert read(tmp_path, "value") == [b"a", *([b"b"] if has_times else []), b"d"]
+    assert findings(tmp_path) == []
 
 
 @pytest.mark.parametrize("records", [2000, pytest.param(100_000, marks=pytest.mark.fuzz)])
