@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-from contextlib import nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 import numpy as np
@@ -74,7 +76,8 @@ class Sender:
     transactions : ProducerTransactions or None
         What it appends by, where the producer has a transactional id.
     idle_seconds : float
-        After how long without records the logs are closed, so that other processes can write.
+        After how long without records the logs are closed, so that other processes can write; and with records where
+        others wait.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Sender:
         self._producer_id = new_producer_id() if is_idempotent else -1
         self._sequences: dict[PartitionFolder, int] = {}
         self._logs, self._transactions = logs, transactions
+        self._turn_ends: float | None = None
         self.sent_records = self.failed_records = self.sent_bytes = 0
 
     def run(self) -> None:
@@ -103,13 +107,28 @@ class Sender:
                 for pending in taken:
                     self._deliver(pending)
                     wait_seconds = self._idle_seconds
-                if not taken and (self._transactions is None or not self._transactions.in_transaction):
+                    self._take_turns()
+                if not taken and not self._in_transaction:
                     self.release()
                     wait_seconds = _RELEASED_SECONDS
         finally:
             if self._transactions is not None:
                 self._transactions.close()
             self.release()
+
+    @property
+    def _in_transaction(self) -> bool:
+        return self._transactions is not None and self._transactions.in_transaction
+
+    def _take_turns(self) -> None:
+        """Let others write who wait for the directory, where it was this producer's for long enough."""
+        now = time.monotonic()
+        if self._turn_ends is None:
+            self._turn_ends = now + self._idle_seconds
+        elif now >= self._turn_ends and not self._in_transaction:
+            self._turn_ends = None
+            with self._warning():
+                self._logs.give_way()
 
     def end(self, refusal: SeglogError) -> None:
         """Have `run` write what is there and return; what comes from now on is refused."""
@@ -123,8 +142,14 @@ class Sender:
 
     def release(self) -> None:
         """Close the logs, so that others can write to the directory."""
-        try:
+        with self._warning():
             self._logs.close()
+        self._turn_ends = None
+
+    @contextmanager
+    def _warning(self) -> Iterator[None]:
+        try:
+            yield
         except SeglogError as error:
             _log.warning("%s", error)
 

@@ -149,8 +149,8 @@ class LocalWritableStorage(LocalStorage):
     def sync_folders(self, paths: Collection[str]) -> None:
         _sync_all(paths, _FOLDER_FLAGS)
 
-    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
-        return lock_file(path, timeout_seconds, is_shared=is_shared)
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False, queue: str | None = None) -> HeldLock:
+        return lock_file(path, timeout_seconds, is_shared=is_shared, queue=queue)
 
     def claim(self, path: str, spelling: str) -> HeldLock:
         return claim_folder(path, spelling)

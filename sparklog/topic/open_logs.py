@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any, Self
+from typing import Any, Final, Self
 from weakref import WeakSet
 
 from sparklog.errors import SeglogError
@@ -24,9 +24,12 @@ from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
 from sparklog.topic.configs import stored_configs, topic_config
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.locking import hold
+from sparklog.write.locking import hold, is_waited_for
 from sparklog.write.metrics import LogMetrics
 from sparklog.write.partition import PartitionLog
+
+_BUSY_SECONDS: Final = 1.0
+"""How long a log is waited for that another thread appends to, so that it can be closed for others."""
 
 
 class _Shared:
@@ -154,6 +157,21 @@ class SharedLogs:
         with ExitStack() as closing:
             for each in list(self._held.values()):
                 closing.callback(self._release, each)
+
+    def give_way(self) -> None:
+        """Close all logs of this process, whoever shares them, in directories that others wait for.
+
+        The next append waits for its turn.
+        """
+        awaited = {each for each in {folder.directory for folder in list(self._held)} if is_waited_for(each)}
+        with _changed:
+            there = [each for each in _shared.values() if each.folder.directory in awaited and each.log is not None]
+        with ExitStack() as held, ExitStack() as closing:
+            # All at once: one that is opened meanwhile would keep the directory. Who waits to open one has it closed.
+            for each in sorted(there, key=lambda each: each.folder.location):
+                if each.lock.acquire(timeout=_BUSY_SECONDS):
+                    held.callback(each.lock.release)
+                    closing.callback(each.close, self)
 
     def forget(self) -> None:
         """Let go of the logs in a process that was forked from the one that opened them."""

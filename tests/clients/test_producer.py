@@ -649,6 +649,37 @@ def test_idle_producer_lets_others_write(tmp_path: Path) -> None:
     assert read(tmp_path, "value") == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("producers", [1, 2])
+def test_busy_producer_lets_others_have_their_turns(tmp_path: Path, producers: int) -> None:
+    ended, futures = threading.Event(), []
+
+    def keep_busy(number: int) -> None:
+        with Producer(tmp_path, idle_release_ms=100, acks=1, linger_ms=0) as producer:
+            while not ended.is_set():
+                futures.append(producer.send(f"busy-{number}", b"a"))
+                time.sleep(0.001)
+
+    threads = [threading.Thread(target=keep_busy, args=[number]) for number in range(producers)]
+    for thread in threads:
+        thread.start()
+    try:
+        subprocess.run([sys.executable, "-c", _SEND_ONE, str(tmp_path)], check=True, timeout=SECONDS)
+        # One of the same process that wants the directory for itself gets its turn as well.
+        assert len(sparklog.clean(tmp_path, topics="events", lock_timeout_seconds=SECONDS).partitions) == 1
+        before = len(futures)
+        deadline = time.monotonic() + SECONDS
+        while len(futures) < before + 100 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(SECONDS)
+    assert all(future.succeeded() for future in futures)
+    table = sparklog.open_topic(tmp_path).read(columns=["topic"])
+    assert table.num_rows == len(futures) + 1
+    assert findings(tmp_path) == []
+
+
 def test_process_that_may_not_write_is_refused_by_name(tmp_path: Path) -> None:
     with Producer(tmp_path, idle_release_ms=60_000) as producer:
         producer.send("events", b"a").get(SECONDS)
