@@ -78,6 +78,8 @@ class Commits:
             for at, each in offsets.items()
         }
         commit_group_offsets(self._directories[0], self._group, commits, lock_timeout_seconds=lock_timeout_seconds)
+        # These offsets need not be the positions, which are committed again when it is time.
+        self._clean = {}
 
     def commit_if_due(self, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> None:
         """Commit positions without being asked, if it is time, or for the last time, and something has changed."""

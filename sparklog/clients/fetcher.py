@@ -124,8 +124,6 @@ class Fetcher:
         self._isolation_level, self._begin, self._reset = isolation_level, begin, reset
         self._live = LiveLogs(is_committed=isolation_level == "read_committed")
         self.partitions: dict[TopicPartition, Fetched] = {}
-        # Of those that have no position yet: None where nothing is committed.
-        self._begun: dict[TopicPartition, int | None] = {}
         self._turn = 0
         self._looked_seconds = float("-inf")
 
@@ -135,7 +133,6 @@ class Fetcher:
             at: known if (known := self.partitions.get(at)) and known.folder == folder else Fetched(folder)
             for at, folder in folders.items()
         }
-        self._begun.clear()
         self._looked_seconds = float("-inf")
 
     def fetch(self, records_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...]]]:
@@ -147,6 +144,7 @@ class Fetcher:
         self._turn = (self._turn + 1) % max(1, len(names))
         if self._is_stale(names):
             self.look()
+        self._locate_all()
         for at in names[self._turn :] + names[: self._turn]:
             each = self.partitions[at]
             while records_max and self._has_rows(at, each):
@@ -182,17 +180,25 @@ class Fetcher:
         each = self.partitions[at]
         if each.position is None and each.log is None:
             self.look()
+        self._locate_all()
         if each.position is None and each.log is not None:
-            if at not in self._begun:
-                self._begin_all()
-            begun = self._begun.pop(at)
-            each.seek(self._reset_to(at, each.log) if begun is None else begun)
+            each.seek(self._reset_to(at, each.log))
         return each.position
 
-    def _begin_all(self) -> None:
-        """Ask once what is committed of all partitions that have no position."""
+    def _locate_all(self) -> None:
+        """Give every partition that has none a position, also those from which nothing is fetched yet.
+
+        A partition that is reset to its end later than another would lose what it gets meanwhile, and without a
+        position it is in no commit.
+        """
         new = [at for at, each in self.partitions.items() if each.position is None and each.log is not None]
-        self._begun = {**dict.fromkeys(new), **self._begin(new)}
+        begun = self._begin(new) if new else {}
+        for at in new:
+            each = self.partitions[at]
+            if at in begun:
+                each.seek(begun[at])
+            elif each.log is not None and self._reset != "none":
+                each.seek(self._reset_to(at, each.log))
 
     def logs_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LiveLog | None]:
         """Return logs as they are now; None for one that is not there."""

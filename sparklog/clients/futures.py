@@ -108,7 +108,7 @@ class Delivery:
         Has the records written now, and not when ``linger_ms`` is over.
     """
 
-    __slots__ = ("_callbacks", "_done", "_errors", "_hasten", "_lock", "_value_of", "topic")
+    __slots__ = ("_callbacks", "_caller", "_done", "_errors", "_hasten", "_lock", "_value_of", "topic")
 
     def __init__(self, topic: str, hasten: Callable[[], None]) -> None:
         self.topic, self._hasten = topic, hasten
@@ -116,13 +116,14 @@ class Delivery:
         self._callbacks: list[tuple[int, Callable[[Any], object], bool]] = []
         self._value_of: Resolve | None = None
         self._errors: Mapping[int, Exception] = {}
+        self._caller: int | None = None
 
     @property
     def is_done(self) -> bool:
-        return self._done.is_set()
+        return self._value_of is not None
 
     def resolve(self, value_of: Resolve, errors: Mapping[int, Exception]) -> None:
-        """Say what became of the records, wake who waits for them, and call back who asked for it.
+        """Say what became of the records, call back who asked for it, and then wake who waits for them.
 
         Parameters
         ----------
@@ -132,11 +133,14 @@ class Delivery:
             Of those that failed.
         """
         with self._lock:
-            self._value_of, self._errors = value_of, errors
+            self._errors, self._value_of, self._caller = errors, value_of, threading.get_ident()
             callbacks, self._callbacks = self._callbacks, []
+        try:
+            for number, call, is_errback in callbacks:
+                self._call(number, call, is_errback=is_errback)
+        finally:
+            self._caller = None
             self._done.set()
-        for number, call, is_errback in callbacks:
-            self._call(number, call, is_errback=is_errback)
 
     def fail(self, error: Exception, records: int) -> None:
         """Fail all records with one error."""
@@ -150,7 +154,10 @@ class Delivery:
         return None if self._value_of is None or number in self._errors else self._value_of(number)
 
     def wait(self, timeout_seconds: float | None) -> bool:
-        """Wait until the records are written, or have failed; tell whether they are."""
+        """Wait until the records are written, or have failed, and callbacks were called; tell whether that is so."""
+        if self._caller == threading.get_ident():
+            # A callback asks for what it is called with.
+            return True
         if not self._done.is_set():
             self._hasten()
         return self._done.wait(timeout_seconds)
@@ -158,7 +165,7 @@ class Delivery:
     def call_back(self, number: int, call: Callable[[Any], object], *, is_errback: bool) -> None:
         """Call a function with the value of a record, or with its error: now, or when there is one."""
         with self._lock:
-            if not self._done.is_set():
+            if self._value_of is None:
                 self._callbacks.append((number, call, is_errback))
                 return
         self._call(number, call, is_errback=is_errback)
@@ -213,7 +220,7 @@ class _Future(tuple[Delivery, int]):
         return self.is_done and self.exception is not None
 
     def get(self, timeout: float | None = None) -> Any:
-        """Wait until it is written, and return where; ``linger_ms`` is not waited for.
+        """Wait until it is written and callbacks were called, and return where; ``linger_ms`` is not waited for.
 
         Parameters
         ----------

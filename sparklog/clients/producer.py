@@ -25,34 +25,31 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, NoReturn, Self
 
 from sparklog.clients.accumulator import Accumulator
 from sparklog.clients.futures import FutureRecordMetadata, FutureTableMetadata
 from sparklog.clients.record_checks import checked_headers, partition_column, to_bytes
-from sparklog.clients.sender import Route, Sender
+from sparklog.clients.routes import Route, Routes
+from sparklog.clients.sender import Sender
 from sparklog.clients.settings import ProducerSettings, chooser, converter, read_settings
 from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
     IllegalStateError,
     InvalidOptionError,
-    InvalidTopicError,
     KafkaConfigurationError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     SeglogError,
-    TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 from sparklog.log.clock import NS_PER_MS, wall_clock_ns
 from sparklog.log.config import LogConfig
-from sparklog.record.intake import Records
+from sparklog.record.intake import NO_TIMESTAMP, Records
 from sparklog.storage.process import in_forked_child
 from sparklog.storage.registry import PathText
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.open_logs import SharedLogs
-from sparklog.topic.partitioner import Partitioner, make_partitioner
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.pipeline import check_records
 
@@ -79,7 +76,8 @@ class Producer:
         ``key_serializer``, ``value_serializer``, ``partitioner``, ``acks``, ``enable_idempotence``,
         ``compression_type`` (where it is not given, as stored for the topic, else lz4), ``batch_size``, ``linger_ms``,
         ``buffer_memory``, ``max_block_ms``, ``max_request_size``, ``allow_auto_create_topics``, ``transactional_id``,
-        ``transaction_timeout_ms``. Beside them ``num_partitions``, of topics that are made because something is sent to
+        ``transaction_timeout_ms``, ``metadata_max_age_ms`` (after which it looks at a topic's partitions and properties
+        again). Beside them ``num_partitions``, of topics that are made because something is sent to
         them; ``topic_config``, properties over those that are stored for topics; and ``idle_release_ms``. What only a
         broker has a use for is passed over.
 
@@ -101,13 +99,11 @@ class Producer:
             lock_timeout_seconds=settings.max_block_ms / 1000,
         )
         self._record_bytes_max = settings.max_request_size - _BATCH_BYTES
-        self._routes: dict[str, Route] = {}
-        self._routing = threading.Lock()
+        self._routes = Routes(self._manager, settings)
         self._refusal: SeglogError | None = None
         self._accumulator = Accumulator(settings.linger_ms / 1000, settings.buffer_memory, settings.max_block_ms / 1000)
         # What the thread works with has no reference to the producer, which ends it when nobody has one.
-        routes = self._routes
-        logs = SharedLogs(lambda folder: routes[folder.topic].config, lock_timeout_seconds=settings.max_block_ms / 1000)
+        logs = SharedLogs(self._routes.config_of_log, lock_timeout_seconds=settings.max_block_ms / 1000)
         self._transactions = self._transactions_over(logs, config_of_all)
         self._sender = Sender(
             self._accumulator,
@@ -210,12 +206,15 @@ class Producer:
                 f"a record for {topic} has {size_bytes + _BATCH_BYTES} bytes, and max_request_size is "
                 f"{self._settings.max_request_size}"
             )
-        if timestamp_ms is None:
-            timestamp_ms = wall_clock_ns() // NS_PER_MS
-        elif timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+        if timestamp_ms is not None and (timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX):
             raise InvalidOptionError(f"timestamp_ms must be ms since 1970, and is {timestamp_ms!r}")
-        route = self._routes.get(topic) or self._route(topic)
+        route = self._routes.known.get(topic) or self._routes.find(topic, None)
+        if timestamp_ms is None:
+            timestamp_ms = wall_clock_ns() // NS_PER_MS if route.has_times else NO_TIMESTAMP
         if partition is not None:
+            if partition not in route.folders:
+                # The topic may have got more of them.
+                route = self._routes.find(topic, route)
             if partition not in route.folders:
                 _refuse_partition(route, partition)
         elif self._choose is not None:
@@ -252,8 +251,11 @@ class Producer:
             raise self._refusal
         if self._transactions is not None:
             self._transactions.refuse_record()
-        route, now_ms = self._routes.get(topic) or self._route(topic), wall_clock_ms()
+        route, now_ms = self._routes.known.get(topic) or self._routes.find(topic, None), wall_clock_ms()
         rows = check_records(table, route.config, now_ms, now_ms)
+        if not route.has_times:
+            # They are all of now: others were refused.
+            rows = rows.drop_columns(["timestamp"])
         partitions = partition_column(table)
         if partitions is not None:
             rows = rows.append_column("partition", partitions)
@@ -261,10 +263,10 @@ class Producer:
 
     def partitions_for(self, topic: str) -> set[int]:
         """Return the partitions of a topic; errors as of `send`."""
-        return set((self._routes.get(topic) or self._route(topic)).folders)
+        return set(self._routes.current(topic).folders)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything that was sent is written, or has failed; ``linger_ms`` is not waited for.
+        """Wait until all that was sent is written, or has failed, and callbacks were called; not for ``linger_ms``.
 
         Parameters
         ----------
@@ -410,42 +412,6 @@ class Producer:
             timeout_ms=settings.transaction_timeout_ms,
             lock_timeout_seconds=settings.max_block_ms / 1000,
         )
-
-    def _route(self, topic: str) -> Route:
-        """Find where the records of a topic go, and make the topic where it is not there."""
-        if not isinstance(topic, str):
-            raise InvalidTopicError(f"a topic is a text, and not {topic!r}")
-        with self._routing:
-            if topic in self._routes:
-                return self._routes[topic]
-            settings, manager = self._settings, self._manager
-            if topic not in manager.topics():
-                if not settings.allow_auto_create_topics:
-                    raise UnknownTopicOrPartitionError(
-                        f"no topic {topic!r} in {manager!r}, and allow_auto_create_topics is off"
-                    )
-                # Another process may be faster.
-                with suppress(TopicAlreadyExistsError):
-                    manager.create_topic(topic)
-            folders = manager.partitions(topic)
-            if list(folders) != list(range(len(folders))):
-                raise UnknownTopicOrPartitionError(
-                    f"partitions {', '.join(map(str, folders))} of {topic} are here, and so not all of them: name all "
-                    f"log directories"
-                )
-            stored = manager.stored()
-            config = manager.config(topic, settings.log_config(stored.get(topic, {})), stored)
-            full_bytes = min(max(1, config.batch_size) * len(folders), max(1, settings.buffer_memory // 4))
-            route = self._routes[topic] = Route(topic, folders, config, self._partitioner(config), full_bytes)
-            return route
-
-    def _partitioner(self, config: Any) -> Partitioner:
-        given = self._settings.partitioner
-        if isinstance(given, str):
-            return make_partitioner(given, seed=id(self) & 0xFFFF, batch_bytes=config.batch_size)
-        if given is not None and self._choose is None:
-            return given  # type: ignore[no-any-return]
-        return make_partitioner("default", seed=wall_clock_ms(), batch_bytes=config.batch_size)
 
     def _chosen(self, route: Route, key: bytes | None) -> int:
         """Ask a partitioner that is a function of the key and the partitions."""

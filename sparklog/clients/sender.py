@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ import pyarrow as pa
 from sparklog.clients.accumulator import Accumulator, Pending, Rows
 from sparklog.clients.columns import Outcomes, columns_of
 from sparklog.clients.futures import NO_OFFSET, Int64s, TableMetadata, record_metadata
+from sparklog.clients.routes import Route, Routes
 from sparklog.clients.settings import ALL
 from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
@@ -33,48 +35,26 @@ from sparklog.errors import (
     MessageSizeTooLargeError,
     RecordTooLargeError,
     SeglogError,
+    UnknownTopicOrPartitionError,
 )
-from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import plus
 from sparklog.record.arrays import array_of
 from sparklog.record.producer_stamps import FIRST_OWN_PRODUCER_ID
 from sparklog.topic.open_logs import SharedLogs
-from sparklog.topic.partitioner import Partitioner, assign_partitions, row_bytes
+from sparklog.topic.partitioner import assign_partitions, row_bytes
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.metrics import LogMetrics
 
 _log = logging.getLogger("sparklog")
 
+_RELEASED_SECONDS: Final = 3600.0
+"""How long to wait for records where no log is open; nothing is done then."""
+
 
 def new_producer_id() -> int:
     """Return a producer id that nobody else has."""
     return FIRST_OWN_PRODUCER_ID + secrets.randbelow(FIRST_OWN_PRODUCER_ID)
-
-
-@dataclass
-class Route:
-    """Where the records of a topic go, and how.
-
-    Attributes
-    ----------
-    folders : mapping of int to PartitionFolder
-        Of all partitions, by their numbers.
-    config : LogConfig
-        How this producer makes the batches.
-    full_bytes : int
-        When so many bytes wait, there is a batch for each partition.
-    """
-
-    topic: str
-    folders: Mapping[int, PartitionFolder]
-    config: LogConfig
-    partitioner: Partitioner
-    full_bytes: int
-    numbers: list[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.numbers = list(self.folders)
 
 
 class Sender:
@@ -83,8 +63,8 @@ class Sender:
     Parameters
     ----------
     accumulator : Accumulator
-    routes : mapping of str to Route
-        Of every topic that records were sent to.
+    routes : Routes
+        Of the topics that records were sent to.
     acks : int
         What records wait for: 0, 1, or `ALL` for the disk.
     is_idempotent : bool
@@ -94,13 +74,14 @@ class Sender:
     transactions : ProducerTransactions or None
         What it appends by, where the producer has a transactional id.
     idle_seconds : float
-        After how long without records the logs are closed, so that other processes can write.
+        After how long without records the logs are closed, so that other processes can write; and with records where
+        others wait.
     """
 
     def __init__(
         self,
         accumulator: Accumulator,
-        routes: Mapping[str, Route],
+        routes: Routes,
         *,
         acks: int,
         is_idempotent: bool,
@@ -113,20 +94,39 @@ class Sender:
         self._producer_id = new_producer_id() if is_idempotent else -1
         self._sequences: dict[PartitionFolder, int] = {}
         self._logs, self._transactions = logs, transactions
+        self._turn_ends: float | None = None
         self.sent_records = self.failed_records = self.sent_bytes = 0
 
     def run(self) -> None:
         """Write what comes, until the accumulator is closed and empty."""
+        wait_seconds = _RELEASED_SECONDS
         try:
-            while (taken := self._accumulator.take(self._full_bytes, self._idle_seconds)) is not None:
+            while (taken := self._accumulator.take(self._routes.full_bytes, wait_seconds)) is not None:
                 for pending in taken:
                     self._deliver(pending)
-                if not taken and (self._transactions is None or not self._transactions.in_transaction):
+                    wait_seconds = self._idle_seconds
+                    self._take_turns()
+                if not taken and not self._in_transaction:
                     self.release()
+                    wait_seconds = _RELEASED_SECONDS
         finally:
             if self._transactions is not None:
                 self._transactions.close()
             self.release()
+
+    @property
+    def _in_transaction(self) -> bool:
+        return self._transactions is not None and self._transactions.in_transaction
+
+    def _take_turns(self) -> None:
+        """Let others write who wait for the directory, where it was this producer's for long enough."""
+        now = time.monotonic()
+        if self._turn_ends is None:
+            self._turn_ends = now + self._idle_seconds
+        elif now >= self._turn_ends and not self._in_transaction:
+            self._turn_ends = None
+            with self._warning():
+                self._logs.give_way()
 
     def end(self, refusal: SeglogError) -> None:
         """Have `run` write what is there and return; what comes from now on is refused."""
@@ -140,8 +140,14 @@ class Sender:
 
     def release(self) -> None:
         """Close the logs, so that others can write to the directory."""
-        try:
+        with self._warning():
             self._logs.close()
+        self._turn_ends = None
+
+    @contextmanager
+    def _warning(self) -> Iterator[None]:
+        try:
+            yield
         except SeglogError as error:
             _log.warning("%s", error)
 
@@ -149,25 +155,22 @@ class Sender:
         """Let go of the logs in a process that was forked from the one that opened them."""
         self._logs.forget()
 
-    def _full_bytes(self, topic: str) -> int:
-        return self._routes[topic].full_bytes
-
     def _deliver(self, pending: Pending) -> None:
         """Write the records of one topic that wait together, and say what became of them."""
+        records = pending.records
         try:
             self._write(pending)
         except Exception as error:
             if not isinstance(error, SeglogError):
                 _log.exception("the records for %s could not be written", pending.topic)
-            self.failed_records += pending.records
+            self.failed_records += records
             if self._transactions is not None:
                 self._transactions.failed(error)
-            pending.fail(error, pending.records)
+            pending.fail(error, records)
         finally:
             self._accumulator.written(pending)
 
     def _write(self, pending: Pending) -> None:
-        route = self._routes[pending.topic]
         if pending.table is not None:
             rows, explicit = pending.table, None
             if "partition" in rows.schema.names:
@@ -176,19 +179,12 @@ class Sender:
         else:
             rows, explicit = columns_of(pending.rows)
         pending.rows = Rows()
-        names = rows.schema.names
-        keys = rows.column("key") if "key" in names else None
-        sizes = row_bytes([rows.column(name) for name in ("key", "value") if name in names], rows.num_rows)
-        chosen = assign_partitions(route.partitioner, explicit, keys, sizes, len(route.folders))
-        partitions = chosen.astype(np.int64)
-        outcomes = Outcomes(rows, partitions)
-        if self._acks == 0 and pending.table is None:
-            # Nobody waits for what becomes of them.
-            pending.resolve(record_metadata(pending.topic, outcomes.written()), {})
-        with nullcontext() if self._transactions is None else self._transactions.lock:
-            self._append_all(route, rows, partitions, outcomes, is_whole=pending.table is not None)
-            if outcomes.errors and self._transactions is not None:
-                self._transactions.failed(next(iter(outcomes.errors.values())))
+        route = self._routes.current(pending.topic)
+        try:
+            outcomes = self._write_by(route, pending, rows, explicit)
+        except UnknownTopicOrPartitionError:
+            # The topic was deleted since its route was found.
+            outcomes = self._write_by(self._routes.find(pending.topic, route), pending, rows, explicit)
         self.failed_records += len(outcomes.errors)
         self.sent_records += rows.num_rows - len(outcomes.errors)
         self.sent_bytes += pending.size_bytes
@@ -201,6 +197,23 @@ class Sender:
                 "%d records for %s were not written, and acks is 0: %s",
                 len(outcomes.errors), pending.topic, next(iter(outcomes.errors.values())),
             )  # fmt: skip
+
+    def _write_by(self, route: Route, pending: Pending, rows: pa.RecordBatch, explicit: pa.Array | None) -> Outcomes:
+        """Write rows where a route says; where a log is not there any more, and nothing is written yet, raise that."""
+        names = rows.schema.names
+        keys = rows.column("key") if "key" in names else None
+        sizes = row_bytes([rows.column(name) for name in ("key", "value") if name in names], rows.num_rows)
+        chosen = assign_partitions(route.partitioner, explicit, keys, sizes, len(route.folders))
+        partitions = chosen.astype(np.int64)
+        outcomes = Outcomes(rows, partitions)
+        if self._acks == 0 and pending.table is None and not pending.is_done:
+            # Nobody waits for what becomes of them.
+            pending.resolve(record_metadata(pending.topic, outcomes.written()), {})
+        with nullcontext() if self._transactions is None else self._transactions.lock:
+            self._append_all(route, rows, partitions, outcomes, is_whole=pending.table is not None)
+            if outcomes.errors and self._transactions is not None:
+                self._transactions.failed(next(iter(outcomes.errors.values())))
+        return outcomes
 
     def _resolve_table(self, pending: Pending, records: int, outcomes: Outcomes) -> None:
         if outcomes.errors:
@@ -225,6 +238,8 @@ class Sender:
                 self._append(route, folder, of_partition, numbers, outcomes, is_whole=is_whole)
                 touched.append((folder, numbers))
             except SeglogError as error:
+                if isinstance(error, UnknownTopicOrPartitionError) and not touched:
+                    raise
                 self._failed(folder, error)
                 outcomes.failed(numbers, error)
                 if isinstance(error, LockedError) and folder.writable.claimed_as(folder.location) is None:
@@ -267,7 +282,7 @@ class Sender:
         now_ms = wall_clock_ms()
         if self._transactions is not None:
             first, _ = self._transactions.append(folder, rows, route.config, now_ms)
-        elif self._producer_id < 0:
+        elif self._producer_id < 0 or not route.has_producers:
             first, _ = self._logs.append(folder, rows, config=route.config, now_ms=now_ms)
         else:
             sequence = self._sequences.get(folder, 0)

@@ -77,6 +77,7 @@ class ProducerSettings:
     buffer_memory: int = 33_554_432
     max_block_ms: float = 60_000
     max_request_size: int = 1_048_576
+    metadata_max_age_ms: float = 300_000
     allow_auto_create_topics: bool = True
     num_partitions: int = 1
     topic_config: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class ProducerSettings:
             names = ", ".join(str(name) for name in _CODECS)
             raise KafkaConfigurationError(f"compression_type must be one of {names}, and is {self.compression_type!r}")
         _refuse_low(self, linger_ms=0, max_block_ms=0, idle_release_ms=0, batch_size=0, max_request_size=1)
-        _refuse_low(self, buffer_memory=1, num_partitions=1, transaction_timeout_ms=1)
+        _refuse_low(self, buffer_memory=1, num_partitions=1, transaction_timeout_ms=1, metadata_max_age_ms=0)
         if self.transactional_id is None:
             return
         if not isinstance(self.transactional_id, str) or not self.transactional_id:

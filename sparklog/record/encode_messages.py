@@ -72,8 +72,8 @@ def _refuse_headers(fields: Fields, settings: BatchSettings) -> None:
     has_headers = fields.records[rows_of.END_HEADER] > fields.records[rows_of.FIRST_HEADER]
     if has_headers.any():
         raise InvalidOptionError(
-            f"row {int(has_headers.argmax())} has headers, and format {settings.magic} has no room for them: leave the "
-            f"column headers out, or give a message.format.version of 0.11.0 or later"
+            f"row {int(has_headers.argmax())} has headers, and format {settings.magic} has no room for them: leave "
+            f"headers out, or give a message.format.version of 0.11.0 or later"
         )
 
 

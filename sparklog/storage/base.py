@@ -242,11 +242,15 @@ class WritableStorage(Storage, Protocol):
     def sync_folders(self, paths: Collection[str]) -> None:
         """Return when the names in these folders are on the disk: in any order, and as many at once as is fast."""
 
-    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False, queue: str | None = None) -> HeldLock:
         """Take the lock that a file stands for, as Kafka does; closing it lets go of it.
 
         Other processes are always kept out, those that were forked from this one included. In this process, those who
         ask with ``is_shared`` hold it together, however they spell the path.
+
+        With a ``queue``, the path of another file, whoever is next has the lock of that file while it waits. So a
+        holder can tell that somebody waits, and does not get the lock again before that one. The file is made when
+        somebody first waits.
         """
 
     def claim(self, path: str, spelling: str) -> HeldLock:

@@ -158,8 +158,8 @@ class LocalWritableStorage(LocalStorage):
     def sync_folders(self, paths: Collection[str]) -> None:
         _sync_all(paths, lambda path: open_folder(self.root, path))
 
-    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
-        return lock_file(self.root, path, timeout_seconds, is_shared=is_shared)
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False, queue: str | None = None) -> HeldLock:
+        return lock_file(self.root, path, timeout_seconds, is_shared=is_shared, queue=queue)
 
     def claim(self, path: str, spelling: str) -> HeldLock:
         return claim_folder(self.root, path, spelling)

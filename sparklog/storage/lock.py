@@ -9,7 +9,9 @@ import struct
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 
 from sparklog.errors import LockedError
@@ -67,9 +69,10 @@ def _begin_in_child() -> None:
 in_forked_child(_begin_in_child)
 
 
-def lock_file(root: str, path: str, timeout_seconds: float, *, is_shared: bool) -> HeldLock:
+def lock_file(root: str, path: str, timeout_seconds: float, *, is_shared: bool, queue: str | None) -> HeldLock:
     """Take the lock that a file beneath a root stands for; see `sparklog.storage.base.WritableStorage.lock`."""
-    return _ProcessLock.taken(root, path, time.monotonic() + timeout_seconds, is_shared)
+    with ExitStack() as waiting:
+        return _ProcessLock.taken(root, path, time.monotonic() + timeout_seconds, is_shared, queue, waiting)
 
 
 def claim_folder(root: str, path: str, spelling: str) -> HeldLock:
@@ -90,16 +93,28 @@ class _ProcessLock:
         self._holding: _Holding | None = holding
 
     @classmethod
-    def taken(cls, root: str, path: str, deadline: float, is_shared: bool) -> Self:
+    def taken(
+        cls, root: str, path: str, deadline: float, is_shared: bool, queue: str | None, waiting: ExitStack
+    ) -> Self:
+        """Take a lock; ``waiting`` gets the place in the queue that was had meanwhile."""
         with _changed:
+            # Where nobody has ever waited there is no queue, and the first try needs none.
+            is_next = queue is None or not Path(queue).exists()
             while True:
                 holding = _held_here(root, path)
-                if holding is None and (holding := _locked(root, path, is_shared)) is not None:
-                    _holdings[holding.identity] = holding
-                    return cls(holding)
                 if holding is not None and is_shared and holding.is_shared:
                     holding.holders += 1
                     return cls(holding)
+                if (
+                    queue is not None
+                    and not is_next
+                    and (place := cls._tried(root, queue, is_shared=False)) is not None
+                ):
+                    waiting.enter_context(place)
+                    is_next, queue = True, None
+                if holding is None and is_next and (taken := cls._tried(root, path, is_shared=is_shared)) is not None:
+                    return taken
+                is_next = queue is None
                 if time.monotonic() >= deadline:
                     raise LockedError(
                         f"{path} is locked by another writer of this process"
@@ -108,6 +123,14 @@ class _ProcessLock:
                         f"be stopped first, or another writer, which did not finish in time"
                     )
                 _changed.wait(_POLL_SECONDS)
+
+    @classmethod
+    def _tried(cls, root: str, path: str, *, is_shared: bool) -> Self | None:
+        """Take a lock that nobody has, this process included; None where somebody does."""
+        if _held_here(root, path) is not None or (holding := _locked(root, path, is_shared)) is None:
+            return None
+        _holdings[holding.identity] = holding
+        return cls(holding)
 
     def close(self) -> None:
         with _changed:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any, Self
+from typing import Any, Final, Self
 from weakref import WeakSet
 
 from sparklog.errors import SeglogError
@@ -24,8 +24,12 @@ from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
 from sparklog.topic.configs import stored_configs, topic_config
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.locking import hold, is_waited_for
 from sparklog.write.metrics import LogMetrics
 from sparklog.write.partition import PartitionLog
+
+_BUSY_SECONDS: Final = 1.0
+"""How long a log is waited for that another thread appends to, so that it can be closed for others."""
 
 
 class _Shared:
@@ -78,7 +82,8 @@ class SharedLogs:
     Parameters
     ----------
     config_of : callable
-        Returns the properties that a log is opened with.
+        Returns the properties that a log is opened with, or raises where it is not to be; asked while no other process
+        can make, move or delete it.
     lock_timeout_seconds : float
         How long to wait for other writers of a log directory.
     clock : callable
@@ -106,13 +111,15 @@ class SharedLogs:
         shared = self._share(folder)
         with shared.lock:
             if shared.log is None:
-                shared.log = PartitionLog.open(
-                    folder.location,
-                    self._config_of(folder),
-                    storage=folder.storage,
-                    lock_timeout_seconds=self._lock_timeout_seconds,
-                    clock=self._clock,
-                )
+                folder.writable.make_folder(folder.directory.path)
+                with hold(folder.directory, self._lock_timeout_seconds, is_shared=True):
+                    shared.log = PartitionLog.open(
+                        folder.location,
+                        self._config_of(folder),
+                        storage=folder.storage,
+                        lock_timeout_seconds=self._lock_timeout_seconds,
+                        clock=self._clock,
+                    )
             return shared.log.append(table, **options)
 
     def flush(self, folder: PartitionFolder) -> None:
@@ -150,6 +157,21 @@ class SharedLogs:
         with ExitStack() as closing:
             for each in list(self._held.values()):
                 closing.callback(self._release, each)
+
+    def give_way(self) -> None:
+        """Close all logs of this process, whoever shares them, in directories that others wait for.
+
+        The next append waits for its turn.
+        """
+        awaited = {each for each in {folder.directory for folder in list(self._held)} if is_waited_for(each)}
+        with _changed:
+            there = [each for each in _shared.values() if each.folder.directory in awaited and each.log is not None]
+        with ExitStack() as held, ExitStack() as closing:
+            # All at once: one that is opened meanwhile would keep the directory. Who waits to open one has it closed.
+            for each in sorted(there, key=lambda each: each.folder.location):
+                if each.lock.acquire(timeout=_BUSY_SECONDS):
+                    held.callback(each.lock.release)
+                    closing.callback(each.close, self)
 
     def forget(self) -> None:
         """Let go of the logs in a process that was forked from the one that opened them."""

@@ -51,7 +51,7 @@ def _refuse_times(rows: pa.RecordBatch, config: LogConfig) -> None:
         has_time = numbers_of(pc.not_equal(times, NO_TIMESTAMP))
         if has_time.any():
             lost = f"{int(has_time.sum())} of {rows.num_rows} records would lose theirs"
-            raise _refusal(config, "no timestamps", f"{lost}: leave the column timestamp out, or {later}")
+            raise _refusal(config, "no timestamps", f"{lost}: leave timestamps out, or {later}")
 
 
 def refuse_producer(config: LogConfig) -> None:

@@ -1,7 +1,9 @@
 """Who may change the logs of a directory.
 
 Kafka's own lock, ``.lock``, keeps a broker out while we write, and us out while a broker runs: there is no use in
-waiting for one. Before it, writers of ours wait for each other by a lock that no broker knows, ``seglog.lock``.
+waiting for one. Before it, writers of ours wait for each other by a lock that no broker knows, ``seglog.lock``. They
+come one after the other by the lock of ``seglog.queue``, which also tells a writer that has much to do that it is
+somebody else's turn.
 
 POSIX gives these locks to a process, and takes them from it when it closes the file once, wherever: elsewhere than on
 Linux, nothing in a process that writes may open them but the storage's ``lock``. A process that is forked has none of
@@ -63,7 +65,12 @@ def hold(directory: LogDirectory, timeout_seconds: float, *, is_shared: bool = F
     """
     refuse_running_broker(directory)
     try:
-        ours = directory.writable.lock(directory.file(files.WRITERS_LOCK), timeout_seconds, is_shared=is_shared)
+        ours = directory.writable.lock(
+            directory.file(files.WRITERS_LOCK),
+            timeout_seconds,
+            is_shared=is_shared,
+            queue=directory.file(files.WRITERS_QUEUE),
+        )
     except LockedError as error:
         raise LockedError(
             f"another writer holds {directory.path}, and did not finish in {timeout_seconds:g} s. Nothing was written; "
@@ -71,6 +78,18 @@ def hold(directory: LogDirectory, timeout_seconds: float, *, is_shared: bool = F
         ) from error
     with ours, _brokers(directory, is_shared):
         yield
+
+
+def is_waited_for(directory: LogDirectory) -> bool:
+    """Tell whether somebody waits for a log directory that this process holds, and would get it before this process."""
+    queue = directory.file(files.WRITERS_QUEUE)
+    if directory.storage.identity(queue) is None:
+        return False
+    try:
+        directory.writable.lock(queue, timeout_seconds=0.0).close()
+    except LockedError:
+        return True
+    return False
 
 
 def refuse_running_broker(directory: LogDirectory) -> None:

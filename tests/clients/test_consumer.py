@@ -142,6 +142,34 @@ def test_positions_are_committed_at_the_end_and_now_and_then(tmp_path: Path) -> 
         assert consumer.position(EVENTS) == 1
 
 
+def test_partitions_of_which_nothing_was_fetched_yet_are_committed(tmp_path: Path) -> None:
+    partitions = [TopicPartition("events", number) for number in range(4)]
+    LogManager(tmp_path).create_topic("events", 4)
+    for at in partitions:
+        send(tmp_path, b"old", partition=at.partition)
+    with Consumer(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
+        consumer.commit(dict.fromkeys(partitions[1:2], 0))
+        consumer.pause(partitions[3])
+        # The poll is over with this record, and the other partitions begin at their ends nevertheless.
+        assert polled(consumer, 1, max_records=1) == [b"old"]
+        for at in partitions:
+            send(tmp_path, b"new %d" % at.partition, partition=at.partition)
+        consumer.commit()
+        assert [consumer.committed(at) for at in partitions] == [1, 1, 1, 1]
+    with Consumer(tmp_path, "events", group_id="g") as consumer:
+        assert sorted(polled(consumer, 4)) == [b"new 0", b"new 1", b"new 2", b"new 3"]
+
+
+def test_positions_are_committed_also_behind_a_commit_of_other_offsets(tmp_path: Path) -> None:
+    send(tmp_path, b"a", b"b")
+    with from_start(tmp_path, "events", group_id="g", auto_commit_interval_ms=0) as consumer:
+        polled(consumer, 2)
+        consumer.poll(0)
+        consumer.commit({EVENTS: 1})
+    with from_start(tmp_path, "events", group_id="g") as consumer:
+        assert consumer.committed(EVENTS) == 2
+
+
 def test_nothing_is_committed_when_an_error_leaves_the_block(tmp_path: Path) -> None:
     send(tmp_path, b"a")
     consumer = from_start(tmp_path, "events", group_id="g")

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from sparklog.record.producer_stamps import FIRST_OWN_PRODUCER_ID
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.partitioner import partitions_of_keys
 from sparklog.write.partition import PartitionLog
+from tests.places import LOCAL
 from tests.topic.staged import findings
 
 SECONDS = 60
@@ -140,6 +142,34 @@ def test_callbacks_are_called_before_and_after(tmp_path: Path, caplog: pytest.Lo
         future.add_both(seen.append)
     assert seen == [future.value, ("extra", future.value), future.value]
     assert "a callback of a record for events has failed" in caplog.text
+
+
+@pytest.mark.parametrize("wait", [lambda producer, _: producer.flush(), lambda _, futures: futures[0].get(SECONDS)])
+def test_flush_and_get_return_behind_the_callbacks(tmp_path: Path, wait: Callable[..., Any]) -> None:
+    called: list[Any] = []
+
+    def call(number: int, sent: Any) -> None:
+        time.sleep(0.001)
+        # Who is called back may ask for what is written, and does not wait for itself.
+        called.append(futures[number].get(0) == sent and futures[number].is_done)
+        producer.flush(0)
+
+    with Producer(tmp_path, linger_ms=600_000) as producer:
+        futures = [producer.send("events", b"v") for _ in range(50)]
+        for number, future in enumerate(futures):
+            future.add_callback(call, number)
+        wait(producer, futures)
+        assert called == [True] * 50
+
+
+def test_flush_returns_behind_the_callbacks_of_what_failed(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("events", configs={"cleanup.policy": "compact"})
+    called: list[Any] = []
+    with Producer(tmp_path, linger_ms=600_000) as producer:
+        for _ in range(3):
+            producer.send("events", b"no key").add_both(lambda error: time.sleep(0.01) or called.append(type(error)))
+        producer.flush()
+        assert called == [InvalidOptionError] * 3
 
 
 def test_flush_and_get_do_not_wait_for_linger(tmp_path: Path) -> None:
@@ -425,6 +455,162 @@ def test_after_an_error_of_the_disk_nothing_new_is_taken_for_a_repetition(
     assert read(tmp_path, "value") == [b"a", b"b", b"c"]
 
 
+def test_records_whose_partitioner_fails_are_not_taken_for_written(tmp_path: Path) -> None:
+    class Broken:
+        def partition(self, keys: Any, row_bytes: Any, partitions: int) -> Any:
+            raise ZeroDivisionError(keys, row_bytes, partitions)
+
+    with Producer(tmp_path, partitioner=Broken()) as producer:
+        future = producer.send("events", b"a")
+        with pytest.raises(ZeroDivisionError):
+            future.get(SECONDS)
+        assert future.failed()
+        assert producer.metrics()["record-error-total"] == 1
+
+
+def wait_until_released(path: Path) -> None:
+    """Wait until an idle producer has closed its logs."""
+    deadline = time.monotonic() + SECONDS
+    while any(LOCAL.claimed_as(str(each)) for each in path.glob("*-?")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_idle_producer_sleeps(tmp_path: Path) -> None:
+    with Producer(tmp_path, idle_release_ms=0) as producer:
+        producer.send("events", b"a").get(SECONDS)
+        wait_until_released(tmp_path)
+        before = time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - before < 0.2
+
+
+def test_topic_that_was_deleted_is_made_as_a_whole_and_not_by_the_way(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("events", 2, {"compression.type": "zstd"})
+    with Producer(tmp_path, num_partitions=3, idle_release_ms=0) as producer:
+        producer.send("events", b"a", partition=1).get(SECONDS)
+        wait_until_released(tmp_path)
+        manager.delete_topic("events")
+        assert producer.send("events", b"b").get(SECONDS).offset == 0
+        assert producer.partitions_for("events") == {0, 1, 2}
+    assert manager.topics() == {"events": 3}
+    assert manager.configs("events") == {}
+    assert read(tmp_path, "value") == [b"b"]
+    assert findings(tmp_path) == []
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_topic_that_was_deleted_stays_away_where_topics_are_not_made(
+    tmp_path: Path, transactional_id: str | None
+) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("events", 2)
+    options: dict[str, Any] = {"allow_auto_create_topics": False, "idle_release_ms": 0}
+    with Producer(tmp_path, transactional_id=transactional_id, **options) as producer:
+        if transactional_id is not None:
+            producer.init_transactions()
+            producer.begin_transaction()
+        producer.send("events", b"a").get(SECONDS)
+        if transactional_id is not None:
+            producer.commit_transaction()
+            producer.begin_transaction()
+        wait_until_released(tmp_path)
+        manager.delete_topic("events")
+        future = producer.send("events", b"b")
+        with pytest.raises(UnknownTopicOrPartitionError, match="allow_auto_create_topics is off"):
+            future.get(SECONDS)
+        if transactional_id is not None:
+            producer.abort_transaction()
+        with pytest.raises(UnknownTopicOrPartitionError, match="allow_auto_create_topics is off"):
+            producer.partitions_for("events")
+    assert manager.topics() == {}
+    assert not (tmp_path / "events-0").exists()
+    assert not (tmp_path / "events-1").exists()
+
+
+def test_log_that_is_deleted_while_its_writer_waits_is_not_made_by_the_way(tmp_path: Path) -> None:
+    LogManager(tmp_path).create_topic("events", 2)
+    with Producer(tmp_path, allow_auto_create_topics=False, idle_release_ms=0) as producer:
+        producer.send("events", b"a", partition=0).get(SECONDS)
+        wait_until_released(tmp_path)
+        with subprocess.Popen(
+            [sys.executable, "-c", _DELETE, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdout.readline()
+            future = producer.send("events", b"b", partition=0)
+            time.sleep(0.2)
+            process.stdin.close()
+            with pytest.raises(UnknownTopicOrPartitionError):
+                future.get(SECONDS)
+    assert [path.name for path in tmp_path.glob("events-?")] == []
+
+
+_DELETE = """
+import sys, sparklog
+with sparklog.PartitionLog.open(sys.argv[1] + "/held-0"):
+    print("held", flush=True)
+    sys.stdin.read()
+    sparklog.LogManager(sys.argv[1]).delete_topic("events")
+"""
+
+
+def test_partitions_that_are_added_are_seen_in_time_and_where_they_are_named(tmp_path: Path) -> None:
+    def add(number: int) -> None:
+        PartitionLog.open(tmp_path / f"events-{number}").close()
+
+    add(0)
+    with Producer(tmp_path) as patient, Producer(tmp_path, metadata_max_age_ms=50, linger_ms=0) as producer:
+        patient.send("events", b"a").get(SECONDS)
+        producer.send("events", b"a").get(SECONDS)
+        add(1)
+        assert patient.send("events", b"b", partition=1).get(SECONDS).partition == 1
+        add(2)
+        assert patient.partitions_for("events") == {0, 1}
+        with pytest.raises(UnknownTopicOrPartitionError, match="no partition 3 of events, which has 0 to 2"):
+            patient.send("events", b"b", partition=3)
+        time.sleep(0.06)
+        assert producer.partitions_for("events") == {0, 1, 2}
+        sent = {producer.send("events", b"%d" % n, key=b"%d" % n).get(SECONDS).partition for n in range(30)}
+        assert sent == {0, 1, 2}
+
+
+def test_properties_of_a_topic_that_are_changed_are_obeyed_in_time(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    manager.create_topic("events", 1, {"compression.type": "gzip"})
+    with Producer(tmp_path, metadata_max_age_ms=50) as producer:
+        producer.send("events", b"a").get(SECONDS)
+        manager.alter_configs("events", {"compression.type": "zstd"})
+        time.sleep(0.06)
+        producer.send("events", b"b").get(SECONDS)
+    assert read(tmp_path, "compression") == ["gzip", "zstd"]
+
+
+@pytest.mark.parametrize(("version", "has_times"), [("0.9.0", False), ("0.10.0", True)])
+def test_topic_of_an_old_record_format_is_written(tmp_path: Path, version: str, has_times: bool) -> None:
+    LogManager(tmp_path).create_topic("events", 1, {"message.format.version": version})
+    with Producer(tmp_path) as producer:
+        first = producer.send("events", b"a", key=b"k").get(SECONDS)
+        assert (first.offset, first.timestamp > 0) == (0, has_times)
+        timed, headed = (
+            producer.send("events", b"b", timestamp_ms=77),
+            producer.send("events", b"c", headers=[("h", b"")]),
+        )
+        producer.send_table("events", {"value": ["d"]}).get(SECONDS)
+        if has_times:
+            assert timed.get(SECONDS).timestamp == 77
+        else:
+            with pytest.raises(
+                InvalidOptionError, match="no timestamps: 1 of 1 records would lose theirs: leave timestamps out"
+            ):
+                timed.get(SECONDS)
+        with pytest.raises(InvalidOptionError, match="leave headers out"):
+            headed.get(SECONDS)
+    assert read(tmp_path, "value") == [b"a", *([b"b"] if has_times else []), b"d"]
+    assert findings(tmp_path) == []
+
+
 @pytest.mark.parametrize("records", [2000, pytest.param(100_000, marks=pytest.mark.fuzz)])
 def test_threads_share_a_producer_and_producers_share_the_logs(tmp_path: Path, records: int) -> None:
     LogManager(tmp_path).create_topic("events", 3)
@@ -461,6 +647,37 @@ def test_idle_producer_lets_others_write(tmp_path: Path) -> None:
         subprocess.run(run, check=True, timeout=SECONDS)
         assert producer.send("events", b"c").get(SECONDS).offset == 2
     assert read(tmp_path, "value") == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("producers", [1, 2])
+def test_busy_producer_lets_others_have_their_turns(tmp_path: Path, producers: int) -> None:
+    ended, futures = threading.Event(), []
+
+    def keep_busy(number: int) -> None:
+        with Producer(tmp_path, idle_release_ms=100, acks=1, linger_ms=0) as producer:
+            while not ended.is_set():
+                futures.append(producer.send(f"busy-{number}", b"a"))
+                time.sleep(0.001)
+
+    threads = [threading.Thread(target=keep_busy, args=[number]) for number in range(producers)]
+    for thread in threads:
+        thread.start()
+    try:
+        subprocess.run([sys.executable, "-c", _SEND_ONE, str(tmp_path)], check=True, timeout=SECONDS)
+        # One of the same process that wants the directory for itself gets its turn as well.
+        assert len(sparklog.clean(tmp_path, topics="events", lock_timeout_seconds=SECONDS).partitions) == 1
+        before = len(futures)
+        deadline = time.monotonic() + SECONDS
+        while len(futures) < before + 100 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(SECONDS)
+    assert all(future.succeeded() for future in futures)
+    table = sparklog.open_topic(tmp_path).read(columns=["topic"])
+    assert table.num_rows == len(futures) + 1
+    assert findings(tmp_path) == []
 
 
 def test_process_that_may_not_write_is_refused_by_name(tmp_path: Path) -> None:

@@ -138,9 +138,9 @@ class CrashingStorage(WrappedStorage):
         for path in paths:
             self.sync_folder(path)
 
-    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False, queue: str | None = None) -> HeldLock:
         self.step("lock", path)
-        return super().lock(path, timeout_seconds, is_shared=is_shared)
+        return super().lock(path, timeout_seconds, is_shared=is_shared, queue=queue)
 
 
 class CrashingFile(WrappedFile):

@@ -312,7 +312,14 @@ class MemoryStorage:
         for path in paths:
             self.sync_folder(path)
 
-    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> _Held:  # noqa: ARG002
+    def lock(
+        self,
+        path: str,
+        timeout_seconds: float,  # noqa: ARG002
+        *,
+        is_shared: bool = False,
+        queue: str | None = None,  # noqa: ARG002
+    ) -> _Held:
         self.open_for_append(path).close()
         number = self._number(path)
         if any(not (is_shared and held.is_shared) for held in self._locks.get(number, [])):

@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Final
 
@@ -80,6 +82,37 @@ def test_lock_is_shared_by_those_of_a_process_who_ask_for_that(tmp_path: Path) -
         STORAGE.lock(lock, timeout_seconds=0.1)
     with STORAGE.lock(lock, 1), pytest.raises(LockedError):
         STORAGE.lock(lock, timeout_seconds=0.1, is_shared=True)
+
+
+def test_lock_goes_to_who_waits_and_not_to_who_comes_later(tmp_path: Path) -> None:
+    lock, queue = str(tmp_path / ".lock"), str(tmp_path / "queue")
+    taken, let_go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        with STORAGE.lock(lock, 30, queue=queue):
+            taken.set()
+            let_go.wait(30)
+
+    held = STORAGE.lock(lock, 0, is_shared=True, queue=queue)
+    assert not Path(queue).exists()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    deadline = time.monotonic() + 30
+    is_waited_for = False
+    while not is_waited_for and time.monotonic() < deadline:
+        try:
+            STORAGE.lock(queue, 0).close()
+        except LockedError:
+            is_waited_for = True
+    # Who shares what this process has needs no turn.
+    STORAGE.lock(lock, 0, is_shared=True, queue=queue).close()
+    held.close()
+    with pytest.raises(LockedError):
+        STORAGE.lock(lock, 0, is_shared=True, queue=queue)
+    assert taken.wait(30)
+    let_go.set()
+    thread.join(30)
+    STORAGE.lock(lock, 0, is_shared=True, queue=queue).close()
 
 
 def test_lock_is_let_go_of_by_its_last_holder_only(tmp_path: Path) -> None:

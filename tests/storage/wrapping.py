@@ -137,8 +137,8 @@ class WrappedStorage:
     def sync_folders(self, paths: Collection[str]) -> None:
         self.inner.sync_folders(paths)
 
-    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False) -> HeldLock:
-        return self.inner.lock(path, timeout_seconds, is_shared=is_shared)
+    def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False, queue: str | None = None) -> HeldLock:
+        return self.inner.lock(path, timeout_seconds, is_shared=is_shared, queue=queue)
 
     def claim(self, path: str, spelling: str) -> HeldLock:
         return self.inner.claim(path, spelling)

@@ -333,7 +333,8 @@ def test_forked_process_does_not_write_with_its_parents_log(tmp_path: Path) -> N
                 PartitionLog.open(tmp_path / "events-0", lock_timeout_seconds=0.1)
 
         assert in_child(use) == 0
-        assert tree(tmp_path) == before
+        # The child has waited for its turn.
+        assert tree(tmp_path) == {**before, "seglog.queue": b""}
         assert not marker.exists()
         with pytest.raises(LockedError):
             PartitionLog.open(tmp_path / "events-0")
