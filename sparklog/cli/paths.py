@@ -11,7 +11,7 @@ from sparklog.log.files import LOG, parse_offset_file
 from sparklog.log.folders import holds_segments
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.process import usable_cores
-from sparklog.storage.registry import Location, expand, locate
+from sparklog.storage.registry import Location, expand, is_pattern, locate
 from sparklog.topic.discovery import PathKind, discover, interpret
 
 _FOLDERS_WORTH_PROCESSES: Final = 512
@@ -58,7 +58,7 @@ def find_target(path: str) -> CliPath:
     located = locate(path)
     matched = expand(located)
     if len(matched) == 1:
-        place = interpret(matched[0])
+        place = interpret(matched[0], is_matched=is_pattern(located))
         if place.kind is PathKind.OTHER and holds_segments(place.folder.names):
             return CliPath(matched[0], (PartitionFolder.at(*matched[0]),))
         if place.kind is PathKind.LOG_DIRECTORY:

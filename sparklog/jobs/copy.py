@@ -160,9 +160,7 @@ class CopyJob:
         return LogDirectory(*self.target)
 
     def held(self) -> AbstractContextManager[None]:
-        found, (storage, path) = find_target(self.target, None, None, has_topic_column=True), self.target
-        # An empty folder may have the name of a partition.
-        if found.topic is not None and not (storage.is_folder(path) and not storage.names(path)):
+        if find_target(self.target, None, None, has_topic_column=True).topic is not None:
             raise InvalidOptionError(f"{self.target.path} is not a log directory: logs are copied to a whole one")
         return exclusive(self.directory, self.run_id, self.lock_timeout_seconds, keeps_writers_out=True)
 

@@ -126,6 +126,17 @@ def what_it_is(storage: Storage, path: str) -> str:
     return f"it holds {listed(names)}" if names else "it is empty"
 
 
+def is_proven_directory(directory: LogDirectory) -> bool:
+    """Tell whether files in a folder, or those of a partition in it, make it a log directory, and not names alone."""
+    names = directory.storage.names(directory.path)
+    return any(_is_of_directory(each) for each in names) or any(
+        _is_of_partition(within)
+        for each in names
+        if each.is_folder and parse_partition_folder(each.name) is not None
+        for within in directory.storage.names(directory.file(each.name))
+    )
+
+
 def refuse_to_write(folder: PartitionFolder) -> None:
     """Raise `InvalidOptionError` unless a folder is a partition's, or one may be made there; leave no trace.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from sparklog.record import (  # noqa: F401
     kernels,
     kernels_convert,
+    kernels_digest,
     kernels_encode,
     kernels_hash,
     kernels_legacy,

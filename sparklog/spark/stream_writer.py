@@ -1,14 +1,16 @@
 """The writer of a stream: tasks stage rows, and one commit a batch makes them visible, once.
 
 Spark repeats a batch that it does not know to be committed. Such a batch has the number that it had, so the commit
-records the query and the number of its last batch (`sparklog.topic.txn_versions`), and a batch that was committed
-writes nothing. Spark tells a task its query, and a commit only the number of the batch: the tasks pass the query on.
+records the query, the batch's number and a digest of its rows (`sparklog.topic.txn_versions`), and a batch that was
+committed writes nothing. A number that comes again with other rows, or that leaves some out, is an error: the
+checkpoint and the log directory are not of the same time. Spark tells a task its query, and a commit only the number of
+the batch: the tasks pass the query on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -20,7 +22,7 @@ from sparklog.spark.garbage_collection import first_use_freezes
 from sparklog.spark.workers import LoadedByWorkers
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import Destination, running_task
-from sparklog.topic.txn_versions import TxnVersion
+from sparklog.topic.txn_versions import RowsDigest, TxnVersion
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import job_of_stream
 from sparklog.write.staging import StagedRun, begin
@@ -33,9 +35,10 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 
 @dataclass
 class StagedByStreamTask(WriterCommitMessage):
-    """What one task of a batch has staged, and for which query."""
+    """What one task of a batch has staged, the digest of its rows, and for which query."""
 
     staged: list[StagedRun]
+    digest: RowsDigest
     query_id: str
 
 
@@ -62,7 +65,7 @@ class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
         query_id = _query_of(context)
         job_id = job_of_stream(query_id, wall_clock_ms())
         begin(self._destination.target.directory, job_id)
-        return StagedByStreamTask(self._destination.stage(iterator, job_id, context), query_id)
+        return StagedByStreamTask(*self._destination.stage(iterator, job_id, context, is_numbered=True), query_id)
 
     @plain_errors()
     @first_use_freezes()
@@ -72,7 +75,9 @@ class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
         staged = [each for message in found for each in message.staged]
         query_id = found[0].query_id
         job_id = job_of_stream(query_id, wall_clock_ms())
-        self._destination.commit(self._destination.job(job_id, staged, self._transaction(query_id, batchId)), staged)
+        digest = sum((message.digest for message in found), RowsDigest())
+        transaction = replace(self._transaction(query_id, batchId), digest=digest)
+        self._destination.commit(self._destination.job(job_id, staged, transaction), staged)
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
@@ -85,8 +90,9 @@ class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
             self._destination.abort(self._destination.job(job_of_stream(query_id, wall_clock_ms()), [], None))
 
     def _transaction(self, query_id: str, batch_id: int) -> TxnVersion:
-        given = self._destination.options.transaction
-        return TxnVersion(query_id, batch_id) if given is None else given._replace(version=given.version + batch_id)
+        options = self._destination.options
+        first = options.transaction or options.numbered(query_id, 0)
+        return replace(first, version=first.version + batch_id, first_version=first.version)
 
 
 def _query_of(context: TaskContext) -> str:

@@ -115,6 +115,20 @@ class WriteOptions:
         takes="a whole number, 0 or more",
         doc="The number of the batch, which grows from batch to batch.",
     )
+    on_replay: str = option(
+        "onReplay",
+        "fail",
+        choices=("fail", "skip"),
+        ignores_case=True,
+        doc="What becomes of a batch whose number was written with other rows: an error (fail), or it is taken for "
+        "written (skip), for queries that give other rows when they are repeated.",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        True,
+        doc="Of a stream: whether it is an error that batches before this one are not in the log directory, or only a "
+        "warning.",
+    )
     is_transactional: bool = option(
         "transactional",
         False,
@@ -176,6 +190,14 @@ class WriteOptions:
         elif (self.application is None) != (self.version is None):
             raise InvalidOptionError("txnAppId and txnVersion go together: one of them is not given")
 
+    def idle_in_batches(self) -> list[str]:
+        """Return the names of those given options that do nothing in a batch write."""
+        acts = {
+            "onReplay": self.on_replay == "fail" or self.version is not None,
+            "failOnDataLoss": self.fail_on_data_loss,
+        }
+        return [name for name, has_effect in acts.items() if not has_effect]
+
     @property
     def transactional_id(self) -> str | None:
         """The transactional id of the rows; None where they are of no transaction."""
@@ -185,7 +207,13 @@ class WriteOptions:
     def transaction(self) -> TxnVersion | None:
         if self.application is None or self.version is None:
             return None
-        return TxnVersion(self.application, self.version)
+        return self.numbered(self.application, self.version)
+
+    def numbered(self, application: str, version: int) -> TxnVersion:
+        """Return a batch of an application, without its rows."""
+        return TxnVersion(
+            application, version, skips_replays=self.on_replay == "skip", fails_on_loss=self.fail_on_data_loss
+        )
 
 
 def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import TaskContext
@@ -23,7 +23,7 @@ from sparklog.spark.write_options import WriteOptions
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location, expand_one, locate
 from sparklog.topic.commit import Job, abort, commit
-from sparklog.topic.txn_versions import TxnVersion
+from sparklog.topic.txn_versions import RowsDigest, TxnVersion
 from sparklog.topic.write_target import WriteTarget, find_target
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
@@ -38,9 +38,10 @@ _log = logging.getLogger("sparklog")
 
 @dataclass
 class StagedByTask(WriterCommitMessage):
-    """What one task has staged."""
+    """What one task has staged, and the digest of its rows where the write is numbered."""
 
     staged: list[StagedRun]
+    digest: RowsDigest
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,10 @@ class Destination:
             _check_report_path(locate(options.report_path, "reportPath"), directory)
         return cls(options, target, wall_clock_ms())
 
-    def stage(self, rows: Iterator[pa.RecordBatch], job_id: str, context: TaskContext) -> list[StagedRun]:
-        """Stage the rows of one task of a job."""
+    def stage(
+        self, rows: Iterator[pa.RecordBatch], job_id: str, context: TaskContext, *, is_numbered: bool
+    ) -> tuple[list[StagedRun], RowsDigest]:
+        """Stage the rows of one task of a job; return the digest of them as well, where the job is numbered."""
         from sparklog.topic.accumulator import RecordAccumulator, Task
 
         task = Task(
@@ -95,11 +98,12 @@ class Destination:
             attempt=context.taskAttemptId(),
             now_ms=self.now_ms,
             is_transactional=self.options.is_transactional,
+            is_numbered=is_numbered,
         )
         with first_use_freezes(), RecordAccumulator(task) as accumulator:
             for batch in rows:
                 accumulator.append(batch)
-            return accumulator.finish()
+            return accumulator.finish(), accumulator.digest
 
     def job(
         self, job_id: str, staged: Sequence[StagedRun], transaction: TxnVersion | None, *, is_overwrite: bool = False
@@ -190,6 +194,8 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwrite: bool) -> None:
         self._destination, self._is_overwrite = Destination.checked(options, schema), is_overwrite
+        for name in options.idle_in_batches():
+            _log.warning("%s does nothing in this write, which is no batch of a stream", name)
         self._job_id = new_job(self._destination.now_ms)
         self._producer = self._destination.begin_transaction()
         begin(self._destination.target.directory, self._job_id)
@@ -197,22 +203,26 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
         """Stage the rows of one task."""
-        return StagedByTask(self._destination.stage(iterator, self._job_id, running_task()))
+        is_numbered = self._destination.options.transaction is not None
+        return StagedByTask(*self._destination.stage(iterator, self._job_id, running_task(), is_numbered=is_numbered))
 
     @plain_errors()
     @first_use_freezes()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make all that was staged visible, at once."""
-        staged = [each for message in messages if isinstance(message, StagedByTask) for each in message.staged]
-        self._destination.commit(self._job(staged), staged, self._producer)
+        found = [message for message in messages if isinstance(message, StagedByTask)]
+        staged = [each for message in found for each in message.staged]
+        digest = sum((message.digest for message in found), RowsDigest())
+        self._destination.commit(self._job(staged, digest), staged, self._producer)
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove what the job has staged; what it has committed stays."""
-        self._destination.abort(self._job([]))
+        self._destination.abort(self._job([], RowsDigest()))
 
-    def _job(self, staged: Sequence[StagedRun]) -> Job:
-        transaction = self._destination.options.transaction
+    def _job(self, staged: Sequence[StagedRun], digest: RowsDigest) -> Job:
+        given = self._destination.options.transaction
+        transaction = None if given is None else replace(given, digest=digest)
         return self._destination.job(self._job_id, staged, transaction, is_overwrite=self._is_overwrite)
 
 

@@ -21,6 +21,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.topic.configs import topic_config
 from sparklog.topic.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
 from sparklog.topic.routing import grouped
+from sparklog.topic.txn_versions import RowsDigest
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.formats import refuse_fixed_offsets
@@ -29,6 +30,7 @@ from sparklog.write.pipeline import (
     UNKNOWN_PRODUCER,
     RowBuffer,
     check_records,
+    digest_rows,
     encode_logs,
 )
 from sparklog.write.staging import StagedRun, TaskStage
@@ -70,6 +72,8 @@ class Task:
         Whether the rows belong to a transaction, whose producer the commit writes into the batches.
     base_offsets : mapping of str to int
         The offset that the first record of the task is expected to get in a partition, by the name of its folder.
+    is_numbered : bool
+        Whether the job is a batch of an application, whose rows are told from those of a repetition by their digest.
     """
 
     target: WriteTarget
@@ -81,6 +85,7 @@ class Task:
     now_ms: int
     is_transactional: bool = False
     base_offsets: Mapping[str, int] = field(default_factory=dict)
+    is_numbered: bool = False
 
 
 class RecordAccumulator:
@@ -94,6 +99,11 @@ class RecordAccumulator:
         Returns wall-clock time, ms since the epoch.
     buffered_bytes_max : int
         How many bytes of rows to gather at most before they are encoded.
+
+    Attributes
+    ----------
+    digest : RowsDigest
+        That of the rows that were staged, where the job is numbered.
     """
 
     def __init__(
@@ -107,6 +117,7 @@ class RecordAccumulator:
         self._partitioners: dict[str, Partitioner] = {}
         self._configs: dict[str, LogConfig] = {}
         self._buffer, self._buffered_bytes_max = RowBuffer(), buffered_bytes_max
+        self.digest = RowsDigest()
 
     def __enter__(self) -> Self:
         return self
@@ -157,6 +168,8 @@ class RecordAccumulator:
             config = self._config_of(topic)
             records = check_records(of_topic, config, written_ms, self._clock())
             found = grouped(records, self._partitions(topic, of_topic, records))
+            if self._task.is_numbered:
+                self.digest += RowsDigest(of_topic.num_rows, digest_rows(of_topic, topic))
             for part in found.portions(_ENCODED_BYTES_MAX):
                 folders = [str(TopicPartition(topic, partition)) for partition in part.partitions]
                 base_offsets = np.array([self._next_offset(folder) for folder in folders])

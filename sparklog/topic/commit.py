@@ -23,7 +23,7 @@ from sparklog.log.layout import DirectoryView
 from sparklog.log.places import LogDirectory, split_path
 from sparklog.record.producer_stamps import TransactionProducer
 from sparklog.topic.configs import topic_config
-from sparklog.topic.txn_versions import TxnVersion, encode_ledger, read_ledger
+from sparklog.topic.txn_versions import TxnLedger, TxnVersion, read_ledger
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
 from sparklog.write.group_offsets import next_transaction
 from sparklog.write.job_names import is_same_work, made_ms
@@ -60,7 +60,7 @@ class Job:
     overwritten_topics : collection of str
         Topics that are overwritten even where nothing is written to them.
     transaction : TxnVersion or None
-        Makes the job a no-op if it, or a later one of the application, has been committed.
+        Makes the job a no-op if it has been committed; see `sparklog.topic.txn_versions`.
     lock_timeout_seconds : float
         How long to wait for other writers.
     appended : mapping of str to bytes
@@ -125,6 +125,8 @@ def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool 
     ------
     LockedError
         A broker runs on the directory, or other writers took too long.
+    CommitError
+        The number of the batch was written with other rows, or a stream's batches before it are missing.
     CorruptLogError
         A log that is written to is damaged.
     SeglogError
@@ -137,18 +139,16 @@ def commit(job: Job, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool 
             if not is_held:
                 held.enter_context(hold(directory, job.lock_timeout_seconds))
                 apply_journal(directory)
-            applications = read_ledger(directory)
-            is_skipped = _is_done(job.transaction, applications)
+            ledger = read_ledger(directory)
+            is_skipped = job.transaction is not None and ledger.has(job.transaction, directory.path)
             journal = None
             if not is_skipped:
                 names = directory.storage.names(directory.path)
                 there = {entry.name for entry in names if entry.is_folder}
                 by_folder = _by_folder(job, staged, there)
                 _refuse_in_the_way(directory, by_folder, {entry.name for entry in names} - there)
-                journal = _planned(job, by_folder, there, applications, now_ms)
-        if journal is None:
-            _log.warning("%s has been written before: writing nothing", job.transaction)
-        else:
+                journal = _planned(job, by_folder, there, ledger, now_ms)
+        if journal is not None:
             _decide(directory, journal)
             _finish(directory, journal)
         _clear_after(job, () if journal is None else journal.partitions, now_ms)
@@ -269,15 +269,11 @@ def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> I
             yield from (folder.relative(each.name) for each in within if each.name.endswith(files.STAGED))
 
 
-def _is_done(transaction: TxnVersion | None, applications: Mapping[str, int]) -> bool:
-    return transaction is not None and applications.get(transaction.application, -1) >= transaction.version
-
-
 def _planned(
     job: Job,
     by_folder: Mapping[str, Sequence[StagedRun]],
     there: Collection[str],
-    applications: Mapping[str, int],
+    ledger: TxnLedger,
     now_ms: int,
 ) -> Journal:
     """Give the staged runs their offsets, and plan every move of the commit; no visible file is changed, or made.
@@ -307,7 +303,7 @@ def _planned(
     alone = [each.log_name for of_folder in by_folder.values() for each in of_folder if each.is_alone]
     storage.sync_files([directory.file(name) for name in [own_name, *alone]])
     moves = [move for each in changes.values() for move in each.moves]
-    moves += [*extending, *_of_directory(job, changes, applications)]
+    moves += [*extending, *_of_directory(job, changes, ledger)]
     # What a recovery has removed must not come back to where the moves put files.
     storage.sync_folders([directory.path, *(directory.file(name) for name in by_folder if name in there)])
     return Journal(
@@ -376,7 +372,7 @@ def _cut_file(directory: LogDirectory, name: str, position: int | None) -> int:
     return position
 
 
-def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications: Mapping[str, int]) -> list[Move]:
+def _of_directory(job: Job, changes: Mapping[str, PartitionChange], ledger: TxnLedger) -> list[Move]:
     """Return the moves that replace files of the log directory; they follow the moves of the logs they describe."""
     moves: list[Move] = []
     raised = {folder: each.before.end_offset for folder, each in changes.items() if _is_overwritten(job, folder)}
@@ -387,8 +383,7 @@ def _of_directory(job: Job, changes: Mapping[str, PartitionChange], applications
         starts.update({_named(folder): offset for folder, offset in raised.items()})
         moves.append(_replacing(job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
     if job.transaction is not None:
-        done = {**applications, job.transaction.application: job.transaction.version}
-        moves.append(_replacing(job, files.TXN_VERSIONS, encode_ledger(done)))
+        moves.append(_replacing(job, files.TXN_VERSIONS, ledger.after(job.transaction).encode()))
     return [*moves, *(_replacing(job, name, data) for name, data in job.replaced.items())]
 
 

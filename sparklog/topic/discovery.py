@@ -7,6 +7,8 @@ called ``kafka-logs-1``; `sparklog.log.folders` has the rules.
 - a partition's folder;
 - a topic path: ``/logs/events`` where there is no such folder stands for ``/logs/events-0``, ``/logs/events-1``, ...
 
+What is a partition's folder and a topic's path as well (``/logs/a-0`` beside ``/logs/a-0-0``) is refused.
+
 A pattern stands for what matches it, of which only log directories, partitions and topics are read; the text of paths
 and patterns is read by `sparklog.storage.registry`. Folders that Kafka has set aside (``-delete``, ``-future``,
 ``-stray``), ``__cluster_metadata``, ``remote-log-index-cache`` and foreign names are passed over; a warning names those
@@ -226,19 +228,42 @@ class FoundPath:
         return self.kind in (PathKind.TOPIC, PathKind.PARTITION)
 
 
-def interpret(location: Location) -> FoundPath:
+def interpret(location: Location, *, is_matched: bool = False) -> FoundPath:
     """Tell what a path means: the same to whoever reads, writes or looks.
 
     Parameters
     ----------
     location : Location
         Not of a pattern.
+    is_matched : bool
+        Whether a pattern matched its name, and so means the folder of that name.
 
     Raises
     ------
+    InvalidOptionError
+        It means two things, or what would be the partitions of a topic are log directories.
     StorageError
         A folder cannot be listed.
     """
+    place = _at(location)
+    if place.kind is PathKind.LOG_DIRECTORY or (is_matched and place.kind is PathKind.PARTITION):
+        return place
+    beside = _partition_folders(place.parent, _names_in(place.parent), topic=place.name)
+    if place.kind is PathKind.PARTITION:
+        if beside:
+            raise InvalidOptionError(
+                f"{place.path} is the folder of {place.partitions[0].name}, and the path of topic {place.name!r}, of "
+                f"which there is {beside[0].location}: name the log directory, and choose there; to read the folder, "
+                f"write {place.path[:-1]}[{place.path[-1]}]"
+            )
+        return place
+    if beside and look_at(place.storage, beside[0].location).kind is FolderKind.LOG_DIRECTORY:
+        raise InvalidOptionError(f"{place.path} is no topic's path: {beside[0].location} is a log directory; name it")
+    return replace(place, kind=PathKind.TOPIC, partitions=beside) if beside else place
+
+
+def _at(location: Location) -> FoundPath:
+    """Tell what the folder at a path is, if there is one."""
     storage, path = location
     folder = look_at(storage, path)
     kind = PathKind.NOTHING if folder.kind is FolderKind.NOTHING else PathKind.OTHER
@@ -249,22 +274,22 @@ def interpret(location: Location) -> FoundPath:
     itself = place.parent.folder(place.name)
     if folder.kind is FolderKind.PARTITION and itself.partition is not None:
         return replace(place, kind=PathKind.PARTITION, partitions=(itself,))
-    beside = _partition_folders(place.parent, _names_in(place.parent), topic=place.name)
-    return replace(place, kind=PathKind.TOPIC, partitions=beside) if beside else place
+    return place
 
 
 def _found_at(location: Location) -> list[FoundPath]:
     """Return what a path or a pattern means, without what a pattern matches that cannot be read."""
     if not is_pattern(location):
         return [_refuse_unreadable(interpret(location))]
-    matched = [interpret(each) for each in expand(location)]
+    _, last = split_path(location.path)
+    matched = [interpret(each, is_matched=split_path(each.path)[1] != last) for each in expand(location)]
     found = [place for place in matched if place.kind not in (PathKind.OTHER, PathKind.NOTHING)]
     if not found:
         raise PathNotFoundError(
             f"{location.path} matches {listed([place.path for place in matched])}, and none of that is a log "
             f"directory, a topic's path, or the folder of a partition"
         )
-    is_named = split_path(location.path)[1].startswith(INTERNAL_PREFIX)
+    is_named = last.startswith(INTERNAL_PREFIX)
     return [place for place in found if is_named or not _is_internal(place)]
 
 

@@ -29,9 +29,16 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import PARTITION_MAX, is_topic_name, parse_partition_folder
-from sparklog.log.folders import FolderKind, listed, look_at, refuse_within_partition, what_it_is
+from sparklog.log.folders import (
+    FolderKind,
+    is_proven_directory,
+    listed,
+    look_at,
+    refuse_within_partition,
+    what_it_is,
+)
 from sparklog.log.layout import topic_id_of
-from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.topic.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
@@ -378,6 +385,9 @@ def _directory_at(path: PathText) -> LogDirectory:
     storage = to_writable(located.storage, located.path)
     directory = LogDirectory(storage, storage.real(located.path))
     kind = look_at(storage, directory.path).kind
+    if kind is FolderKind.PARTITION and not is_proven_directory(LogDirectory(storage, split_path(directory.path)[0])):
+        # An empty disk of a broker may be called kafka-logs-1.
+        return directory
     if kind in (FolderKind.PARTITION, FolderKind.MIXED, FolderKind.COPY, FolderKind.SET_ASIDE, FolderKind.FILE):
         raise PathNotFoundError(f"{directory.path} is not a log directory: {what_it_is(storage, directory.path)}")
     if kind is not FolderKind.NOTHING:

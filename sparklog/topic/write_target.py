@@ -12,7 +12,7 @@ from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
 from sparklog.log.files import REMOTE_INDEX_CACHE, TopicPartition, is_topic_name, parse_partition_folder
-from sparklog.log.folders import FolderKind, refuse_within_partition, what_it_is
+from sparklog.log.folders import FolderKind, is_proven_directory, refuse_within_partition, what_it_is
 from sparklog.log.layout import DirectoryView, while_current
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.capabilities import to_writable
@@ -129,7 +129,7 @@ def find_target(
         What is at the path is not a log directory.
     """
     to_writable(*location)
-    directory, of_path = _directory_of(location, is_topic_said=topic is not None or has_topic_column)
+    directory, of_path = _directory_of(location, topic, is_topic_said=topic is not None or has_topic_column)
     if of_path is not None and topic not in (None, of_path.topic):
         raise InvalidOptionError(f"the path is of topic {of_path.topic!r}, and the option topic says {topic!r}")
     chosen = of_path.topic if of_path is not None else topic
@@ -150,11 +150,19 @@ def find_target(
 _ALL_PARTITIONS: Final = -1
 
 
-def _directory_of(location: Location, *, is_topic_said: bool) -> tuple[LogDirectory, TopicPartition | None]:
-    """Return the log directory of a path, with the topic and the partition that the path names, if any."""
+def _directory_of(
+    location: Location, topic: str | None, *, is_topic_said: bool
+) -> tuple[LogDirectory, TopicPartition | None]:
+    """Return the log directory of a path, with the topic and the partition that the path names, if any.
+
+    An empty folder that is named as a partition's, where no file says that it is one, is a new log directory to whoever
+    says another topic: a broker's disk may be called ``kafka-logs-1``.
+    """
     place = interpret(location)
     if place.kind is PathKind.PARTITION:
         folder = place.partitions[0]
+        if is_topic_said and topic != folder.topic and not is_proven_directory(folder.directory):
+            return LogDirectory(*location), None
         directory, of_path = folder.directory, folder.topic_partition
     elif place.kind is PathKind.TOPIC or (place.kind is PathKind.NOTHING and not is_topic_said):
         directory, of_path = place.parent, TopicPartition(place.name, _ALL_PARTITIONS)

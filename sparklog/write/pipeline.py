@@ -4,6 +4,7 @@
     check_records    checks the columns and their values, and fills in timestamps
     encode_records   makes the batches that are appended, by the log's configuration
     encode_logs      the same for the records of some logs at once
+    digest_rows      tells rows from others, whatever their order
 
 `sparklog.write.partition` appends the batches to an open log. `sparklog.topic.accumulator` gathers the rows of a task,
 chooses a partition for each between the check and the encoding, and appends the batches to staged files.
@@ -24,6 +25,8 @@ from sparklog.errors import RecordTooLargeError
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import plus
 from sparklog.record import encode
+from sparklog.record.arrays import filled, numbers_of
+from sparklog.record.digest import digest_records
 from sparklog.record.encode import BatchSettings, EncodedBatches, Int64s, encode_batches
 from sparklog.record.intake import Records, take_records
 from sparklog.write.active_segment import refuse_past_last_offset
@@ -109,6 +112,20 @@ def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int
     records = fill_timestamps(taken, written_ms)
     check_admissible(records, config, now_ms, written_ms if "timestamp" not in taken.schema.names else None)
     return records
+
+
+def digest_rows(rows: pa.RecordBatch, topic: str) -> int:
+    """Return a number that tells rows for a topic from others; see `sparklog.record.digest`.
+
+    Parameters
+    ----------
+    rows : pyarrow.RecordBatch
+        As `check_records` takes them. A column ``partition``, which has been checked, counts as well.
+    """
+    partitions = np.full(rows.num_rows, -1)
+    if "partition" in rows.schema.names:
+        partitions = numbers_of(filled(rows.column("partition").cast(pa.int64()), -1))
+    return digest_records(topic, take_records(rows), partitions)
 
 
 def encode_records(

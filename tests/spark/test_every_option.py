@@ -74,6 +74,8 @@ WRITE_EFFECTS = {
     "topicId": ("test_boundary.py", "test_write_that_is_refused_at_its_commit"),
     "txnAppId": (WRITE, "test_rerun_of_a_transaction_writes_nothing"),
     "txnVersion": (WRITE, "test_rerun_of_a_transaction_writes_nothing"),
+    "onReplay": ("test_stream_writer.py", "test_old_number_with_new_rows_is_an_error_and_not_a_loss"),
+    "failOnDataLoss": ("test_stream_writer.py", "test_sink_that_has_lost_batches_is_not_written_on"),
     "transactional": (WRITE, "test_transactional_write_is_one_transaction"),
     "lockTimeoutMs": ("test_every_option.py", "test_other_writers_are_waited_for_as_long_as_said"),
     "reportPath": (WRITE, "test_report_says_what_went_where"),

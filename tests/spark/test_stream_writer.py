@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_batches_are_written_one_behind_the_other_and_once(spark: SparkSession, 
         feed(tmp_path / "in", number, [{"key": f"k{n}", "value": f"{number}-{n}"} for n in range(10)])
     query = write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", numPartitions=2)
     assert values(tmp_path / "out" / "t") == sorted(f"{number}-{n}".encode() for number in range(3) for n in range(10))
-    assert read_ledger(directory_at(tmp_path / "out")) == {str(query.id): 2}
+    assert read_ledger(directory_at(tmp_path / "out")).applications == {str(query.id): 2}
     # Spark does not know that the last batch was committed, and repeats it.
     (last,) = (tmp_path / "cp" / "commits").glob("2")
     last.unlink()
@@ -59,12 +60,74 @@ def test_batches_are_written_one_behind_the_other_and_once(spark: SparkSession, 
     assert [path.name for path in (tmp_path / "out").iterdir() if "staged" in path.name] == []
 
 
+def test_old_number_with_new_rows_is_an_error_and_not_a_loss(spark: SparkSession, tmp_path: Path) -> None:
+    """A checkpoint is restored from an older copy: its next batch has a number that was written with other rows."""
+    to, checkpoint = tmp_path / "out" / "t", tmp_path / "cp"
+
+    def run(**options: Any) -> None:
+        write(stream_of(spark, tmp_path / "in"), to, checkpoint, numPartitions=1, **options)
+
+    feed(tmp_path / "in", 0, [{"key": "k", "value": "0"}])
+    run()
+    shutil.copytree(checkpoint, tmp_path / "older")
+    feed(tmp_path / "in", 1, [{"key": "k", "value": "lost by the restore"}])
+    run()
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "older", checkpoint)
+    (tmp_path / "in" / "001.json").unlink()
+    feed(tmp_path / "in", 2, [{"key": "k", "value": "new"}])
+    with pytest.raises(StreamingQueryException, match=r"batch 1 of .* with 1 rows that are not those of now"):
+        run()
+    assert values(to) == [b"0", b"lost by the restore"]
+    assert [path.name for path in (tmp_path / "out").iterdir() if "staged" in path.name] == []
+    run(onReplay="skip")
+    assert values(to) == [b"0", b"lost by the restore"]
+
+
+def test_restored_checkpoint_goes_on_where_its_rows_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        feed(tmp_path / "in", number, [{"key": f"k{n}", "value": f"{number}-{n}"} for n in range(10)])
+        if number == 1:
+            shutil.copytree(tmp_path / "cp", tmp_path / "older")
+        write(
+            stream_of(spark, tmp_path / "in").repartition(3), tmp_path / "out" / "t", tmp_path / "cp", numPartitions=2
+        )
+    shutil.rmtree(tmp_path / "cp")
+    (tmp_path / "older").rename(tmp_path / "cp")
+    feed(tmp_path / "in", 2, [{"key": "k", "value": "new"}])
+    write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", numPartitions=2)
+    assert len(values(tmp_path / "out" / "t")) == 21
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_sink_that_has_lost_batches_is_not_written_on(spark: SparkSession, tmp_path: Path, is_deleted: bool) -> None:
+    out = tmp_path / "out"
+    for number in range(3):
+        feed(tmp_path / "in", number, [{"key": "k", "value": str(number)}])
+        write(stream_of(spark, tmp_path / "in"), out / "t", tmp_path / "cp", numPartitions=1)
+        if number == 0 and not is_deleted:
+            shutil.copytree(out, tmp_path / "older")
+    shutil.rmtree(out)
+    if not is_deleted:
+        (tmp_path / "older").rename(out)
+    feed(tmp_path / "in", 3, [{"key": "k", "value": "3"}])
+    missing = "batches 0 to 2" if is_deleted else "batches 1 to 2"
+    with pytest.raises(StreamingQueryException, match=f"at batch 3, and .*: the rows of {missing} are missing"):
+        write(stream_of(spark, tmp_path / "in"), out / "t", tmp_path / "cp", numPartitions=1)
+    rows = stream_of(spark, tmp_path / "in")
+    write(rows, out / "t", tmp_path / "cp", numPartitions=1, failOnDataLoss=False)
+    assert values(out / "t") == ([b"3"] if is_deleted else [b"0", b"3"])
+    feed(tmp_path / "in", 4, [{"key": "k", "value": "4"}])
+    write(stream_of(spark, tmp_path / "in"), out / "t", tmp_path / "cp", numPartitions=1)
+    assert values(out / "t")[-1] == b"4"
+
+
 def test_batch_without_rows_advances_the_version_alone(spark: SparkSession, tmp_path: Path) -> None:
     feed(tmp_path / "in", 0, [{"key": "k", "value": "v"}])
     nothing = stream_of(spark, tmp_path / "in").where("value = 'other'")
     query = write(nothing, tmp_path / "out" / "t", tmp_path / "cp", numPartitions=1)
     assert values(tmp_path / "out" / "t") == []
-    assert read_ledger(directory_at(tmp_path / "out")) == {str(query.id): 0}
+    assert read_ledger(directory_at(tmp_path / "out")).applications == {str(query.id): 0}
 
 
 def test_name_and_version_that_are_given_count_on_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -72,10 +135,14 @@ def test_name_and_version_that_are_given_count_on_from_batch_to_batch(spark: Spa
         feed(tmp_path / "in", number, [{"key": "k", "value": str(number)}])
     options = {"numPartitions": 1, "txnAppId": "mine", "txnVersion": 10}
     write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp", **options)
-    assert read_ledger(directory_at(tmp_path / "out")) == {"mine": 11}
+    assert read_ledger(directory_at(tmp_path / "out")).applications == {"mine": 11}
     # A new checkpoint begins with batch 0 again: what was written under these numbers is not written again.
     write(stream_of(spark, tmp_path / "in"), tmp_path / "out" / "t", tmp_path / "cp2", **options)
     assert values(tmp_path / "out" / "t") == [b"0", b"1"]
+    # Other rows are not taken for them.
+    feed(tmp_path / "other", 0, [{"key": "k", "value": "other"}])
+    with pytest.raises(StreamingQueryException, match="batch 10 of mine has been written before"):
+        write(stream_of(spark, tmp_path / "other"), tmp_path / "out" / "t", tmp_path / "cp3", **options)
 
 
 def test_batch_that_is_written_by_a_function_is_there_once_by_its_number(spark: SparkSession, tmp_path: Path) -> None:
@@ -103,7 +170,7 @@ def test_batch_that_is_written_by_a_function_is_there_once_by_its_number(spark: 
     assert called == [0, 1, 2, 2, 3]
     expected = [f"{number}-{n}".encode() for number in range(3) for n in range(10)]
     assert values(tmp_path / "out" / "t") == sorted([*expected, b"new"])
-    assert read_ledger(directory_at(tmp_path / "out")) == {"loader": 3}
+    assert read_ledger(directory_at(tmp_path / "out")).applications == {"loader": 3}
 
 
 @pytest.mark.parametrize("name", ["txnAppId", "txnVersion"])

@@ -34,6 +34,14 @@ def test_transaction_needs_no_version() -> None:
     assert parse(transactional="true", txnAppId="a", txnVersion="3").transaction == TxnVersion("a", 3)
 
 
+def test_what_is_for_streams_does_nothing_in_a_batch_write() -> None:
+    assert parse().idle_in_batches() == []
+    assert parse(onReplay="skip", failOnDataLoss="false").idle_in_batches() == ["onReplay", "failOnDataLoss"]
+    found = parse(onReplay="SKIP", txnAppId="a", txnVersion="1")
+    assert found.idle_in_batches() == []
+    assert found.transaction == TxnVersion("a", 1, skips_replays=True)
+
+
 def test_what_only_a_broker_needs_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sparklog"):
         parse(**{"kafka.bootstrap.servers": "x:9092", "kafka.acks": "all"})

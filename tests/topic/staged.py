@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
+from sparklog.topic.txn_versions import TxnVersion
 from sparklog.topic.write_target import find_target
 from sparklog.write.job_names import new_job
 from sparklog.write.staging import StagedRun, begin
@@ -46,11 +48,14 @@ def stage(
     job_id = fields.pop("job_id", None) or new_job(NOW_MS)
     begin(directory_at(directory, storage), job_id)
     staged: list[StagedRun] = []
+    numbered: TxnVersion | None = fields.get("transaction")
     for number, batch in enumerate(tasks):
         task = Task(target, config, "default", job_id, number, attempt, NOW_MS, is_transactional)
-        accumulator = RecordAccumulator(task, clock=lambda: NOW_MS)
+        accumulator = RecordAccumulator(replace(task, is_numbered=numbered is not None), clock=lambda: NOW_MS)
         accumulator.append(batch)
         staged += accumulator.finish()
+        if numbered is not None:
+            numbered = fields["transaction"] = replace(numbered, digest=numbered.digest + accumulator.digest)
     new = {topic: partitions} if target.is_new(topic) else {}
     return Job(job_id, directory_at(directory), config, new, lock_timeout_seconds=5.0, **fields), staged
 

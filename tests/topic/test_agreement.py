@@ -82,6 +82,44 @@ def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
             PartitionLog.open(at)
 
 
+TWO_READINGS = ["a-0/", "a-0-0/", "a-0-1/", "b-0/"]
+
+
+def test_partition_that_is_the_path_of_a_topic_too_is_refused_by_all(tmp_path: Path) -> None:
+    logs = made(tmp_path / "logs", *TWO_READINGS, f"a-0/{LOG}", f"a-0-0/{LOG}")
+    said = "a-0 is the folder of a-0, and the path of topic 'a-0', of which there is .*a-0-0: name the log directory"
+    for find in (
+        lambda: discover([str(logs / "a-0")]),
+        lambda: paths.find_target(str(logs / "a-0")),
+        lambda: find_target(location_of(logs / "a-0"), None, None, has_topic_column=False),
+        lambda: find_target(location_of(logs / "a-0"), "a-0", None, has_topic_column=False),
+        lambda: discover([str(tmp_path / "log?" / "a-0")]),
+    ):
+        with pytest.raises(InvalidOptionError, match=said):
+            find()
+    assert [each.name for each in discover([str(logs / "a-0-1")]).partitions] == ["a-0-1"]
+    assert [each.name for each in discover([str(logs / "b-0")]).partitions] == ["b-0"]
+    assert [each.name for each in discover([str(logs / "a")]).partitions] == ["a-0"]
+    assert find_target(location_of(logs), "a-0", None, has_topic_column=False).partitions_of("a-0") == 2
+
+
+def test_pattern_stands_for_the_folders_that_it_matches_and_not_for_topics_of_their_names(tmp_path: Path) -> None:
+    logs = made(tmp_path / "logs", *TWO_READINGS)
+    assert [each.name for each in discover([f"{logs}/a-[0]"]).partitions] == ["a-0"]
+    assert [each.name for each in paths.find_target(f"{logs}/a-[0]").folders] == ["a-0"]
+    assert [each.name for each in discover([f"{logs}/a-*"]).partitions] == ["a-0", "a-0-0", "a-0-1"]
+
+
+def test_log_directories_are_not_taken_for_the_partitions_of_a_topic(tmp_path: Path) -> None:
+    made(tmp_path, "kafka-logs-0/meta.properties", "kafka-logs-0/e-0/", "kafka-logs-1/meta.properties")
+    for find in (
+        lambda: discover([str(tmp_path / "kafka-logs")]),
+        lambda: find_target(location_of(tmp_path / "kafka-logs"), None, None, has_topic_column=True),
+    ):
+        with pytest.raises(InvalidOptionError, match=r"is no topic's path: .*kafka-logs-0 is a log directory"):
+            find()
+
+
 @pytest.mark.parametrize("name", ["backup", f"events-0.{UUID}-delete"])
 def test_copy_and_what_kafka_has_set_aside_are_looked_at_and_not_written_into(tmp_path: Path, name: str) -> None:
     folder = made(tmp_path / name, LOG)

@@ -251,14 +251,20 @@ def test_staged_file_that_was_cut_fails_the_commit(tmp_path: Path, what: str) ->
 def test_repeated_transaction_writes_nothing(tmp_path: Path) -> None:
     batch = TxnVersion("loader", 7)
     write(tmp_path, OLD, transaction=batch)
+    shuffled = [rows(["old 3", "old 1"], partition=[1, 0]), rows(["old 2", "old 0"], partition=[0, 0])]
+    assert write(tmp_path, shuffled, transaction=batch)["is_skipped"]
+    assert write(tmp_path, NEW, transaction=replace(batch, skips_replays=True))["is_skipped"]
     for again in (batch, TxnVersion("loader", 6)):
-        assert write(tmp_path, NEW, transaction=again)["is_skipped"]
+        job, staged = stage(tmp_path, NEW, transaction=again)
+        with pytest.raises(CommitError, match=r"has been written before.*Nothing of this write is visible"):
+            commit(job, staged, NOW_MS)
+        abort(job, NOW_MS)
     assert values(tmp_path) == OLD_VALUES
     assert staged_files(tmp_path) == []
     write(tmp_path, NEW, transaction=TxnVersion("loader", 8))
     write(tmp_path, [rows(["other"], partition=[0])], transaction=TxnVersion("another", 1))
     assert values(tmp_path)["events-0"] == [*BOTH["events-0"], "other"]
-    assert read_ledger(directory_at(tmp_path)) == {"loader": 8, "another": 1}
+    assert read_ledger(directory_at(tmp_path)).applications == {"loader": 8, "another": 1}
 
 
 def test_overwrite_raises_the_log_start_and_uses_no_offset_twice(tmp_path: Path) -> None:

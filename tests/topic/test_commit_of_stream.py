@@ -32,7 +32,7 @@ def stage_batch(folder: Path, number: int, *values: str, at_ms: int = NOW_MS) ->
         directory_at(folder),
         job.config,
         job.new_topics,
-        transaction=TxnVersion(QUERY, number),
+        transaction=TxnVersion(QUERY, number, first_version=0),
         lock_timeout_seconds=5.0,
     ), staged
 
@@ -58,7 +58,7 @@ def test_batch_that_stops_anywhere_is_written_once_by_the_next_start(tmp_path: P
         job, staged = stage_batch(crash.folder, 1, "c", "d", at_ms=NOW_MS + 1000)
         summary = commit(moved(job, directory_at(crash.folder).writable, crash.folder), staged, NOW_MS + 1000)
         assert values(crash.folder) == both, str(crash)
-        assert read_ledger(directory_at(crash.folder)) == {QUERY: 1}, str(crash)
+        assert read_ledger(directory_at(crash.folder)).applications == {QUERY: 1}, str(crash)
         assert findings(crash.folder) == [], str(crash)
         # Also what the attempts that nobody committed have staged.
         assert staged_files(crash.folder) == [], str(crash)
@@ -102,7 +102,7 @@ def test_many_small_batches_leave_as_many_segments_as_a_large_one(tmp_path: Path
                 job_id=job_of_stream(QUERY, NOW_MS + number),
                 config=config,
                 partitions=1,
-                transaction=TxnVersion(QUERY, number),
+                transaction=TxnVersion(QUERY, number, first_version=0),
             )
             commit(job, staged, NOW_MS + number)
         assert staged_files(tmp_path / name) == []

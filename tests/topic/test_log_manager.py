@@ -12,6 +12,7 @@ from sparklog.errors import (
     InvalidOptionError,
     InvalidTopicError,
     LockedError,
+    PathNotFoundError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -31,6 +32,16 @@ def test_new_topic_has_empty_logs_and_its_properties(tmp_path: Path) -> None:
     assert manager.config("b.c").cleanup_policy == ("compact",)
     assert sparklog.open_topic(tmp_path / "logs").end_offsets[TopicPartition("b.c", 2)] == 0
     assert findings(tmp_path / "logs") == []
+
+
+def test_empty_disk_that_is_named_like_a_partition_gets_topics(tmp_path: Path) -> None:
+    disks = [tmp_path / "kafka-logs-0", tmp_path / "kafka-logs-1"]
+    for disk in disks:
+        disk.mkdir()
+    LogManager(disks).create_topic("events", 2)
+    assert [[each.name for each in disk.glob("events-*")] for disk in disks] == [["events-0"], ["events-1"]]
+    with pytest.raises(PathNotFoundError, match="is not a log directory"):
+        LogManager(disks[0] / "events-0").create_topic("other", 1)
 
 
 def test_altered_properties_are_those_of_the_next_writer(tmp_path: Path) -> None:

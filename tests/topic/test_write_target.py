@@ -78,3 +78,26 @@ def test_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     with pytest.raises(PathNotFoundError, match="not a log directory: it holds 'src'"):
         target(tmp_path, "t", 1)
+
+
+@pytest.mark.parametrize(("topic", "column"), [(None, True), ("events", False), ("events", True)])
+def test_empty_disk_that_is_named_like_a_partition_is_a_log_directory_to_rows_of_other_topics(
+    tmp_path: Path, topic: str | None, column: bool
+) -> None:
+    for name in ("kafka-logs-0", "kafka-logs-1", "kafka-logs-2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "kafka-logs-0" / "meta.properties").touch()
+    found = target(tmp_path / "kafka-logs-1", topic, 3, column=column)
+    assert (found.directory.path, found.topic, found.partition) == (str(tmp_path / "kafka-logs-1"), topic, None)
+    assert found.partitions_of("events") == 3
+
+
+def test_empty_folder_is_a_partition_where_files_or_the_topic_say_so(tmp_path: Path) -> None:
+    (tmp_path / "events-1").mkdir()
+    assert target(tmp_path / "events-1", "events").partition == 1
+    assert target(tmp_path / "events-1").partition == 1
+    (tmp_path / "events-0").mkdir()
+    (tmp_path / "events-0" / f"{0:020}.log").touch()
+    assert target(tmp_path / "events-1", column=True).partition == 1
+    with pytest.raises(InvalidOptionError, match="the path is of topic 'events', and the option topic says 'other'"):
+        target(tmp_path / "events-1", "other", 1)
