@@ -25,7 +25,7 @@ OnDecodeError = Literal["fail", "dead_letter", "null"]
 
 KEY, VALUE = "key", "value"
 DIGITS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = {"base64": base64_of, "hex": hex_of}
-"""Formats of an export alone, for files of text: any bytes can be written so."""
+"""Formats of files of text: any bytes can be written so."""
 DEAD_LETTERS: Final = pa.schema(
     [
         ("topic", pa.string()),
