@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.arguments import Fields, Json, Where, properties_of
+from sparklog.cli.arguments import EscapeFormulas, Fields, Json, Where, properties_of
 from sparklog.cli.choices import IsolationLevels
 
 _FAILED = 1
@@ -104,6 +104,7 @@ def export(
     value_schema: Schema = None,
     unnests_value: UnnestsValue = False,
     on_decode_error: OnDecodeErrors = None,
+    escape_formulas: EscapeFormulas = False,
     table: Table = None,
     catalog: Catalog = None,
     start: From = None,
@@ -145,6 +146,7 @@ def export(
         "value_options": None if value_schema is None else {"schema": value_schema},
         "unnests_value": unnests_value,
         "on_decode_error": on_decode_error,
+        "escape_formulas": escape_formulas,
         "table": table,
         "catalog": _catalog_of(catalog),
         "start_group": from_group,
