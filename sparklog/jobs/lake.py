@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -16,11 +16,14 @@ from sparklog.jobs.targets import FolderTarget, TableShape
 from sparklog.log.files import TopicPartition
 
 _MICROSECONDS: Final = pa.timestamp("us", "UTC")
+_MICROSECONDS_MS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
 @dataclass(frozen=True)
 class LakeTarget(FolderTarget):
     """A table whose own log says which files are part of it, in a folder of this machine."""
+
+    times_ms: ClassVar[tuple[int, int]] = (-_MICROSECONDS_MS_MAX, _MICROSECONDS_MS_MAX)
 
     def shape(self, table: TableShape) -> TableShape:
         """Return the same with times in microseconds: such tables have none in milliseconds."""
@@ -28,7 +31,7 @@ class LakeTarget(FolderTarget):
         columns = [
             column.with_type(_MICROSECONDS) if column.type == milliseconds else column for column in table.schema
         ]
-        return replace(table, schema=pa.schema(columns))
+        return replace(table, schema=pa.schema(columns), times_ms=self.times_ms)
 
     @abstractmethod
     def log(self) -> TableLog:
