@@ -73,7 +73,7 @@ def offsets_of_fields(found: Mapping[str, Any]) -> CommittedOffsets:
     """Read the fields as they are in JSON; one of the errors of wrong types and values where they are none."""
     groups = {
         str(group): {
-            TopicPartition(str(topic), int(number)): OffsetCommit(int(of[0]), str(of[1]), int(of[2]))
+            TopicPartition(str(topic), int(number)): OffsetCommit(_int64(of[0]), str(of[1]), _int64(of[2]))
             for topic, partitions in topics.items()
             for number, of in partitions.items()
         }
@@ -83,6 +83,12 @@ def offsets_of_fields(found: Mapping[str, Any]) -> CommittedOffsets:
     if not isinstance(transactions, int) or isinstance(transactions, bool) or transactions < 0:
         raise ValueError(f"not a number of transactions: {transactions!r}")
     return CommittedOffsets(groups, transactions)
+
+
+def _int64(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"not an offset or a time: {value!r}")
+    return value
 
 
 def parse_group_offsets(data: bytes, path: str) -> CommittedOffsets:

@@ -8,7 +8,7 @@ import pytest
 
 import sparklog
 from sparklog import views
-from sparklog.errors import PathNotFoundError
+from sparklog.errors import CorruptCheckpointError, PathNotFoundError
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import OffsetCommit
 from sparklog.write.group_offsets import commit_group_offsets
@@ -44,3 +44,13 @@ def test_commits_here_are_over_those_of_the_cluster(tmp_path: Path) -> None:
     assert sorted(views.read(tmp_path, "consumer_groups")["group"].to_pylist()) == ["g", "h"]
     assert views.read(tmp_path, "consumer_offsets", history=True).num_rows == 2
     assert views.read(tmp_path / "__consumer_offsets", "consumer_offsets")["offset"].to_pylist() == [1, 1]
+
+
+@pytest.mark.parametrize("offset", ["1e30", "1e400", "1" + "0" * 30])
+def test_offset_that_is_none_is_an_error_of_the_file_in_every_view(tmp_path: Path, offset: str) -> None:
+    sparklog.PartitionLog.open(tmp_path / "events-0").close()
+    written = f'{{"version": 1, "groups": {{"g": {{"events": {{"0": [{offset}, "", 1]}}}}}}}}'
+    (tmp_path / "seglog.offsets").write_text(written)
+    for read in (lambda: views.read(tmp_path, "consumer_offsets"), lambda: views.lag(tmp_path, "g")):
+        with pytest.raises(CorruptCheckpointError, match=r"not a file of committed offsets.*seglog\.offsets"):
+            read()
