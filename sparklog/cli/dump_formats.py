@@ -165,7 +165,7 @@ def _csv_table(log: DumpedLog, batch: pa.RecordBatch) -> pa.RecordBatch:
 def _put_values(_: DumpedLog, batch: pa.RecordBatch) -> None:
     """Print the bytes of each value and the end of a line; nothing but that where there is no value."""
     values = batch.column("value").cast(_BYTES).fill_null(pieces_of(b"")[0])
-    render.put_whole(octets_of(joined(values, b"\n")))
+    render.put_whole(octets_of(joined(values, b"\n")), is_raw=True)
 
 
 def _partition_of(row: render.Row) -> str:
