@@ -22,6 +22,10 @@ Processes = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines, whose fields --fields says.")]
 
+EscapeFormulas = Annotated[
+    bool,
+    typer.Option("--escape-formulas", help="Put ' before text of CSV that a spreadsheet would take for a formula."),
+]
 Where = Annotated[
     str | None,
     typer.Option("--where", help="Only records that pass, such as \"key = 'user-1' AND headers['kind'] = 'pay'\"."),

@@ -35,6 +35,8 @@ class DumpOptions:
         All of the path's where there is none.
     limit : int or None
         How many rows are printed at most.
+    escapes_formulas : bool
+        Whether text of CSV gets a ' before it that a spreadsheet would take for a formula.
     """
 
     path: str
@@ -43,6 +45,7 @@ class DumpOptions:
     partitions: Sequence[int] = ()
     limit: int | None = None
     has_batches: bool = False
+    escapes_formulas: bool = False
 
     def folders(self) -> list[PartitionFolder]:
         """Find the partitions.
@@ -83,7 +86,8 @@ class Output:
 
     @classmethod
     def of(cls, options: DumpOptions) -> Output:
-        return cls(log_printer(options.form, has_batches=options.has_batches), options.limit)
+        printer = log_printer(options.form, has_batches=options.has_batches, escapes_formulas=options.escapes_formulas)
+        return cls(printer, options.limit)
 
     @property
     def is_full(self) -> bool:
@@ -140,7 +144,7 @@ def _dump_log(log: DumpedLog, options: DumpOptions, output: Output, advance: Adv
 
 def _dump_entries(entries: Iterator[RowDict], options: DumpOptions) -> None:
     printed = 0
-    put = entries_printer(options.form)
+    put = entries_printer(options.form, escapes_formulas=options.escapes_formulas)
     for rows in _some_at_a_time(entries):
         put(rows[: None if options.limit is None else options.limit - printed])
         printed += len(rows)

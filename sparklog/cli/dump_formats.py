@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from sparklog.log.reader import FILE_COLUMN
 from sparklog.record.arrays import array_of, array_of_texts
 from sparklog.values.json_text import base64_of, header_objects, joined, octets_of, pieces_of
 from sparklog.values.rows import only_where
-from sparklog.values.text import is_text
+from sparklog.values.text import FORMULA, NO_FORMULA, is_text, without_formulas
 
 Chunk = Any
 """Records, as a `pyarrow.RecordBatch`, or rows of batches, as a list of dicts: both have a length and slices."""
@@ -36,8 +37,13 @@ _KINDS: Final = array_of_texts(list(TIMESTAMP_TYPES.values()))
 _NO_RAW: Final = "--format raw prints the values of records: there is none of batches, and of files that are no logs"
 
 
-def log_printer(form: Format, *, has_batches: bool) -> Printer:
+def log_printer(form: Format, *, has_batches: bool, escapes_formulas: bool = False) -> Printer:
     """Return what prints records of logs in a form, or batches.
+
+    Parameters
+    ----------
+    escapes_formulas : bool
+        Whether text of CSV gets a ' before it that a spreadsheet would take for a formula.
 
     Raises
     ------
@@ -45,35 +51,39 @@ def log_printer(form: Format, *, has_batches: bool) -> Printer:
         The form is for records only.
     """
     if has_batches:
-        put = _rows_printer(form, lambda _: views.BATCHES, _file_of)
+        put = _rows_printer(form, lambda _: views.BATCHES, _file_of, escapes_formulas=escapes_formulas)
         return lambda _, rows: put(rows)
     if form is Format.TABLE:
         table = StreamedTable(views.RECORDS, _partition_of)
         return lambda log, batch: table.put(record_rows(log, batch))
     if form is Format.JSON:
         return lambda log, batch: render.put_whole(record_lines(log, batch))
-    return _put_values if form is Format.RAW else _CsvRecords().put
+    return _put_values if form is Format.RAW else _CsvRecords(escapes_formulas=escapes_formulas).put
 
 
-def entries_printer(form: Format) -> Callable[[Sequence[RowDict]], None]:
-    """Return what prints the entries of a file that is no log.
+def entries_printer(form: Format, *, escapes_formulas: bool = False) -> Callable[[Sequence[RowDict]], None]:
+    """Return what prints the entries of a file that is no log, as `log_printer` does.
 
     Raises
     ------
     InvalidOptionError
         The form is for records only.
     """
-    return _rows_printer(form, views.of_entries, no_heading)
+    return _rows_printer(form, views.of_entries, no_heading, escapes_formulas=escapes_formulas)
 
 
 def _rows_printer(
-    form: Format, columns: Callable[[RowDict], Sequence[Column]], heading: Callable[[render.Row], str]
+    form: Format,
+    columns: Callable[[RowDict], Sequence[Column]],
+    heading: Callable[[render.Row], str],
+    *,
+    escapes_formulas: bool,
 ) -> Callable[[Sequence[RowDict]], None]:
     if form is Format.RAW:
         raise InvalidOptionError(_NO_RAW)
     if form is Format.JSON:
         return render.json_lines
-    return (_CsvRows() if form is Format.CSV else _TableRows(columns, heading)).put
+    return (_CsvRows(escapes_formulas=escapes_formulas) if form is Format.CSV else _TableRows(columns, heading)).put
 
 
 class _TableRows:
@@ -93,8 +103,8 @@ class _TableRows:
 class _CsvRows:
     """Prints rows as CSV, below their names."""
 
-    def __init__(self) -> None:
-        self._has_names = False
+    def __init__(self, *, escapes_formulas: bool) -> None:
+        self._escapes_formulas, self._has_names = escapes_formulas, False
 
     def put(self, rows: Sequence[RowDict]) -> None:
         text = io.StringIO()
@@ -103,19 +113,29 @@ class _CsvRows:
             writer.writeheader()
         self._has_names = True
         for row in rows:
-            writer.writerow({name: _csv_value(value) for name, value in row.items()})
+            writer.writerow({name: self._value(value) for name, value in row.items()})
         render.put_whole(text.getvalue())
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str) and self._escapes_formulas:
+            return re.sub(FORMULA, NO_FORMULA, value)
+        return str(value).lower() if isinstance(value, bool) else value
 
 
 class _CsvRecords:
     """Prints records as CSV, below the names of JSON; columns of their own hold base64 where there is no text."""
 
-    def __init__(self) -> None:
-        self._has_names = False
+    def __init__(self, *, escapes_formulas: bool) -> None:
+        self._escapes_formulas, self._has_names = escapes_formulas, False
 
     def put(self, log: DumpedLog, batch: pa.RecordBatch) -> None:
         written = io.BytesIO()
-        write_csv(_csv_table(log, batch), written, WriteOptions(include_header=not self._has_names))
+        rows = _csv_table(log, batch)
+        if self._escapes_formulas:
+            texts = (pa.string(), pa.large_string())
+            columns = [without_formulas(each) if each.type in texts else each for each in rows.columns]
+            rows = pa.record_batch(columns, names=rows.schema.names)
+        write_csv(rows, written, WriteOptions(include_header=not self._has_names))
         self._has_names = True
         render.put_whole(written.getbuffer())
 
@@ -142,14 +162,10 @@ def _csv_table(log: DumpedLog, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _csv_value(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
-
-
 def _put_values(_: DumpedLog, batch: pa.RecordBatch) -> None:
     """Print the bytes of each value and the end of a line; nothing but that where there is no value."""
     values = batch.column("value").cast(_BYTES).fill_null(pieces_of(b"")[0])
-    render.put_whole(octets_of(joined(values, b"\n")))
+    render.put_whole(octets_of(joined(values, b"\n")), is_raw=True)
 
 
 def _partition_of(row: render.Row) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.arguments import Fields, Json, Where, properties_of
+from sparklog.cli.arguments import EscapeFormulas, Fields, Json, Where, properties_of
 from sparklog.cli.choices import IsolationLevels
 
 _FAILED = 1
@@ -111,6 +111,7 @@ def export(
     value_schema: Schema = None,
     unnests_value: UnnestsValue = False,
     on_decode_error: OnDecodeErrors = None,
+    escape_formulas: EscapeFormulas = False,
     table: Table = None,
     catalog: Catalog = None,
     start: From = None,
@@ -153,6 +154,7 @@ def export(
         "value_options": None if value_schema is None else {"schema": value_schema},
         "unnests_value": unnests_value,
         "on_decode_error": on_decode_error,
+        "escape_formulas": escape_formulas,
         "table": table,
         "catalog": _catalog_of(catalog),
         "start_group": from_group,
@@ -250,6 +252,8 @@ def load(
     partition: Annotated[str, typer.Option(help="The column of partitions; none if empty.")] = "partition",
     topic_column: Annotated[str, typer.Option(help="The column of topics.")] = "topic",
     value_json: Annotated[bool, typer.Option("--value-json", help="Make values of all other columns.")] = False,
+    key_format: Annotated[str | None, typer.Option(help="What the text of keys is: base64 or hex.")] = None,
+    value_format: Annotated[str | None, typer.Option(help="What the text of values is: base64 or hex.")] = None,
     form: InputFormat = None,
     csv_delimiter: Annotated[str, typer.Option(help="The character between fields of CSV.")] = ",",
     csv_columns: CsvColumns = None,
@@ -279,6 +283,8 @@ def load(
         "partition": partition or None,
         "topic_column": topic_column,
         "value_json": value_json,
+        "key_format": key_format,
+        "value_format": value_format,
         "format": form,
         "csv_delimiter": csv_delimiter,
         "csv_columns": csv_columns.split(",") if csv_columns else (),

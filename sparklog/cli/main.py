@@ -33,7 +33,7 @@ from sparklog.cli import (
     views,
 )
 from sparklog.cli import describe as describing
-from sparklog.cli.arguments import Fields, Json, Paths, Processes, Where, milliseconds_of
+from sparklog.cli.arguments import EscapeFormulas, Fields, Json, Paths, Processes, Where, milliseconds_of
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.lag import lag
 from sparklog.cli.paths import find_target, log_bytes, processes_for
@@ -184,6 +184,7 @@ def dump(
     form: Annotated[
         Format, typer.Option("--format", help="A table, JSON lines, CSV, or raw: each value and the end of a line.")
     ] = Format.TABLE,
+    escape_formulas: EscapeFormulas = False,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
@@ -211,7 +212,10 @@ def dump(
         _bytes(key_base64) if key is None else key.encode("utf-8", "surrogateescape"),
         None if where is None else parse_where(where),
     )
-    options = DumpOptions(path, wanted, Format.JSON if as_json else form, partition or (), limit, batches)
+    chosen = Format.JSON if as_json else form
+    if escape_formulas and chosen is not Format.CSV:
+        raise InvalidOptionError(f"--escape-formulas is for --format csv, and the format is {chosen.value}")
+    options = DumpOptions(path, wanted, chosen, partition or (), limit, batches, escape_formulas)
     (follow_logs if follow else dump_log)(options)
 
 

@@ -21,6 +21,7 @@ from rich.progress import (
 )
 
 from sparklog.cli import render
+from sparklog.cli.text import printable
 from sparklog.jobs.job import Amount, Watch
 
 _SHOWN_AFTER_SECONDS: Final = 1.0
@@ -49,7 +50,7 @@ def progress(
     bar = _bar(*_amounts(total, unit), is_hidden=is_hidden)
     task = bar.add_task("", total=total)
     with _shown(bar):
-        yield lambda name, more: bar.update(task, advance=more, description=name)
+        yield lambda name, more: bar.update(task, advance=more, description=printable(name))
 
 
 @contextmanager
@@ -85,7 +86,7 @@ class _JobBar:
 def _bar(*amounts: ProgressColumn, is_hidden: bool = False) -> Progress:
     console = render.stderr()
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         *amounts,
         console=console,

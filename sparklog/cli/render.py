@@ -17,7 +17,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from sparklog.cli.text import printable
+from sparklog.cli.text import escaped, printable
 from sparklog.errors import InvalidOptionError
 from sparklog.storage.process import discard_output
 
@@ -36,8 +36,10 @@ def json_lines(rows: Iterable[Row]) -> None:
         put_whole(json.dumps(_jsonable(row), ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
-def put_whole(data: str | memoryview) -> None:
-    """Write text, or bytes as they are, whatever the output is."""
+def put_whole(data: str | memoryview, *, is_raw: bool = False) -> None:
+    """Write text or bytes as they are; but raw data, a terminal gets what could move its cursor as escapes of JSON."""
+    if sys.stdout.isatty() and not is_raw:
+        data = escaped(data if isinstance(data, str) else bytes(data).decode())
     if isinstance(data, str):
         sys.stdout.write(data)
     else:
@@ -88,7 +90,7 @@ def width() -> int:
 
 def say(message: str = "") -> None:
     """Print a line that belongs to the data."""
-    _stdout().print(Text(message))
+    _stdout().print(Text(printable(message)))
 
 
 def note(message: str) -> None:

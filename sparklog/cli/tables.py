@@ -16,6 +16,7 @@ from rich.text import Text
 
 from sparklog.cli import render
 from sparklog.cli.render import Row
+from sparklog.cli.text import printable
 
 Style = Callable[[Row], str]
 Heading = Callable[[Row], str]
@@ -111,12 +112,12 @@ def table(
     heading : callable
         Gives the heading of a row, which is printed above the rows whenever it changes.
     """
-    cells = [[column.text(row) for column in columns] for row in rows]
+    cells = [_cells(columns, row) for row in rows]
     natural = [max(map(cell_len, [column.title, *texts])) for column, *texts in zip(columns, *cells, strict=True)]
     least = [min(width, column.folded_width or width) for column, width in zip(columns, natural, strict=True)]
     fitted = _fit(columns, natural, least)
     lines = [Text(fitted.titles, style="bold")]
-    for above, group in groupby(zip(rows, cells, strict=True), lambda each: heading(each[0])):
+    for above, group in groupby(zip(rows, cells, strict=True), lambda each: printable(heading(each[0]))):
         if above:
             # The titles stand below the first heading.
             lines.insert(len(lines) if len(lines) > 1 else 0, Text("\n" * (len(lines) > 1) + above, style="bold cyan"))
@@ -149,8 +150,8 @@ class StreamedTable:
 
     def put(self, rows: Iterable[Row]) -> None:
         """Print some rows."""
-        for above, group in groupby(rows, self._heading):
-            cells = [[column.text(row) for column in self._columns] for row in group]
+        for above, group in groupby(rows, lambda row: printable(self._heading(row))):
+            cells = [_cells(self._columns, row) for row in group]
             if above != self._above:
                 self._begin(above, cells)
             render.put_lines(map(self._fitted.line, cells))
@@ -165,6 +166,11 @@ class StreamedTable:
         self._fitted = _fit(self._columns, natural, least)
         headings = [Text(above, style="bold cyan")] if above else []
         render.put(*headings, Text(self._fitted.titles, style="bold"))
+
+
+def _cells(columns: Sequence[Column], row: Row) -> list[str]:
+    """Return the text of each cell of a row, whatever names and messages of others are in it."""
+    return [printable(column.text(row)) for column in columns]
 
 
 def _fit(columns: Sequence[Column], natural: Sequence[int], least: Sequence[int]) -> _Fitted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -43,6 +44,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def escaped(text: str) -> str:
+    """Write characters that are not to be seen as JSON's escapes, which mean the same there; ends of lines stay."""
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def counted(number: int, noun: str) -> str:

@@ -357,14 +357,12 @@ class Consumer:
         UnknownTopicOrPartitionError
             A partition is not there.
         InvalidOptionError
-            A time is before 1970.
+            A time is before 1970, or none.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for given, time_ms in timestamps.items():
-            if time_ms < 0:
-                raise InvalidOptionError(f"a time is in ms since 1970, and not {time_ms!r}")
+        for given, since in timestamps.items():
             at = named_partition(given)
-            found[at] = first_from(self._reader(at), time_ms)
+            found[at] = first_from(self._reader(at), since)
         return found
 
     def commit(self, offsets: Mapping[tuple[str, int], Any] | None = None, timeout_ms: float | None = None) -> None:

@@ -1,8 +1,8 @@
-"""Decodes the keys and values of an export into typed columns, and sets aside what does not decode.
+"""Decodes the keys and values of an export into typed columns, and sets aside what does not fit them.
 
 A decoded key or value is one column of its own name, or, where its type is a struct and that is asked for, a column for
 each of its fields. A record whose key or value does not decode fails the task, has null there, or becomes a dead
-letter: a row of `DEAD_LETTERS` in a file beside the table.
+letter: a row of `DEAD_LETTERS` in a file beside the table. So does one whose time the table cannot hold.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, ValueDecodeError
+from sparklog.jobs.json_rows import is_far, time_texts
 from sparklog.log.files import TopicPartition
+from sparklog.record.arrays import array_of
 from sparklog.values.decoder import make_decoder
 from sparklog.values.json_text import base64_of, hex_of
-from sparklog.values.rows import Decoded, no_failures
+from sparklog.values.rows import Decoded, no_failures, only_where
 from sparklog.values.spec import RAW, STRING, DecoderSpec, parse_decoder
 
 OnDecodeError = Literal["fail", "dead_letter", "null"]
 
 KEY, VALUE = "key", "value"
 DIGITS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = {"base64": base64_of, "hex": hex_of}
-"""Formats of an export alone, for files of text: any bytes can be written so."""
+"""Formats of files of text: any bytes can be written so."""
 DEAD_LETTERS: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -38,7 +40,7 @@ DEAD_LETTERS: Final = pa.schema(
         (VALUE, pa.binary()),
     ]
 )
-"""``field`` is the first of key and value that does not decode; both are as they were."""
+"""``field`` is the first of key and value that does not decode, or the time that does not fit; all are as they were."""
 DEAD_LETTERS_AS_TEXT: Final = pa.schema(
     [field.with_type(pa.string()) if pa.types.is_binary(field.type) else field for field in DEAD_LETTERS]
 )
@@ -76,7 +78,7 @@ class Decoding:
     @property
     def read_columns(self) -> tuple[str, ...]:
         """The columns that are needed beside those that are written."""
-        return (KEY, VALUE, "timestamp") if self.on_error == "dead_letter" and self.is_needed else ()
+        return (KEY, VALUE, "timestamp") if self.on_error == "dead_letter" else ()
 
     @property
     def is_needed(self) -> bool:
@@ -134,13 +136,18 @@ class RecordDecoder:
                 )
         self.schema = pa.schema(fields)
 
-    def decode(self, batch: pa.RecordBatch, at: TopicPartition) -> Rows:
+    def decode(self, batch: pa.RecordBatch, at: TopicPartition, times_ms: tuple[int, int] | None = None) -> Rows:
         """Decode a batch, which may have other columns as well; those it keeps.
+
+        Parameters
+        ----------
+        times_ms : tuple of int, optional
+            The first and the last time that the table holds, ms since the epoch; by default it holds all.
 
         Raises
         ------
         ValueDecodeError
-            A key or a value does not decode, and that is an error.
+            A key or a value does not decode, or a time does not fit, and that is an error.
         """
         columns: dict[str, pa.Array] = {}
         failed: dict[int, tuple[str, str]] = {}
@@ -155,6 +162,8 @@ class RecordDecoder:
                 columns.update(zip((field.name for field in decoded.array.type), decoded.array.flatten(), strict=True))
             else:
                 columns[name] = decoded.array
+        if times_ms is not None:
+            columns = {name: _fitting(name, column, times_ms, failed) for name, column in columns.items()}
         rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         if not failed or self._on_error == "null":
             return Rows(rows, None)
@@ -163,8 +172,8 @@ class RecordDecoder:
             name, reason = failed[numbers[0]]
             offset = batch.column("offset")[numbers[0]].as_py()
             raise ValueDecodeError(
-                f"the {name} of offset {offset} of {at} does not decode: {reason}. Set on_decode_error to dead_letter "
-                f"or null to go on without it"
+                f"the {name} of offset {offset} of {at} does not {'decode' if name in self._decoders else 'fit'}: "
+                f"{reason}. Set on_decode_error to dead_letter or null to go on without it"
             )
         is_sound = np.ones(batch.num_rows, bool)
         is_sound[numbers] = False
@@ -194,6 +203,16 @@ class _DigitsDecoder:
 
 def _make(spec: DecoderSpec | str) -> ColumnDecoder:
     return _DigitsDecoder(spec) if isinstance(spec, str) else make_decoder(spec)
+
+
+def _fitting(name: str, column: pa.Array, times_ms: tuple[int, int], failed: dict[int, tuple[str, str]]) -> pa.Array:
+    """Return times with null for those that are out of bounds, and add these to the rows that failed."""
+    if not pa.types.is_temporal(column.type) or not (far := is_far(column, times_ms)).any():
+        return column
+    for row in np.flatnonzero(far).tolist():
+        time = time_texts(column.slice(row, 1))[0]
+        failed.setdefault(row, (name, f"{time} is a time that the table cannot hold"))
+    return only_where(column, array_of(~far))
 
 
 def _dead_letters(batch: pa.RecordBatch, failed: Mapping[int, tuple[str, str]], at: TopicPartition) -> pa.RecordBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from sparklog.jobs.adopting import adopt_files
 from sparklog.jobs.decoding import OnDecodeError, parse_decoding
 from sparklog.jobs.delta import DeltaTarget
 from sparklog.jobs.export_job import TASK_BYTES, ExportJob, ExportTask
-from sparklog.jobs.formats import ROW_GROUP_ROWS, FileFormat, ParquetFormat, format_named
+from sparklog.jobs.formats import ROW_GROUP_ROWS, CsvFormat, FileFormat, ParquetFormat, format_named
 from sparklog.jobs.iceberg import IcebergTarget
 from sparklog.jobs.job import COMMIT_INTERVAL_MS, Watch, run_job
 from sparklog.jobs.local import runner_of
@@ -75,6 +75,7 @@ def export(
     value_options: Mapping[str, Any] = MappingProxyType({}),
     unnests_value: bool = False,
     on_decode_error: OnDecodeError = "fail",
+    escape_formulas: bool = False,
     start_offsets: Mapping[tuple[str, int], int] | None = None,
     end_offsets: Mapping[tuple[str, int], int] | None = None,
     start_time: Time | None = None,
@@ -131,8 +132,12 @@ def export(
     unnests_value : bool
         Whether the fields of a value become columns of their own, in the place of the column ``value``.
     on_decode_error : {"fail", "dead_letter", "null"}
-        What becomes of a record whose key or value does not decode: an error that ends its partition, a row of a file
-        of the same name in the folder ``_dead_letter``, or null.
+        What becomes of a record whose key or value does not decode, or whose time the table cannot hold: an error that
+        ends its partition, a row of a file of the same name in the folder ``_dead_letter``, or null. Tables of Delta
+        Lake hold times up to the year 294247, and those of Iceberg up to 9999; files hold all.
+    escape_formulas : bool
+        Whether text of CSV gets a ' before it that a spreadsheet would take for a formula; such a file does not load
+        back as it was.
     start_offsets, end_offsets : mapping of (topic, partition) to int, optional
         Offsets before the one are not moved, nor those from the other on.
     start_time, end_time : int or datetime, optional
@@ -189,6 +194,10 @@ def export(
         if number < 1:
             raise InvalidOptionError(f"{name} is {number}, and must be at least 1")
     written_as = _file_format(format)
+    if escape_formulas:
+        if not isinstance(written_as, CsvFormat):
+            raise InvalidOptionError(f"escape_formulas is of CSV, and the format is {written_as.name}")
+        written_as = replace(written_as, escapes_formulas=True)
     default_columns = [name for name in TOPIC_DEFAULT_COLUMNS if written_as.holds_bytes or name != "headers"]
     job = ExportJob(
         source=source_of(

@@ -20,7 +20,7 @@ from sparklog.jobs.decoding import (
     RecordDecoder,
     as_digits,
 )
-from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, ArrowFormat, FileFormat, ParquetFormat
+from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, ArrowFormat, CsvFormat, FileFormat, ParquetFormat
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
@@ -174,14 +174,14 @@ class ExportJob:
             raise task.damage
         found: list[Moved] = []
         errors: dict[TopicPartition, Exception] = {}
-        decoder, schema = self._decoder(), self.table().schema
+        decoder, table = self._decoder(), self.table()
         for number, piece in enumerate(task.pieces):
             if piece.range.topic_partition in errors:
                 continue
             # Other attempts of the task may run, or have run.
             staged_name = f"{self.run_id}-{task.number}-{number}-{secrets.token_hex(4)}"
             try:
-                found.append(self._moved(piece, decoder, schema, staged_name, report))
+                found.append(self._moved(piece, decoder, table, staged_name, report))
             except OF_ONE_PARTITION as error:
                 error.add_note(f"in {piece.range}")
                 errors[piece.range.topic_partition] = error
@@ -197,16 +197,16 @@ class ExportJob:
             self.target.commit(moved, self.table(), self.run_id, self.now_ms)
 
     def _moved(
-        self, piece: Piece, decoder: RecordDecoder, schema: pa.Schema, staged_name: str, report: Report
+        self, piece: Piece, decoder: RecordDecoder, table: TableShape, staged_name: str, report: Report
     ) -> Moved:
         whole = piece.range
         beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
         with (
-            Outputs(self._layout(schema, self.partition_by), self.target, whole, staged_name) as outputs,
+            Outputs(self._layout(table.schema, self.partition_by), self.target, whole, staged_name) as outputs,
             Outputs(self._layout(beside, ()), self.target, whole, f"{staged_name}-d", DEAD_LETTER) as set_aside,
         ):
             for batch in self._batches(piece, report):
-                rows, dead_letters = decoder.decode(batch, whole.topic_partition)
+                rows, dead_letters = decoder.decode(batch, whole.topic_partition, table.times_ms)
                 outputs.append(rows)
                 if dead_letters is not None:
                     set_aside.append(dead_letters if self.format.holds_bytes else as_digits(dead_letters))
@@ -274,7 +274,7 @@ class ExportJob:
         """Return what the table is like."""
         schema = self.file_schema()
         values = {
-            "format": self.format.name,
+            "format": self.format.name + ", formulas escaped" * (self.format == CsvFormat(escapes_formulas=True)),
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "partition_by": ", ".join(self.partition_by),
             "where": "" if self.source.where is None else self.source.where.text,

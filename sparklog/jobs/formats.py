@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.errors import InvalidOptionError, ValueDecodeError, did_you_mean
 from sparklog.jobs.json_lines import json_lines
+from sparklog.jobs.json_rows import is_far, time_texts
+from sparklog.values.text import without_formulas
 
 ROW_GROUP_BYTES: Final = 1 << 26
 """How many bytes of rows are gathered, in memory, before they are written, by default."""
@@ -224,8 +226,14 @@ class CsvFormat:
 
     It holds text and numbers: bytes have to be decoded, or come as base64, and headers are left out or come as JSON;
     see `check`. Times are text, as Arrow writes them.
+
+    Attributes
+    ----------
+    escapes_formulas : bool
+        Whether text gets a ' before it that a spreadsheet would take for a formula.
     """
 
+    escapes_formulas: bool = False
     name: str = "csv"
     suffix: str = ".csv"
     holds_bytes: bool = False
@@ -244,9 +252,7 @@ class CsvFormat:
                 )
 
     def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
-        options = pyarrow.csv.WriteOptions(quoting_style="needed")
-        writer: TableWriter = pyarrow.csv.CSVWriter(sink, schema, write_options=options)
-        return writer
+        return _CsvWriter(self, sink, schema)
 
     def count_rows(self, source: Any) -> int:
         # All as text: what values look like is not asked.
@@ -255,6 +261,31 @@ class CsvFormat:
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()))
         with pyarrow.csv.open_csv(source, parse_options=_ANY_VALUES, convert_options=as_text) as reader:
             return sum(batch.num_rows for batch in reader)
+
+
+class _CsvWriter:
+    def __init__(self, wanted: CsvFormat, sink: Any, schema: pa.Schema) -> None:
+        self._wanted, self._sink = wanted, sink
+        pyarrow.csv.write_csv(schema.empty_table(), sink)
+
+    def write(self, table: pa.Table) -> None:
+        if table.num_columns == 1 and table.column(0).null_count:
+            raise ValueDecodeError(
+                f"the column {table.column_names[0]!r} has nulls, and in a CSV file of one column these are empty "
+                f"lines, which readers pass over: write another column beside it, or JSON lines"
+            )
+        for batch in table.to_batches():
+            columns = [self._written(column) for column in batch.columns]
+            rows = pa.record_batch(columns, names=batch.schema.names)
+            pyarrow.csv.write_csv(rows, self._sink, pyarrow.csv.WriteOptions(include_header=False))
+
+    def _written(self, column: pa.Array) -> pa.Array:
+        if self._wanted.escapes_formulas and pa.types.is_string(column.type):
+            return without_formulas(column)
+        return time_texts(column) if pa.types.is_temporal(column.type) and is_far(column).any() else column
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ class IcebergTarget(LakeTarget):
 
     # Which partition of the table a file is of is told by its columns.
     keeps_columns: ClassVar[bool] = True
+    # Those of the years 1 to 9999: pyiceberg makes dates of Python of the statistics of files.
+    times_ms: ClassVar[tuple[int, int]] = (-62_135_596_800_000, 253_402_300_799_999)
 
     def check(self) -> None:
         import_optional("pyiceberg", "pyiceberg", "iceberg")

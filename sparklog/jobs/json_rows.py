@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError
+from sparklog.record.arrays import array_of, filled, numbers_of
 
 _FIRST_PLAIN: Final = 0x20
 _QUOTE, _BACKSLASH = b'"\\'
@@ -42,6 +43,10 @@ _ESCAPES: Final = (
     ("\f", "\\f"),
 )
 _NO_SHORT_ESCAPE: Final = r"[\x00-\x1f]"
+_LONG_MAX: Final = (1 << 63) - 1
+_UNITS_A_MS: Final = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "D": (1, 24 * 3600 * 1000)}
+_ARROW_TEXTS_MS: Final = (-1_096_193_779_200_000, 971_890_963_199_999)
+"""The years -32767 to 32767: of others Arrow has no text, or that of another year."""
 _NOT_FINITE: Final = (("nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
 
 
@@ -103,7 +108,7 @@ def _plain(column: pa.Array, name: str) -> tuple[pa.Array, str]:
     if pa.types.is_timestamp(kind):
         return _times(column), '"'
     if pa.types.is_date(kind) or pa.types.is_time(kind):
-        return column.cast(pa.string()), '"'
+        return time_texts(column), '"'
     if pa.types.is_nested(kind):
         return _nested(column, name), ""
     return _bare(column, name), ""
@@ -197,9 +202,34 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 
 def _times(column: pa.Array) -> pa.Array:
-    # Without its zone a time is one of UTC, and many times as fast made text of.
-    texts = pc.replace_substring(column.view(pa.timestamp(column.type.unit)).cast(pa.string()), " ", "T")
-    return texts if column.type.tz is None else _joined([texts, "Z"])
+    return pc.replace_substring(time_texts(column), " ", "T")
+
+
+def is_far(column: pa.Array, times_ms: tuple[int, int] = _ARROW_TEXTS_MS) -> npt.NDArray[np.bool_]:
+    """Tell which times and dates are not from the first to the last of two times, ms since the epoch."""
+    kind = column.type
+    unit = kind.unit if pa.types.is_timestamp(kind) else {pa.date32(): "D", pa.date64(): "ms"}.get(kind, "ns")
+    if unit == "ns":
+        # There are few years of them.
+        return np.zeros(len(column), np.bool_)
+    factor, divisor = _UNITS_A_MS[unit]
+    first, last = times_ms[0] * factor // divisor, (times_ms[1] + 1) * factor // divisor - 1
+    numbers = numbers_of(filled(column.view(pa.int32() if kind == pa.date32() else pa.int64()), 0)).astype(np.int64)
+    found: npt.NDArray[np.bool_] = (numbers < max(first, -_LONG_MAX)) | (numbers > min(last, _LONG_MAX))
+    return found
+
+
+def time_texts(column: pa.Array) -> pa.Array:
+    """Write timestamps, dates and times of day as Arrow does, those of years as well that Arrow has no text of."""
+    kind, zone = column.type, ""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        # Without its zone a time is one of UTC, and many times as fast made text of.
+        column, zone = column.view(pa.timestamp(kind.unit)), "Z"
+    texts, far = column.cast(pa.string()), is_far(column)
+    if far.any():
+        written = np.datetime_as_string(column.filter(array_of(far)).to_numpy(zero_copy_only=False))
+        texts = pc.replace_with_mask(texts, array_of(far), pa.array(np.char.replace(written, "T", " ")))
+    return _joined([texts, zone]) if zone else texts
 
 
 def _base64(data: bytes) -> str:

@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -20,11 +20,14 @@ _NOT_PLAIN: Final = re.compile("[#?]|%[0-9A-Fa-f]{2}")
 _NOT_COLUMNS: Final = ("where", "isolation_level", "key_format", "value_format")
 """What a table's own log does not say of how it is written."""
 _MICROSECONDS: Final = pa.timestamp("us", "UTC")
+_MICROSECONDS_MS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
 @dataclass(frozen=True)
 class LakeTarget(FolderTarget):
     """A table whose own log says which files are part of it, in a folder of this machine."""
+
+    times_ms: ClassVar[tuple[int, int]] = (-_MICROSECONDS_MS_MAX, _MICROSECONDS_MS_MAX)
 
     def check(self) -> None:
         if _NOT_PLAIN.search(self.path):
@@ -40,7 +43,7 @@ class LakeTarget(FolderTarget):
         columns = [
             column.with_type(_MICROSECONDS) if column.type == milliseconds else column for column in table.schema
         ]
-        return replace(table, schema=pa.schema(columns))
+        return replace(table, schema=pa.schema(columns), times_ms=self.times_ms)
 
     @abstractmethod
     def log(self) -> TableLog:

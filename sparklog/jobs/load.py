@@ -201,15 +201,16 @@ class LoadJob:
 
     def _refuse_unknown_columns(self, to_load: Sequence[InputFile]) -> None:
         """Refuse columns that were named and that no file has; all but the value may be missing in some files."""
-        missing = dict(self.columns.chosen)
+        missing = {role: name for name, role in self.columns.chosen.items()}
         for file in to_load:
             if not missing:
                 return
+            roles = {name: role for name, role in self.columns.wanted.roles.items() if role in missing}
             of_folders = [name for name, _ in file.columns]
-            for name in [*columns_of(file, list(missing), self.csv), *of_folders]:
-                missing.pop(name, None)
+            for name in [*columns_of(file, list(roles), self.csv), *of_folders]:
+                missing.pop(roles.get(name, ""), None)
         if missing and to_load:
-            name, role = next(iter(missing.items()))
+            role, name = next(iter(missing.items()))
             raise InvalidOptionError(f"no file has a column {name!r}, which was to be the {role} of records")
 
     def run(self, task: LoadTask, report: Report) -> LoadResult:

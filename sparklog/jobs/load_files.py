@@ -60,6 +60,8 @@ def load(
     partition: str | None = "partition",
     topic_column: str | None = "topic",
     value_json: bool = False,
+    key_format: str | None = None,
+    value_format: str | None = None,
     format: str | None = None,  # noqa: A002 - what Spark, polars and DuckDB call it
     csv_delimiter: str = ",",
     csv_columns: Sequence[str] = (),
@@ -99,6 +101,10 @@ def load(
     value_json : bool
         Make the value of all other columns, as one JSON object a row, in the way of Spark's ``to_json``. Of JSON lines
         the value is the whole line, as it is.
+    key_format, value_format : str, optional
+        ``base64`` or ``hex``, where an export was told to write keys or values so; by default text stands for itself.
+        It is not needed for fields with ``_base64`` behind their names, where JSON lines of an export, and what
+        ``dump`` prints, have bytes that are no UTF-8: they are read as these bytes.
     format : str, optional
         "parquet", "arrow", "csv" or "json", where the names of the files do not say it.
     csv_delimiter : str
@@ -148,7 +154,15 @@ def load(
     location = expand_one(locate(log_directory, "log_directory"), "log_directory")
     target = find_target(location, topic, num_partitions, has_topic_column=topic is None and topic_column is not None)
     columns = Columns(
-        key, value, headers, timestamp, topic_column if target.topic is None else None, partition, value_json
+        key,
+        value,
+        headers,
+        timestamp,
+        topic_column if target.topic is None else None,
+        partition,
+        value_json,
+        key_format,
+        value_format,
     )
     now_ms = wall_clock_ms()
     job = LoadJob(

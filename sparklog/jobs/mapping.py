@@ -3,11 +3,14 @@
     of a record   columns that it may come from
     key, value    text or bytes of any kind of Arrow's
     timestamp     a timestamp of any unit and zone, int64 of ms since 1970, or text: ISO 8601, or ms
-    headers       a list of structs of key and value, or a map of key to value
+    headers       a list of structs of key and value, or a map of key to value; in CSV such a list as JSON
     topic         text
     partition     integers, or text of digits
 
 What has no zone is in UTC.
+
+In files of text a key, a value or the value of a header that is no UTF-8 is base64, in a column or field with
+``_base64`` behind its name; an export and ``dump`` write it there. A row has it in one of the two.
 
 With `Columns.value_json` the value is made of all columns that are nothing else of the record, as one JSON object a
 row, by `sparklog.jobs.json_rows`. A line of JSON is the value as it is.
@@ -23,12 +26,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
-from sparklog.jobs.inputs import InputFile
+from sparklog.jobs.inputs import CSV, JSON, InputFile
 from sparklog.jobs.json_rows import is_binary, is_text, json_rows
-from sparklog.jobs.row_files import LINE, Wanted
+from sparklog.jobs.row_files import HEADER_OBJECTS, LINE, Wanted
 from sparklog.record.intake import take_headers, take_text, take_times
+from sparklog.record.schema import HEADERS_TYPE
+from sparklog.values.json_documents import JsonCodec
+from sparklog.values.json_text import BASE64_SUFFIX, bytes_of_base64, bytes_of_hex
 
 ROLES: Final = ("key", "value", "headers", "timestamp", "topic", "partition")
+FORMATS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = {"base64": bytes_of_base64, "hex": bytes_of_hex}
+"""What keys and values may be written as, as an export does by the same names."""
 _DIGITS: Final = r"^-?[0-9]+$"
 _CANNOT_CAST: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
@@ -44,6 +52,8 @@ class Columns:
         but ``value`` may in some of the files; then it is null.
     value_json : bool
         Whether the value is made of all other columns.
+    key_format, value_format : str or None
+        Of `FORMATS`: what the text of a column stands for, where not for itself.
     """
 
     key: str | None = "key"
@@ -53,8 +63,16 @@ class Columns:
     topic: str | None = "topic"
     partition: str | None = "partition"
     value_json: bool = False
+    key_format: str | None = None
+    value_format: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("key_format", "value_format"):
+            wanted = getattr(self, name)
+            if wanted is not None and wanted not in FORMATS:
+                raise InvalidOptionError(f"{name} is {wanted!r}, and must be {' or '.join(FORMATS)}")
+        if self.value_format is not None and self.value_json:
+            raise InvalidOptionError("value_format is of a column of values, and value_json makes them: give one")
         named = [name for name in self._sources.values() if name is not None]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
@@ -75,8 +93,13 @@ class Columns:
 
     @property
     def wanted(self) -> Wanted:
-        roles = {name: role for role, name in self._sources.items() if name is not None}
-        return Wanted(roles, self.value_json)
+        return Wanted(self._roles, self.value_json)
+
+    @property
+    def _roles(self) -> dict[str, str]:
+        """What each column is of a record."""
+        named = {name: role for role, name in self._sources.items() if name is not None}
+        return {f"{name}{BASE64_SUFFIX}": role for name, role in named.items() if role in ("key", "value")} | named
 
     def rows(self, rows: pa.RecordBatch, file: InputFile, first_row: int) -> pa.RecordBatch:
         """Return the rows that are written of those of a file.
@@ -94,11 +117,15 @@ class Columns:
         there = self._there(rows, file)
         found: dict[str, pa.Array] = {}
         for role, name in self._sources.items():
-            column = there.get(name) if name is not None else None
-            if column is None:
+            beside = f"{name}{BASE64_SUFFIX}"
+            has_beside = beside in there and self._roles.get(beside) == role and file.format in (CSV, JSON)
+            if name is None or (name not in there and not has_beside):
                 continue
             try:
-                found[role] = _TAKE[role](_plain(column), role)
+                column = self._taken(there[name], role) if name in there else None
+                if has_beside:
+                    column = _filled_in(column, bytes_of_base64(take_text(_plain(there[beside]), role)), beside)
+                found[role] = column
             except (SeglogError, *_CANNOT_CAST) as error:
                 reason = error.message if isinstance(error, SeglogError) else str(error)
                 raise InputFileError(
@@ -110,13 +137,18 @@ class Columns:
         self._refuse_missing(found, there, file)
         return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 
+    def _taken(self, column: pa.Array, role: str) -> pa.Array:
+        wanted = {"key": self.key_format, "value": self.value_format}.get(role)
+        taken = _TAKE[role](_plain(column), role)
+        return taken if wanted is None else FORMATS[wanted](taken).cast(pa.binary())
+
     def json_kinds(self, schema: pa.Schema) -> dict[str, str]:
         """Return what the columns that a value is made of are in JSON; nothing of those that are nulls only."""
         others = [schema.field(name) for name in schema.names if name != LINE and self._is_other(name)]
         return {each.name: _json_kind(each.type) for each in others if not pa.types.is_null(each.type)}
 
     def _is_other(self, name: str) -> bool:
-        return self.value_json and name not in self._sources.values()
+        return self.value_json and name not in self._roles
 
     def _there(self, rows: pa.RecordBatch, file: InputFile) -> dict[str, pa.Array]:
         """Return the columns of a file by their names, with those that the names of its folders say."""
@@ -176,8 +208,31 @@ def _taken_topics(column: pa.Array, role: str) -> pa.Array:
     return take_text(column, role).cast(pa.string())
 
 
-def _taken_headers(column: pa.Array, role: str) -> pa.Array:  # noqa: ARG001
-    return take_headers(column)
+def _filled_in(column: pa.Array | None, of_base64: pa.Array, beside: str) -> pa.Array:
+    """Return bytes with those that came as base64 in the rows that have no others."""
+    if column is None:
+        return of_base64.cast(pa.binary())
+    twice = pc.and_(column.is_valid(), of_base64.is_valid())
+    if pc.any(twice).as_py():
+        row = pc.index(twice, value=True).as_py()
+        raise InvalidOptionError(f"row {row} has {beside!r} as well: give one of the two")
+    return pc.coalesce(column, of_base64.cast(pa.binary()))
+
+
+def _taken_headers(column: pa.Array, role: str) -> pa.Array:
+    if is_text(column.type):
+        column, failures = JsonCodec(HEADER_OBJECTS).decode(take_text(column, role).cast(pa.binary()))
+        for row, reason in failures.by_row().items():
+            raise InvalidOptionError(
+                f"headers must be a list of objects in JSON where they are text, and row {row} is not: {reason}"
+            )
+    if column.type != HEADER_OBJECTS:
+        return take_headers(column)
+    keys, texts, of_base64 = column.values.flatten()
+    data = _filled_in(texts.cast(pa.binary()), bytes_of_base64(of_base64), f"value{BASE64_SUFFIX}")
+    pairs = pa.StructArray.from_arrays([keys, data], fields=list(HEADERS_TYPE.value_type))
+    # A record without headers has none, whether they are null or an empty list.
+    return pa.ListArray.from_arrays(column.offsets, pairs, HEADERS_TYPE)
 
 
 def _taken_times(column: pa.Array, role: str) -> pa.Array:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from sparklog.jobs.inputs import ARROW, CSV, PARQUET, InputFile
 from sparklog.jobs.lines import Lines, blocks_of_lines, split_lines
 from sparklog.jobs.seekable import SeekableFile
 from sparklog.storage.base import ReadableFile
+from sparklog.values.json_text import BASE64_SUFFIX
 
 BATCH_BYTES: Final = 1 << 20
 """Rows are read about so many bytes at a time."""
@@ -44,16 +46,23 @@ _CSV_BLOCK_BYTES_MAX: Final = 1 << 30
 _CSV_HEADER_BYTES_MAX: Final = 1 << 20
 _ARROW_FILE: Final = b"ARROW1"
 _UNREADABLE: Final = (
-    pa.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError, csv.Error,
+    pa.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError, RecursionError,
+    csv.Error,
 )  # fmt: skip
+HEADER_OBJECTS: Final = pa.list_(
+    pa.struct([("key", pa.string()), ("value", pa.string()), (f"value{BASE64_SUFFIX}", pa.string())])
+)
+"""Headers as files of text have them."""
 _JSON_TYPES: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
     "key": (pa.string(),),
     "value": (pa.string(),),
     "topic": (pa.string(),),
     "timestamp": (pa.int64(), pa.string()),
     "partition": (pa.int64(), pa.string()),
-    "headers": (pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),),
+    "headers": (HEADER_OBJECTS,),
 }
+# A name with an escape in it: a character behind a backslash, and only plain ones between that and the end of the name.
+_ESCAPED_NAME: Final = re.compile(rb'\\.[^"\\]*"[ \t\r]*:', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,7 @@ class Wanted:
     ----------
     roles : mapping of str to str
         What columns are needed for, by their names: "key", "value", "headers", "timestamp", "topic" or "partition".
+        Text that is base64 of what its file cannot hold is of the role whose bytes it is.
     has_all : bool
         Whether every column is read. Of JSON lines, the lines are then read as they are, as the column `LINE`.
     """
@@ -150,7 +160,8 @@ def columns_of(file: InputFile, names: Sequence[str], options: Csv) -> list[str]
         elif file.format == CSV:
             found = _csv_names(_opener(source, file), options)
         else:
-            found = _named_in(next(blocks_of_lines(_opener(source, file)()), b""), names)
+            block = next(blocks_of_lines(_opener(source, file)()), b"")
+            found = _members(_named_in(block, names), split_lines(block, 1).texts)
         return [name for name in names if name in found]
 
 
@@ -373,23 +384,33 @@ def _read_json(stream: Any, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         choices.remove(parsed.schema)
         choices.insert(0, parsed.schema)
         columns = {LINE: lines.texts} if wanted.has_all else {}
-        for name in _named_in(block, names):
-            column = parsed.column(name).combine_chunks()
+        named = _named_in(block, names)
+        found = {name: parsed.column(name).combine_chunks() for name in named}
+        # Values that are not there must not be taken for those of tombstones, though headers have a value as well; nor
+        # keys that are not there for null ones, where the name of a folder says what they are.
+        there = _members([name for name in named if found[name].null_count == len(lines.texts)], lines.texts)
+        for name, column in found.items():
             column.validate(full=True)
-            # Values that are not there must not be taken for those of tombstones, though headers have a value as well.
-            if wanted.roles[name] != "value" or column.null_count < len(column) or _is_member(name, lines.texts):
+            if name in there or column.null_count < len(column):
                 columns[name] = column
         # Rows without any column would be none.
         yield from _pieces(pa.record_batch(columns or {LINE: pa.nulls(len(lines.texts))}))
 
 
 def _named_in(block: bytes, names: Iterable[str]) -> list[str]:
-    """Return which names occur in some lines: others are no columns of theirs, rather than columns of nulls."""
-    return [name for name in names if json.dumps(name, ensure_ascii=False).encode() in block]
+    """Return which names may be those of columns; others are no columns of these lines, rather than ones of nulls."""
+    is_escaped = _ESCAPED_NAME.search(block) is not None
+    return [name for name in names if is_escaped or json.dumps(name, ensure_ascii=False).encode() in block]
 
 
-def _is_member(name: str, lines: pa.Array) -> bool:
-    return any(name in json.loads(line.as_py()) for line in lines)
+def _members(names: Sequence[str], lines: pa.Array) -> list[str]:
+    """Return which names objects have, each of a line; this looks no further than it must."""
+    missing = set(names)
+    for line in lines:
+        if not missing:
+            break
+        missing.difference_update(json.loads(line.as_py()))
+    return [name for name in names if name not in missing]
 
 
 def _parsed(lines: Lines, choices: Sequence[pa.Schema]) -> pa.Table:

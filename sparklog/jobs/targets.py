@@ -99,11 +99,14 @@ class TableShape:
         The columns by which its files lie in folders.
     settings : Settings
         The same, and more, as text.
+    times_ms : tuple of int, or None
+        The first and the last time that it holds, ms since the epoch; None where it holds all.
     """
 
     schema: pa.Schema
     folders: tuple[str, ...]
     settings: Settings
+    times_ms: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ Source: apache/kafka, LogConfig.java, ServerTopicConfigSynonyms.java, Compressio
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -52,19 +53,21 @@ LOCAL_RETENTION: Final = frozenset(
 )
 """Properties that say how much of a log stays where a broker has its older segments in remote storage."""
 
-# Topic properties of a cluster's own life: a log that is written with no broker has no use for them.
-BROKER_ONLY: Final = LOCAL_RETENTION.union(
-    {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "message.downconversion.enable",
-        "min.insync.replicas",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-        "unclean.leader.election.enable",
-    }
-)
+_TRUTH: Final = ("true or false", r"(?i)true|false")
+_REPLICAS: Final = ("*, or pairs such as 0:1,1:2 of a partition and a broker", r"\*|(\d+:\d+(,\d+:\d+)*)?")
+# Topic properties of a cluster's own life, with the values that a broker takes, in words and as a pattern: a log that
+# is written with no broker has no use for them.
+BROKER_ONLY: Final[Mapping[str, tuple[str, str]]] = {
+    **dict.fromkeys(LOCAL_RETENTION, ("a whole number, at least -2", r"-[12]|\+?\d{1,19}")),
+    "follower.replication.throttled.replicas": _REPLICAS,
+    "leader.replication.throttled.replicas": _REPLICAS,
+    "message.downconversion.enable": _TRUTH,
+    "min.insync.replicas": ("a whole number, at least 1", r"\+?0*[1-9]\d{0,9}"),
+    "remote.log.copy.disable": _TRUTH,
+    "remote.log.delete.on.disable": _TRUTH,
+    "remote.storage.enable": _TRUTH,
+    "unclean.leader.election.enable": _TRUTH,
+}
 
 
 @dataclass(frozen=True)
@@ -316,7 +319,7 @@ class LogConfig:
         InvalidOptionError
             A name is unknown, a value malformed or out of its bound, or two contradict each other.
         """
-        _check_names(given)
+        _check(given)
         values: dict[str, Any] = {}
         named: dict[str, str] = {}
         for field, declared in options_of(cls).items():
@@ -463,16 +466,20 @@ def property_names() -> frozenset[str]:
     """Return every name that `LogConfig.from_properties` takes, those of brokers included."""
     declared = options_of(LogConfig).values()
     spelled = {spelling.name for each in declared for spelling in each.spellings}
-    return BROKER_ONLY.union(spelled, (each.name for each in declared))
+    return frozenset(BROKER_ONLY).union(spelled, (each.name for each in declared))
 
 
-def _check_names(given: Iterable[str]) -> None:
+def _check(given: Mapping[str, object]) -> None:
+    """Refuse names that are not known, and values of the cluster's own that a broker would refuse."""
     known = property_names()
     for name in given:
         if name not in known:
             hint = did_you_mean(name, sorted(known), "see conf/topic.properties for those there are")
             raise InvalidOptionError(f"no topic property {name!r}: {hint}")
-    ignored = sorted(BROKER_ONLY.intersection(given))
+        bound, pattern = BROKER_ONLY.get(name, ("", ""))
+        if bound and not re.fullmatch(pattern, text := str(given[name]).strip(), re.ASCII):
+            raise InvalidOptionError(f"{name} must be {bound}, got {text!r}")
+    ignored = sorted(set(BROKER_ONLY).intersection(given))
     if ignored:
         _log.warning("no broker is asked, so these properties mean nothing here: %s", ", ".join(ignored))
 

@@ -42,6 +42,9 @@ from sparklog.record.where import Constant, Where
 from sparklog.record.where_program import BatchFilter
 from sparklog.storage.registry import PathText, expand_one, locate
 
+# Source: apache/kafka, ListOffsetsRequest.java.
+_LATEST: Final = -1
+_EARLIEST: Final = -2
 _LOOKS_MAX: Final = 5
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -288,7 +291,8 @@ class LogReader:
         Parameters
         ----------
         timestamp : int, datetime or None
-            ms since the epoch, or a datetime that has a time zone. None is the latest: the log end offset comes first.
+            ms since the epoch, or a datetime that has a time zone. None and -1 are the latest, so that the log end
+            offset comes first, and -2 is the earliest, of which there is one: what a broker means by these numbers.
         max_offsets : int
             How many offsets to return at most.
         now_ms : int, optional
@@ -317,9 +321,9 @@ class LogReader:
                 times.append((max(segment.base_offset, layout.start_offset), file.modified_ns() // NS_PER_MS))
         if layout.segments and layout.end_offset > layout.segments[-1].base_offset:
             times.append((layout.end_offset, times[-1][1] if now_ms is None else now_ms))
-        chosen = len(times)
-        if timestamp is not None:
-            time_ms = to_ms(timestamp)
+        time_ms = _LATEST if timestamp is None else to_ms(timestamp)
+        chosen = {_LATEST: len(times), _EARLIEST: min(len(times), 1)}.get(time_ms)
+        if chosen is None:
             chosen = next((row for row in range(len(times), 0, -1) if times[row - 1][1] <= time_ms), 0)
         return sorted((offset for offset, _ in times[max(chosen - max_offsets, 0) : chosen]), reverse=True)
 

@@ -44,6 +44,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
+from sparklog.values.avro_defaults import set_defaults, with_pending
 from sparklog.values.avro_unions import UnionRewriter, member_name, members_of
 from sparklog.values.framing import split_prefix
 from sparklog.values.libraries import import_optional
@@ -104,8 +105,14 @@ class AvroCodec:
         self.type = _Types(schemas[reader_id].name, parsed[reader_id]).type()
         # What a number means is said by the column's type; fastavro would make objects of Python of it.
         plain = {schema_id: _without_logical_types(each) for schema_id, each in parsed.items()}
-        rewriter = UnionRewriter(plain[reader_id])
+        try:
+            rewriter = UnionRewriter(with_pending(plain[reader_id]))
+        except (ValueError, LookupError) as error:
+            raise InvalidOptionError(
+                f"{schemas[reader_id].name} has a field whose default is wrong: {error}"
+            ) from error
         self._reader = fastavro.parse_schema(rewriter.reader)
+        set_defaults(self._reader)
         writers = {key: fastavro.parse_schema(rewriter.writer(each)) for key, each in plain.items() if key != reader_id}
         self._writers = {**writers, reader_id: self._reader}
 

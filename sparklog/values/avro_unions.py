@@ -46,13 +46,13 @@ class UnionRewriter:
     """
 
     def __init__(self, reader: Any) -> None:
-        self._original, self._named = reader, _named_types(reader)
+        self._original, self._named = reader, named_types(reader)
         self._numbers: dict[int, int] = {}
         self.reader = self._rewritten(reader)
 
     def writer(self, schema: Any) -> Any:
         """Rewrite the schema of a writer where it is read as a union of several types."""
-        return _Writer(self._numbers, self._named, _named_types(schema)).beside(schema, self._original)
+        return _Writer(self._numbers, self._named, named_types(schema)).beside(schema, self._original)
 
     def _rewritten(self, schema: Any) -> Any:
         if isinstance(schema, list):
@@ -63,13 +63,7 @@ class UnionRewriter:
             records = [_record(number, place, self._rewritten(each)) for place, each in enumerate(members)]
             left = iter(records)
             return [each if each == "null" else next(left) for each in schema]
-        rewritten = _with_parts(schema, self._rewritten)
-        for field in rewritten.get("fields", ()) if isinstance(rewritten, dict) else ():
-            first = field["type"][0] if isinstance(field["type"], list) and field["type"] else None
-            # A default is of the first branch.
-            if "default" in field and isinstance(first, dict) and first.get("name", "").startswith(_PREFIX):
-                field["default"] = {member_name(0): field["default"]}
-        return rewritten
+        return with_parts(schema, self._rewritten)
 
 
 class _Writer:
@@ -96,8 +90,10 @@ class _Writer:
             return writer
         if "fields" in writer and "fields" in reader:
             fields = {name: field["type"] for field in reader["fields"] for name in _names_of(field)}
+            # The defaults of a writer count for nothing, and would not fit a type that is rewritten.
             rewritten = [
-                {**field, "type": self.beside(field["type"], fields.get(field["name"]))} for field in writer["fields"]
+                {"name": field["name"], "type": self.beside(field["type"], fields.get(field["name"]))}
+                for field in writer["fields"]
             ]
             return {**writer, "fields": rewritten}
         return {
@@ -141,7 +137,7 @@ def _kind(schema: Any, named: Mapping[str, Any]) -> tuple[str, str]:
     return (kind, "") if isinstance(kind, str) and kind not in named else _kind(kind, named)
 
 
-def _named_types(schema: Any) -> dict[str, Any]:
+def named_types(schema: Any) -> dict[str, Any]:
     """Return the named types that are defined in a schema."""
     found: dict[str, Any] = {}
 
@@ -150,13 +146,13 @@ def _named_types(schema: Any) -> dict[str, Any]:
             return [collect(each) for each in part]
         if isinstance(part, dict) and part["type"] in _NAMED:
             found[part["name"]] = part
-        return _with_parts(part, collect)
+        return with_parts(part, collect)
 
     collect(schema)
     return found
 
 
-def _with_parts(schema: Any, change: Any) -> Any:
+def with_parts(schema: Any, change: Any) -> Any:
     """Return a type with those that it is made of changed."""
     if not isinstance(schema, dict):
         return schema

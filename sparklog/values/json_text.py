@@ -1,4 +1,4 @@
-"""Text for files of text, all of a column at once: JSON, and bytes as base64 or in hexadecimal digits.
+"""Text for files of text, all of a column at once: JSON, and bytes as base64 or in hexadecimal digits, and back.
 
 Each field of all rows is made at once, as an Arrow array of pieces of text; then the pieces of each row are joined.
 """
@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparklog.errors import InvalidOptionError
 from sparklog.record.arrays import array_of, filled, numbers_of
-from sparklog.values.rows import only_where
+from sparklog.values.rows import call_rows, only_where
 from sparklog.values.text import is_text
 
 _BYTES: Final = pa.large_binary()
+BASE64_SUFFIX: Final = "_base64"
+"""Behind the name of a field that holds base64, since its bytes are no UTF-8."""
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in (*range(32), *b'\\"')}
 
 Pieces = Sequence[pa.Array | bytes]
@@ -53,6 +56,23 @@ def base64_of(data: pa.Array) -> pa.Array:
     return only_where(encoded, data.is_valid())
 
 
+def bytes_of_hex(digits: pa.Array) -> pa.Array:
+    """Return the bytes that hexadecimal digits stand for, as `hex_of` writes them."""
+    return _decoded(digits, binascii.unhexlify, "hexadecimal digits")
+
+
+def bytes_of_base64(texts: pa.Array) -> pa.Array:
+    """Return the bytes that base64 stands for, as `base64_of` writes it."""
+    return _decoded(texts, lambda text: binascii.a2b_base64(text, strict_mode=True), "base64")
+
+
+def _decoded(texts: pa.Array, decode: Callable[[bytes], bytes], what: str) -> pa.Array:
+    found, reasons = call_rows(decode, texts.cast(_BYTES).to_pylist())
+    for row, reason in reasons.items():
+        raise InvalidOptionError(f"row {row} is to be {what}, and is not: {reason}")
+    return pa.array(found, _BYTES)
+
+
 def data_field(name: str, data: pa.Array) -> Pieces:
     """Write the field of a key or a value, with a comma before it."""
     opening = b',"' + name.encode()
@@ -62,7 +82,7 @@ def data_field(name: str, data: pa.Array) -> Pieces:
     if not data.null_count and not is_base64.any():
         return opening + b'":"', texts, b'"'
     kinds = array_of(np.where(is_null, 2, is_base64).astype(np.int8))
-    openings = pieces_of(opening + b'":"', opening + b'_base64":"', opening + b'":null')
+    openings = pieces_of(opening + b'":"', opening + BASE64_SUFFIX.encode() + b'":"', opening + b'":null')
     return openings.take(kinds), texts, pieces_of(b'"', b'"', b"").take(kinds)
 
 

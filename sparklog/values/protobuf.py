@@ -157,7 +157,7 @@ class _Message:
             raise InvalidOptionError(f"{name}: the message {descriptor.full_name} holds itself, and no column can")
         inside = (*holders, descriptor.full_name)
         self._empty = kind()
-        self._fields = [_Field(each, inside, name) for each in descriptor.fields]
+        self._fields = [_Field(each, kind.HasField, inside, name) for each in descriptor.fields]
         self.type = pa.struct([pa.field(each.name, each.type) for each in self._fields])
 
     def array(self, messages: Sequence[Any]) -> pa.Array:
@@ -173,11 +173,19 @@ class _Message:
 
 
 class _Field:
-    """Makes an array of one field of messages."""
+    """Makes an array of one field of messages.
 
-    def __init__(self, descriptor: Any, holders: tuple[str, ...], name: str) -> None:
+    Parameters
+    ----------
+    has_field : callable
+        Tells whether a message has a field of a name. It is of the class: a field of a message may be called so, too.
+    """
+
+    def __init__(
+        self, descriptor: Any, has_field: Callable[[Any, str], bool], holders: tuple[str, ...], name: str
+    ) -> None:
         self.name = descriptor.name
-        self._get = attrgetter(descriptor.name)
+        self._get, self._has_field = attrgetter(descriptor.name), has_field
         self._has_presence = descriptor.has_presence
         self._is_list = _is_repeated(descriptor)
         self._is_map = descriptor.message_type is not None and descriptor.message_type.GetOptions().map_entry
@@ -199,8 +207,8 @@ class _Field:
         if self._is_list:
             return pa.ListArray.from_arrays(_offsets(found), _in_parts(chain.from_iterable(found), make))
         if self._has_presence:
-            name = self.name
-            found = [value if message.HasField(name) else None for value, message in zip(found, messages, strict=True)]
+            name, has = self.name, self._has_field
+            found = [value if has(message, name) else None for value, message in zip(found, messages, strict=True)]
         return make(found)
 
 
@@ -214,7 +222,8 @@ def _values(
         message = _Message(_class_of(descriptor.message_type), holders, name)
         return message.type, message.array
     if descriptor.type == _ENUM:
-        names = {number: value.name for number, value in descriptor.enum_type.values_by_number.items()}
+        # Of several names of a number the first counts, as where a message is written as JSON.
+        names = {value.number: value.name for value in reversed(descriptor.enum_type.values)}
         return pa.string(), lambda numbers: pa.array(
             [None if number is None else names.get(number, str(number)) for number in numbers], pa.string()
         )

@@ -21,6 +21,11 @@ _UTF_8: Final = (
 )
 
 
+# What spreadsheets begin a formula with. Source: OWASP, CSV Injection.
+FORMULA: Final = "\\A([=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20])"
+NO_FORMULA: Final = r"'\1"
+
+
 class RawCodec:
     """Returns values as they are."""
 
@@ -48,6 +53,11 @@ def decode_text(values: pa.Array) -> Decoded:
     wrong = np.flatnonzero(~np.asarray(are_text))
     texts = only_where(values, are_text).cast(pa.string())
     return Decoded(texts, Failures(wrong, ["the value is not UTF-8"] * len(wrong)))
+
+
+def without_formulas(texts: pa.Array) -> pa.Array:
+    """Return texts with a ' before each that a spreadsheet would take for a formula."""
+    return pc.replace_substring_regex(texts, FORMULA, NO_FORMULA)
 
 
 def is_text(data: pa.Array) -> pa.Array:

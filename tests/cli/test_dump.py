@@ -334,3 +334,19 @@ def test_full_disk_is_one_line_on_stderr() -> None:
         ran = subprocess.run([*COMMAND, "dump", str(EVENTS), "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert ran.returncode == 2
     assert ran.stderr == "error: the output cannot be written: No space left on device\n"
+
+
+def test_csv_has_no_formulas_where_it_is_asked_for(tmp_path: Path) -> None:
+    write_partition(tmp_path / "a-0", [batch(0, b"=1+1", b"1+1", b"@x\xff")])
+    found = list(csv.DictReader(io.StringIO(run("dump", tmp_path, "--format", "csv", "--escape-formulas").stdout)))
+    assert [row["value"] for row in found] == ["'=1+1", "1+1", ""]
+    assert [row["producer_id"] for row in found] == ["-1"] * 3
+    (tmp_path / "a-0" / "partition.metadata").write_text("version: 0\ntopic_id: -AAAAAAAAAAAAAAAAAAAAA\n")
+    of_file = run("dump", tmp_path / "a-0" / "partition.metadata", "--format", "csv", "--escape-formulas")
+    assert "'-AAAA" in of_file.stdout
+    assert "'-AAAA" not in run("dump", tmp_path / "a-0" / "partition.metadata", "--format", "csv").stdout
+    refused = run("dump", tmp_path, "--escape-formulas")
+    assert (refused.exit_code, "--escape-formulas is for --format csv, and the format is table" in refused.stderr) == (
+        2,
+        True,
+    )

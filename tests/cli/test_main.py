@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ from typer.testing import CliRunner, Result
 from sparklog.cli.main import app
 from sparklog.cli.text import bytes_text, time_text
 from sparklog.errors import StorageError
+from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.log.journal import Append, Journal, LogExtent
 from sparklog.storage.local import LocalFile, LocalStorage
+from sparklog.write.group_offsets import commit_group_offsets
 from sparklog.write.journal import write_journal
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, golden_set
@@ -295,20 +299,23 @@ def test_describe_loads_no_compiled_code() -> None:
     assert ran.stdout.strip() == "False"
 
 
+def read_terminal(leader: int) -> bytes:
+    """Return all that is written to a terminal, which is gone when the process has ended."""
+    shown = b""
+    with suppress(OSError):
+        while piece := os.read(leader, 1 << 16):
+            shown += piece
+    os.close(leader)
+    return shown
+
+
 def on_a_terminal(columns: int, *arguments: str) -> str:
     """Run the command on a terminal of its own, and return what it shows."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
     with subprocess.Popen([*COMMAND, *arguments], stdout=follower, stderr=subprocess.PIPE, env=environment):
         os.close(follower)
-        shown = b""
-        try:
-            while piece := os.read(leader, 1 << 16):
-                shown += piece
-        except OSError:
-            # The terminal is gone when the process has ended.
-            pass
-    os.close(leader)
+        shown = read_terminal(leader)
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r", "")
 
 
@@ -537,3 +544,46 @@ def test_warm_up_without_a_folder_to_keep_kernels_in_is_no_success(
     result = run("warm-up")
     assert result.exit_code == 1
     assert "set SPARKLOG_CACHE_DIR" in result.stderr
+
+
+HOSTILE = "\x1b[2J\x7f\x9b\u202e\u2066"
+ESCAPED = "\\x1b[2J\\x7f\\x9b\\u202e\\u2066"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """Return a log directory in which a group, a value and a file have names that a terminal would obey."""
+    write_partition(tmp_path / "a-0", [v2_batch([Record(0, 0, HOSTILE.encode(), HOSTILE.encode())])])
+    commit_group_offsets(directory_at(tmp_path), HOSTILE, {TopicPartition("a", 0): OffsetCommit(0, HOSTILE, 1)})
+    (tmp_path / "a-0" / HOSTILE).touch()
+    (tmp_path / "a-0" / f"{0:020}.index{HOSTILE}").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["groups"], ["groups", "--offsets"], ["groups", "--lag"], ["verify"], ["describe"], ["dump"]],
+)  # fmt: skip
+def test_tables_have_no_character_that_a_terminal_obeys(hostile: Path, command: list[str]) -> None:
+    found = run(*command, hostile)
+    assert all(each.isprintable() or each == "\n" for each in found.stdout + found.stderr)
+    if command[0] in ("groups", "verify"):
+        assert ESCAPED in found.stdout
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "raw"])
+def test_json_and_csv_on_a_terminal_have_escapes_that_mean_the_same_and_raw_is_raw(hostile: Path, form: str) -> None:
+    path, piped = hostile / "a-0", run("dump", hostile / "a-0", "--format", form).stdout_bytes
+    leader, follower = pty.openpty()
+    with subprocess.Popen([*COMMAND, "dump", str(path), "--format", form], stdout=follower) as child:
+        os.close(follower)
+        shown = read_terminal(leader).replace(b"\r\n", b"\n")
+        child.wait()
+    assert HOSTILE.encode() in piped or form == "json"
+    if form == "raw":
+        assert shown == piped == HOSTILE.encode() + b"\n"
+    else:
+        assert all(each.isprintable() or each == "\n" for each in shown.decode())
+    if form == "json":
+        assert json.loads(shown) == json.loads(piped)
+        assert json.loads(shown)["value"] == HOSTILE

@@ -53,3 +53,15 @@ def test_bar_that_is_hidden_is_not_shown(
     with progress(total, is_hidden=True) as advance:
         advance("events-0", 1)
     assert shown() == ""
+
+
+def test_name_of_what_is_done_is_no_markup_and_moves_no_cursor(
+    shown: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "_SHOWN_AFTER_SECONDS", 0.0)
+    with progress(100, "offsets") as advance:
+        advance("[/red]\x1b]0;x", 25)
+        until = time.monotonic() + DEADLINE_SECONDS
+        while "25/100" not in shown() and time.monotonic() < until:
+            time.sleep(0.01)
+    assert "[/red]\\x1b]0;x" in shown()

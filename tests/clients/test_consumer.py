@@ -33,6 +33,7 @@ from sparklog.topic.log_manager import LogManager
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.group_offsets import read_group_offsets
 from sparklog.write.partition import PartitionLog
+from tests.build import Record, v2_batch, write_partition
 from tests.golden import golden_set
 from tests.places import directory_at
 from tests.system.logs import put, write_log
@@ -245,10 +246,22 @@ def test_wrong_commit_is_refused_and_hides_no_other(tmp_path: Path, wrong: Any) 
         assert consumer.committed(EVENTS, metadata=True) == (1, "", -1)
 
 
+NO_OFFSETS = [
+    b'{"version": 1, "groups": {"g": {"events": {"0": [%s, "", 1]}}}}' % offset
+    for offset in (b"1e30", b"1e400", b"1" + b"0" * 30, b"1.5", b"true", b"-5", b"NaN", b'"5"')
+]
+
+
 def test_offsets_that_cannot_be_read_are_not_replaced(tmp_path: Path) -> None:
     send(tmp_path, b"a")
     file = tmp_path / "seglog.offsets"
-    for damaged in (b"{", b'{"version": 2}', b'{"version": 1, "groups": {"g": {"t": {"0": []}}}}', b'{"version": 1}'):
+    for damaged in (
+        b"{",
+        b'{"version": 2}',
+        b'{"version": 1, "groups": {"g": {"t": {"0": []}}}}',
+        b'{"version": 1}',
+        *NO_OFFSETS,
+    ):
         file.write_bytes(damaged)
         with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
             with pytest.raises(CorruptCheckpointError, match=r"seglog\.offsets"):
@@ -303,8 +316,18 @@ def test_seeks_and_offsets(tmp_path: Path) -> None:
         for wrong in (-1, "1", True):
             with pytest.raises(InvalidOptionError, match="an offset is a whole number"):
                 consumer.seek(EVENTS, wrong)  # type: ignore[arg-type]
-        with pytest.raises(InvalidOptionError, match="ms since 1970"):
-            consumer.offsets_for_times({EVENTS: -1})
+        for wrong in (-1, None, "x", 1.5):
+            with pytest.raises(InvalidOptionError, match="ms since 1970"):
+                consumer.offsets_for_times({EVENTS: wrong})  # type: ignore[dict-item]
+
+
+def test_record_of_a_year_that_python_has_no_date_of_is_found_by_its_time(tmp_path: Path) -> None:
+    times = [1000, 253_402_300_800_000, (1 << 63) - 1]
+    write_partition(tmp_path / "events-0", [v2_batch([Record(at, time) for at, time in enumerate(times)])])
+    with from_start(tmp_path, "events") as consumer:
+        for asked, found in ((1001, 1), (times[1], 1), (times[1] + 1, 2), (times[2], 2)):
+            assert consumer.offsets_for_times({EVENTS: asked}) == {EVENTS: (found, times[found], 0)}
+        assert consumer.offsets_for_times({EVENTS: 1 << 70}) == {EVENTS: None}
 
 
 def test_paused_partition_keeps_its_position(tmp_path: Path) -> None:

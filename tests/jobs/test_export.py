@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,16 @@ def test_offsets_of_groups_may_be_elsewhere(tmp_path: Path) -> None:
     assert moved.rows == 10
     with pytest.raises(InvalidOptionError, match="start_time and start_group are given: give one of them"):
         moved_to(tmp_path / "out", source=tmp_path / "logs", start_group="g", start_time=0)
+
+
+def test_formulas_of_csv_are_escaped_where_it_is_asked_for_and_a_table_has_them_all_or_none(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    append(logs / "a-0", "=1+1", "1+1", "-2")
+    moved_to(out, source=logs, format="csv", escape_formulas=True)
+    (name,) = files(out)
+    with (out / name).open(newline="") as file:
+        assert [row["value"] for row in csv.DictReader(file)] == ["'=1+1", "1+1", "'-2"]
+    with pytest.raises(InvalidOptionError, match="has format 'csv, formulas escaped', and now it is 'csv'"):
+        moved_to(out, source=logs, format="csv")
+    with pytest.raises(InvalidOptionError, match="escape_formulas is of CSV, and the format is jsonl"):
+        moved_to(tmp_path / "other", source=logs, format="jsonl", escape_formulas=True)

@@ -10,11 +10,14 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from sparklog.jobs.formats import ParquetFormat, RowGroups
+from sparklog.errors import ValueDecodeError
+from sparklog.jobs.formats import CsvFormat, ParquetFormat, RowGroups
 
+LINES = pa.csv.ParseOptions(newlines_in_values=True)
 RNG = random.Random(1)
 RANDOM = [RNG.randbytes(RNG.randrange(40, 160)) if at % 7 else None for at in range(5000)]
 LIKE = [
@@ -91,3 +94,45 @@ def test_others_read_values_whose_lengths_are_apart(
     path = tmp_path / "random.parquet"
     path.write_bytes(written(RANDOM))
     assert reader(path) == RANDOM
+
+
+def csv_of(table: pa.Table, wanted: CsvFormat | None = None) -> str:
+    sink = io.BytesIO()
+    writer = (wanted or CsvFormat()).open(sink, table.schema)
+    writer.write(table)
+    writer.close()
+    return sink.getvalue().decode()
+
+
+def test_csv_of_years_that_arrow_has_no_text_of_has_these_years() -> None:
+    last, far, latest = 971_890_963_199_999, 971_890_963_200_000, (1 << 63) - 1
+    times = pa.array([last, far, None, latest, 0], pa.int64()).view(pa.timestamp("ms", "UTC"))
+    days = pa.array([11_248_737, 11_248_738, None, -12_687_794, 0], pa.int32()).view(pa.date32())
+    assert csv_of(pa.table({"time": times, "day": days})).splitlines()[1:] == [
+        '"32767-12-31 23:59:59.999Z","32767-12-31"',
+        '"32768-01-01 00:00:00.000Z","32768-01-01"',
+        ",",
+        '"292278994-08-17 07:12:55.807Z","-32768-01-01"',
+        '"1970-01-01 00:00:00.000Z","1970-01-01"',
+    ]
+    assert csv_of(pa.table({"time": times[:1], "day": days[:1]})).splitlines() == [
+        '"time","day"',
+        "32767-12-31 23:59:59.999Z,32767-12-31",
+    ]
+
+
+def test_csv_of_one_column_with_nulls_is_refused() -> None:
+    assert csv_of(pa.table({"value": ["a", "", "b"]})) == '"value"\n"a"\n""\n"b"\n'
+    with pytest.raises(
+        ValueDecodeError, match="the column 'value' has nulls, and in a CSV file of one column these are"
+    ):
+        csv_of(pa.table({"value": ["a", None]}))
+
+
+def test_csv_may_have_no_formulas() -> None:
+    texts = ["=1+1", "+1", "-1", "@x", "\t=1", "\r", "\n", "\uff1d1", "'=1", "a=1", "", None]
+    table = pa.table({"text": texts, "number": range(-6, 6)})
+    found = pa.csv.read_csv(io.BytesIO(csv_of(table, CsvFormat(escapes_formulas=True)).encode()), parse_options=LINES)
+    assert found["text"].to_pylist() == [*(f"'{each}" for each in texts[:8]), *texts[8:11], ""]
+    assert found["number"].to_pylist() == list(range(-6, 6))
+    assert csv_of(table) != csv_of(table, CsvFormat(escapes_formulas=True))

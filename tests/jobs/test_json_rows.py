@@ -97,3 +97,20 @@ def test_a_type_without_json_is_refused_by_its_column() -> None:
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
     with pytest.raises(InvalidOptionError, match=r"column 'u' is of type sparse_union.*cast it"):
         json_rows(["u"], [union], 1)
+
+
+@pytest.mark.parametrize(
+    ("unit", "time", "text"),
+    [
+        ("s", 971_890_963_200, "32768-01-01T00:00:00"),
+        ("ms", (1 << 63) - 1, "292278994-08-17T07:12:55.807"),
+        ("us", (1 << 63) - 1, "294247-01-10T04:00:54.775807"),
+        ("ns", (1 << 63) - 1, "2262-04-11T23:47:16.854775807"),
+        ("ms", -(1 << 62), "-146136543-09-08T08:23:32.096"),
+    ],
+)
+def test_times_of_years_that_arrow_has_no_text_of_have_these_years(unit: str, time: int, text: str) -> None:
+    times = pa.array([0, time, None], pa.int64()).view(pa.timestamp(unit, "UTC"))
+    found = json_rows(["t"], [times], 3).to_pylist()
+    assert [json.loads(each).get("t") for each in found][1:] == [f"{text}Z", None]
+    assert json.loads(found[0])["t"].startswith("1970-01-01T00:00:00")

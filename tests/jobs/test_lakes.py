@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Transaction
 
-from sparklog.errors import CommitError, DataLossError, InvalidOptionError, StorageError
+from sparklog.errors import CommitError, DataLossError, InvalidOptionError, StorageError, ValueDecodeError
 from sparklog.jobs.export_job import ExportJob
 from sparklog.jobs.formats import ParquetFormat
 from sparklog.jobs.job import run_job
@@ -485,3 +485,39 @@ def test_a_table_keeps_its_isolation_level_and_its_encodings(lake: Lake) -> None
             export_to(lake, **given)
     append(lake.folder.parent / "logs" / "a-0", "4")
     assert export_to(lake, value_format="base64").rows == 1
+
+
+LAST_MS = {"Delta": 9_223_372_036_854_775, "Iceberg": 253_402_300_799_999}
+
+
+def times_of(paths: list[Path]) -> list[int | None]:
+    """Return the times in files as the numbers that they are there."""
+    columns = [pq.ParquetFile(path).read().column("timestamp") for path in paths]
+    return [None if each.value is None else each.value for column in columns for each in column]
+
+
+@pytest.mark.parametrize("way", ["null", "dead_letter"])
+def test_times_that_microseconds_do_not_reach_keep_their_partition_out_alone_or_are_set_aside(
+    lake: Lake, way: str
+) -> None:
+    logs, last_ms = lake.folder.parent / "logs", LAST_MS[type(lake).__name__]
+    write_times(logs / "far-0", 0, last_ms, last_ms + 1, (1 << 63) - 1)
+    message = r"the timestamp of offset 2 of far-0 does not fit: (294247|10000)-01-\S+ \S+Z is a time that the table"
+    with pytest.raises(ValueDecodeError, match=message):
+        export_to(lake)
+    append(logs / "a-0", "4")
+    assert [path.name for path in lake.folder.rglob("far-0-*.parquet")] == []
+    assert sorted(path.name[:4] for path in lake.folder.rglob("*.parquet")) == ["%5Fb", "a-0-"]
+    assert export_to(lake, on_decode_error=way).rows == 5
+    files_of_far = sorted(lake.folder.rglob("far-0-*.parquet"))
+    is_aside = [path.parent.name == "_dead_letter" for path in files_of_far]
+    table, aside = ([p for p, a in zip(files_of_far, is_aside, strict=True) if a is wanted] for wanted in (False, True))
+    assert times_of(table) == [0, last_ms * 1000, *([None, None] if way == "null" else [])]
+    assert times_of(aside) == ([last_ms + 1, (1 << 63) - 1] if way == "dead_letter" else [])
+    for path in aside:
+        letters = pq.ParquetFile(path).read(["offset", "field", "value"]).to_pylist()
+        assert [tuple(row.values()) for row in letters] == [
+            (2, "timestamp", str(last_ms + 1).encode()),
+            (3, "timestamp", str((1 << 63) - 1).encode()),
+        ]
+    assert export_to(lake, on_decode_error=way).rows == 0

@@ -6,6 +6,8 @@ import datetime as dt
 import json
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -338,3 +340,110 @@ def test_a_topic_or_a_partition_may_be_the_target(tmp_path: Path) -> None:
     whole = sparklog.load(tmp_path / "a.parquet", tmp_path / "logs" / "events")
     assert whole.records == 2
     assert LocalWritableStorage().is_folder(str(tmp_path / "logs" / "events-1"))
+
+
+def log_of(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write a log, and return its records."""
+    with sparklog.PartitionLog.open(folder) as log:
+        log.append(pa.Table.from_pylist([plain(row) for row in rows], SCHEMA))
+    return records(folder, "key", "value", "headers", "timestamp")
+
+
+def dumped(folder: Path, form: str) -> bytes:
+    run = [sys.executable, "-c", "from sparklog.cli.main import run; run()", "dump", str(folder), "--format", form]
+    return subprocess.run(run, check=True, capture_output=True).stdout
+
+
+EXACTLY = [
+    {
+        "key": b"\xff\x00",
+        "value": b"\xfe",
+        "headers": [("h", b"\xff"), ("n", None), ("e", b""), ("t", b"x")],
+        "timestamp": 1,
+    },
+    {"key": None, "value": None, "headers": None, "timestamp": 2},
+    {"key": b"", "value": b"", "headers": None, "timestamp": 3},
+    {"key": b"\xff", "value": None, "headers": [("a", b"\x80")], "timestamp": 4},
+    {"key": b'"\n,\r\x00\\', "value": "ü\x1b\u2028'".encode(), "headers": [('"\n', b'"\n')], "timestamp": 5},
+    {"key": b"null", "value": b"NULL", "headers": None, "timestamp": 6},
+]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(record, min_size=1, max_size=30))
+def test_json_lines_of_an_export_load_back_exactly(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
+) -> None:
+    folder = tmp_path_factory.mktemp("back")
+    for number, some in enumerate((rows, EXACTLY)):
+        written = log_of(folder / f"logs{number}" / "t-0", some)
+        sparklog.export(folder / f"logs{number}", folder / f"table{number}", format="jsonl")
+        sparklog.load(folder / f"table{number}", folder / f"back{number}", num_partitions=1, processes=1)
+        assert records(folder / f"back{number}" / "t-0", "key", "value", "headers", "timestamp") == written
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_what_dump_prints_loads_back_exactly(tmp_path: Path, form: str) -> None:
+    written = log_of(tmp_path / "logs" / "t-0", EXACTLY * 3)
+    (tmp_path / f"a.{form}").write_bytes(dumped(tmp_path / "logs" / "t-0", form))
+    sparklog.load(tmp_path / f"a.{form}", tmp_path / "back", num_partitions=1)
+    assert records(tmp_path / "back" / "t-0", "key", "value", "headers", "timestamp") == written
+
+
+@pytest.mark.parametrize("digits", ["base64", "hex"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_digits_of_an_export_load_back_as_the_bytes_that_they_stand_for(tmp_path: Path, form: str, digits: str) -> None:
+    written = log_of(tmp_path / "logs" / "t-0", EXACTLY)
+    named: dict[str, Any] = {"key_format": digits, "value_format": digits}
+    sparklog.export(tmp_path / "logs", tmp_path / "table", format=form, **named)
+    sparklog.load(tmp_path / "table", tmp_path / "back", num_partitions=1, **named)
+    columns = ("key", "value", "timestamp")
+    of_log = [{name: row[name] for name in columns} for row in written]
+    assert records(tmp_path / "back" / "t-0", *columns) == of_log
+    (tmp_path / "wrong.csv").write_text("key,value\n!,a\n")
+    with pytest.raises(InputFileError, match=r"column 'key' of .*: row 0 is to be (hexadecimal digits|base64), and is"):
+        sparklog.load(tmp_path / "wrong.csv", tmp_path / "back" / "t", key_format=digits)
+
+
+def test_text_and_base64_of_the_same_row_are_refused(tmp_path: Path) -> None:
+    both = '{"value":null,"value_base64":"/w=="}\n{"value":"a","value_base64":"/w=="}\n'
+    (tmp_path / "a.jsonl").write_text(both)
+    with pytest.raises(InputFileError, match=r"row 1 has 'value_base64' as well: give one of the two"):
+        sparklog.load(tmp_path / "a.jsonl", tmp_path / "logs", topic="t", num_partitions=1)
+    (tmp_path / "b.jsonl").write_text('{"value":"a","headers":[{"key":"h","value":"a","value_base64":"/w=="}]}\n')
+    with pytest.raises(InputFileError, match=r"cannot be the headers of records: row 0 has 'value_base64' as well"):
+        sparklog.load(tmp_path / "b.jsonl", tmp_path / "logs", topic="t", num_partitions=1)
+    # A column that is named is what it is named for.
+    sparklog.load(
+        tmp_path / "a.jsonl", tmp_path / "logs", topic="t", num_partitions=1, value="value_base64", key="value"
+    )
+    assert records(tmp_path / "logs" / "t-0", "key", "value") == [
+        {"key": None, "value": b"/w=="},
+        {"key": b"a", "value": b"/w=="},
+    ]
+    # In other formats nothing is base64 by its name.
+    write_parquet(tmp_path / "a.parquet", pa.table({"value": ["a"], "value_base64": ["/w=="]}))
+    sparklog.load(tmp_path / "a.parquet", tmp_path / "logs", topic="p", num_partitions=1)
+    assert values(tmp_path / "logs" / "p-0") == [b"a"]
+
+
+@pytest.mark.parametrize("name", ["schlüssel", "key", 'a"', "a\\"])
+def test_escaped_names_of_json_are_names_of_columns(tmp_path: Path, name: str) -> None:
+    escaped = "".join(f"\\u{ord(each):04x}" for each in name)
+    lines = [f'{{"{escaped}" :"k","value":"v"}}', json.dumps({name: "ü:", "value": "\\u006b"})]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    sparklog.load(tmp_path / "a.jsonl", tmp_path / "logs", topic="t", num_partitions=1, key=name)
+    assert [each["key"] for each in records(tmp_path / "logs" / "t-0")] == [b"k", "ü:".encode()]
+
+
+def test_names_that_no_line_of_json_has_are_refused_though_others_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"\\u006bey":"usr","value":"usr"}\n')
+    with pytest.raises(InvalidOptionError, match="no file has a column 'usr', which was to be the key of records"):
+        sparklog.load(tmp_path / "a.jsonl", tmp_path / "logs", topic="t", num_partitions=1, key="usr")
+
+
+def test_keys_of_headers_do_not_take_the_place_of_the_key_that_a_folder_says(tmp_path: Path) -> None:
+    (tmp_path / "key=k").mkdir()
+    (tmp_path / "key=k" / "a.jsonl").write_text('{"value":"v","headers":[{"key":"h","value":"x"}]}\n')
+    sparklog.load(tmp_path / "key=k", tmp_path / "logs", topic="t", num_partitions=1)
+    assert [each["key"] for each in records(tmp_path / "logs" / "t-0")] == [b"k"]

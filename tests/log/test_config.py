@@ -206,6 +206,29 @@ def test_properties_of_a_clusters_own_life_are_taken_with_a_warning(caplog: pyte
     assert "mean nothing here: min.insync.replicas, remote.storage.enable" in record.getMessage()
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("min.insync.replicas", ["0", "-1", "", "1.5", "two", "\u0661"]),
+        ("unclean.leader.election.enable", ["", "yes", "1"]),
+        ("local.retention.ms", ["-3", "", "x"]),
+        ("leader.replication.throttled.replicas", ["0", "0:1,", "a:b"]),
+    ],
+)
+def test_values_that_a_broker_would_refuse_are_refused(name: str, wrong: list[str]) -> None:
+    for text in wrong:
+        with pytest.raises(InvalidOptionError, match=rf"{name} must be .*, got "):
+            LogConfig.from_properties({name: text})
+    for name, right in {
+        "min.insync.replicas": ["1", " 2 "],
+        "remote.storage.enable": ["TRUE", "false"],
+        "local.retention.bytes": ["-2", "-1", "0", "12"],
+        "follower.replication.throttled.replicas": ["", "*", "0:1,2:3"],
+    }.items():
+        for text in right:
+            LogConfig.from_properties({name: text})
+
+
 def test_no_spelling_is_of_two_properties() -> None:
     declared = options_of(LogConfig).values()
     names = [each.name for each in declared] + [spelling.name for each in declared for spelling in each.spellings]

@@ -146,7 +146,10 @@ def test_old_consumers_are_given_the_starts_of_segments_by_the_times_of_files(tm
     with sparklog.open_log(folder) as log:
         assert log.offsets_before(None, 9) == [60, *reversed(starts)]
         assert log.offsets_before(None, 2) == [60, starts[2]]
-        assert log.offsets_before(None, 0) == []
+        assert log.offsets_before(None, 0) == log.offsets_before(-2, 0) == []
+        assert log.offsets_before(-1, 9) == log.offsets_before(None, 9)
+        assert log.offsets_before(-1, 2) == [60, starts[2]]
+        assert log.offsets_before(-2, 9) == [starts[0]]
         assert log.offsets_before(99_999, 9) == []
         assert log.offsets_before(100_000, 9) == [starts[0]]
         assert log.offsets_before(299_999, 1) == [starts[1]]

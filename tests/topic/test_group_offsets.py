@@ -9,7 +9,7 @@ import pytest
 
 import sparklog
 from sparklog import views
-from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.errors import CorruptCheckpointError, InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import OffsetCommit
 from sparklog.topic.groups import committed_by_groups
@@ -98,3 +98,13 @@ def test_nothing_is_committed_of_a_topic_that_was_made_anew_by_others(tmp_path: 
     assert views.read(tmp_path, "consumer_offsets").select(["partition", "offset"]).to_pylist() == [
         {"partition": 1, "offset": 3}
     ]
+
+
+@pytest.mark.parametrize("offset", ["1e30", "1e400", "1" + "0" * 30])
+def test_offset_that_is_none_is_an_error_of_the_file_in_every_view(tmp_path: Path, offset: str) -> None:
+    sparklog.PartitionLog.open(tmp_path / "events-0").close()
+    written = f'{{"version": 1, "groups": {{"g": {{"events": {{"0": [{offset}, "", 1]}}}}}}}}'
+    (tmp_path / "seglog.offsets").write_text(written)
+    for read in (lambda: views.read(tmp_path, "consumer_offsets"), lambda: views.lag(tmp_path, "g")):
+        with pytest.raises(CorruptCheckpointError, match=r"not a file of committed offsets.*seglog\.offsets"):
+            read()

@@ -277,3 +277,27 @@ def test_missing_library_is_an_error_that_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(InvalidOptionError, match=rf'needs the package {package}: pip install "sparklog\[protobuf\]"'):
         make_decoder(parse_decoder("protobuf", str(folder)))
+
+
+NAMES = """
+syntax = "proto3";
+enum Kind { option allow_alias = true; NONE = 0; FIRST = 1; SECOND = 1; OTHER = 2; THIRD = 1; NO = 0; }
+message M {
+  Kind kind = 1; optional string HasField = 2; optional int32 x = 3; optional In inner = 4; repeated Kind kinds = 5;
+  optional string FromString = 6; optional string DESCRIPTOR = 7; optional int32 class = 8; optional int32 keys = 9;
+}
+message In { string HasField = 1; optional int32 y = 2; }
+"""
+
+
+def test_first_name_of_a_number_counts_and_fields_may_be_called_as_methods_are(tmp_path: Path) -> None:
+    (tmp_path / "m.proto").write_text(NAMES)
+    decoder = make_decoder(parse_decoder("protobuf", str(tmp_path), wire="none"))
+    fields = {"HasField": "h", "x": 0, "FromString": "f", "DESCRIPTOR": "d", "class": 3, "keys": 4}
+    message = classes_of(tmp_path, "m.proto")("M")(kind=1, kinds=[0, 1, 2, 7], inner={"HasField": "i"}, **fields)
+    array, failures = decoder.decode(pa.array([message.SerializeToString(), b""]))
+    assert failures.reasons == []
+    assert array.to_pylist() == [
+        {**fields, "kind": "FIRST", "kinds": ["NONE", "FIRST", "OTHER", "7"], "inner": {"HasField": "i", "y": None}},
+        {**dict.fromkeys([*fields, "inner"]), "kind": "NONE", "kinds": []},
+    ]
