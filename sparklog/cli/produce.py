@@ -15,8 +15,6 @@ from sparklog.cli.choices import InputFormat
 from sparklog.cli.text import counted
 from sparklog.errors import InputFileError, InvalidOptionError
 
-Headers = list[tuple[str, bytes | None]]
-
 
 def produce(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="The log directories of no running broker.")],
@@ -72,21 +70,17 @@ class _Lines:
     parse_headers: bool
 
     def record(self, line: bytes) -> dict[str, Any]:
-        headers, key, value = Headers(), None, line
+        headers, key, value = b"", None, line
         if self.parse_headers:
-            named, value = _parted(value, "\t", "headers")
-            headers = [self._header(each) for each in named.split(b",")] if named else []
+            headers, value = _parted(value, "\t", "headers")
         if self.key_separator is not None:
             key, value = _parted(value, self.key_separator, "key")
-        return {"key": self._data(key), "value": self._data(value), "headers": headers}
-
-    def _header(self, data: bytes) -> tuple[str, bytes | None]:
-        name, value = _parted(data, ":", "header")
-        return name.decode(), self._data(value)
+        pairs = [_parted(each, ":", "header") for each in headers.split(b",") if headers]
+        named = [(name.decode(), self._data(data)) for name, data in pairs]
+        return {"key": self._data(key), "value": self._data(value), "headers": named}
 
     def _data(self, data: bytes | None) -> bytes | None:
-        is_null = data is None or (self.null_marker is not None and data == self.null_marker.encode())
-        return None if is_null else data
+        return None if self.null_marker is not None and data == self.null_marker.encode() else data
 
 
 def _parted(data: bytes, separator: str, what: str) -> tuple[bytes, bytes]:

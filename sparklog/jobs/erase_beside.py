@@ -40,12 +40,13 @@ def erase_beside(
     if dry_run:
         return [directory.file(name) for name in _names(directory, keys, topics)]
     with outcome(NOTHING_CLEANED), only_writer(directory, lock_timeout_seconds):
+        # While nobody can decide a commit of such a file, which could not be finished without it.
         found = _names(directory, keys, topics)
-    for name in found:
-        if files.is_staged_log(name):
-            directory.writable.remove(directory.file(name))
-        else:
-            remove_folder(directory, name)
+        for name in found:
+            if files.is_staged_log(name):
+                directory.writable.remove(directory.file(name))
+            else:
+                remove_folder(directory, name)
     return [directory.file(name) for name in found]
 
 

@@ -28,13 +28,13 @@ class ConsumerGroupMetadata(NamedTuple):
     log_directory: LogDirectory
 
 
-def named_partition(partition: tuple[str, int]) -> TopicPartition:
+def named_partition(partition: Any) -> TopicPartition:
     """Return a partition that is given as a pair, such as a TopicPartition of kafka-python."""
     topic, number = partition if isinstance(partition, tuple) and len(partition) == 2 else (None, None)
-    is_number = isinstance(number, Integral) and not isinstance(number, bool) and 0 <= int(number) <= PARTITION_MAX
+    is_number = type(number) is not bool and isinstance(number, Integral) and 0 <= int(number) <= PARTITION_MAX
     if not isinstance(topic, str) or not is_topic_name(topic) or not is_number:
         raise InvalidOptionError(f"a partition is a TopicPartition, or (topic, number), and not {partition!r}")
-    return TopicPartition(topic, int(number))
+    return TopicPartition(topic, int(partition[1]))
 
 
 def committable(given: Any) -> OffsetAndMetadata:

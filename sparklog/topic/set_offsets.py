@@ -151,8 +151,9 @@ def set_group_offsets(
         A log is damaged.
     """
     found = discover(paths)
-    directories = list(dict.fromkeys([*log_directories(paths), *(each.directory for each in found.partitions)]))
-    logs = group_logs(directories)
+    of_logs = [each.directory for each in found.partitions]
+    logs = group_logs(of_logs)
+    directories = list(dict.fromkeys([*log_directories(paths), *of_logs]))
     own = GroupOffsetsOf.directories(directories).groups.get(request.group, {})
     folder = _folder_of(logs, request, own)
     location = directories[0].file(files.GROUP_OFFSETS) if folder is None else folder.location

@@ -128,7 +128,7 @@ def checked_offsets(groups: GroupOffsets) -> GroupOffsets:
     InvalidOptionError
         One cannot.
     """
-    given = CommittedOffsets(groups)
+    given = CommittedOffsets({group: offsets for group, offsets in groups.items() if offsets})
     try:
         if offsets_of_fields(given.to_fields()) == given:
             return groups

@@ -222,6 +222,14 @@ def test_group_that_is_in_two_places_is_refused_and_not_begun_anew(tmp_path: Pat
         consumer.poll(0)
 
 
+def test_commit_of_nothing_is_none(tmp_path: Path) -> None:
+    send(tmp_path, b"a")
+    with from_start(tmp_path, "events", group_id="g") as consumer:
+        consumer.commit({})
+        consumer.commit()
+        assert consumer.committed(EVENTS) is None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

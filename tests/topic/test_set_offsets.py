@@ -132,7 +132,7 @@ def test_offsets_of_a_group_of_our_consumers_alone_are_set_in_our_file(tmp_path:
         if not has_cluster or each == partition_of_group("g", PARTITIONS):
             shutil.rmtree(shop / f"__consumer_offsets-{each}")
     commit_group_offsets(directory_at(shop), "g", OURS)
-    given = {"offsets_partitions": PARTITIONS} if has_cluster else {}
+    given: dict[str, Any] = {"offsets_partitions": PARTITIONS} if has_cluster else {}
     dry = set_offsets(shop, Goal(word="earliest"), executes=False, **given)
     assert committed(shop) == {("a", 0): 77, ("a", 1): 7}
     done = set_offsets(shop, Goal(word="earliest"), **given)
