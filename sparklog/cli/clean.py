@@ -32,6 +32,8 @@ def clean(paths: Sequence[str], options: Mapping[str, Any], *, dry_run: bool, as
             render.complain("error", str(each))
         render.complain("note", "the other partitions were cleaned" if not dry_run else "nothing was changed")
         return False
+    for path in summary.removed:
+        render.complain("note", f"{path} {'would go' if dry_run else 'went'}, which is no part of a log")
     rows = [_row(each) for each in summary.changed]
     if as_json:
         render.json_lines(rows)

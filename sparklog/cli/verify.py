@@ -11,7 +11,7 @@ from typing import Any, Final
 from sparklog.cli import render, tables, views
 from sparklog.cli.paths import CliPath
 from sparklog.cli.text import bytes_text
-from sparklog.inspect.absent import verify_absent
+from sparklog.inspect.absent import verify_absent, verify_absent_in_directory
 from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partitions
 from sparklog.jobs.erase_keys import read_keys
 from sparklog.log.places import split_path
@@ -70,8 +70,10 @@ def findings(
 
 
 def _search(target: CliPath, keys: KeySet) -> Iterator[Finding | Progress]:
-    for folder in target.folders:
-        yield from verify_absent(keys, folder.location)
+    folders = [folder.location for folder in target.folders]
+    if target.is_directory:
+        return verify_absent_in_directory(keys, target.path, folders)
+    return chain.from_iterable(verify_absent(keys, folder) for folder in folders)
 
 
 def report(rows: list[RowDict], outcome: Outcome) -> None:

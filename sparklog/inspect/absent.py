@@ -2,12 +2,13 @@
 
 Segments are read from their first byte to their last, without indexes, offsets and isolation levels; so are the files
 that a cleaning has set aside or not finished, what recovery has cut off a segment, and what a write has staged. Bytes
-that are no whole batch are no proof, and a finding. So is a folder of the partition that Kafka has set aside.
+that are no whole batch are no proof, and a finding. So is a folder of the partition that Kafka has set aside, unless
+the whole log directory is searched, with all such folders in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sparklog.errors import CorruptBatchError, PathNotFoundError, SeglogError
@@ -22,6 +23,7 @@ from sparklog.record.spans import RecordSpans, record_spans
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.registry import locate
 
+_PRESENT: Final = "present"
 _SET_ASIDE: Final = {
     files.LOG: "",
     files.LOG + files.DELETED: ", a file that was set aside and is no part of the log any more",
@@ -51,12 +53,35 @@ def verify_absent(matcher: Matcher, path: str) -> Iterator[Finding | Progress]:
         The folder cannot be listed.
     """
     located = locate(path)
-    storage, folder = located.storage, located.path
+    yield from _in_folder(*located, matcher)
+    yield from _set_aside(*located)
+
+
+def verify_absent_in_directory(matcher: Matcher, path: str, partitions: Iterable[str]) -> Iterator[Finding | Progress]:
+    """Search through partitions of a log directory, the folders in it that were set aside, and its staged files.
+
+    Parameters and findings are as of `verify_absent`; ``partitions`` are the partitions' folders.
+    """
+    storage, directory = locate(path)
+    for folder in partitions:
+        yield from _in_folder(*locate(folder), matcher)
+    yield from _in_folder(storage, directory, matcher)
+    for entry in storage.entries(directory):
+        if entry.is_folder and files.is_set_aside(entry.name):
+            yield from _in_folder(storage, join_path(directory, entry.name), matcher)
+
+
+def holds_records(matcher: Matcher, storage: Storage, path: str) -> bool:
+    """Tell whether a file has whole batches with records that a matcher means."""
+    found = _in_file(storage, path, "", matcher)
+    return any(isinstance(each, Finding) and each.code == _PRESENT for each in found)
+
+
+def _in_folder(storage: Storage, folder: str, matcher: Matcher) -> Iterator[Finding | Progress]:
     for entry in storage.entries(folder):
         what = _what(entry.name) if entry.is_file else None
         if what is not None:
             yield from _in_file(storage, join_path(folder, entry.name), what, matcher)
-    yield from _set_aside(storage, folder)
 
 
 def _what(name: str) -> str | None:
@@ -66,7 +91,7 @@ def _what(name: str) -> str | None:
         return _SET_ASIDE.get(found.suffix)
     if files.is_cut_file(name):
         return ", which recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
-    if name.endswith(files.LOG + files.STAGED):
+    if files.is_staged_log(name):
         return ", which a write has staged and not committed"
     return None
 
@@ -121,7 +146,7 @@ class _Search:
         if self._first is not None:
             place, offset = self._first
             message = f"holds {self._records} records that must be absent, the first at offset {offset}{self._what}"
-            yield Finding(Severity.ERROR, "present", self._path, message, place, offset)
+            yield Finding(Severity.ERROR, _PRESENT, self._path, message, place, offset)
 
     def _next_batch(self, position: int, end_position: int) -> int | None:
         if is_zero(self._file, position, end_position):

@@ -12,7 +12,8 @@ from sparklog.cleaner.partition import Cleaned
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.clean import TASK_BYTES, CleanJob
 from sparklog.jobs.clean_passes import conversion_passes, erasure_passes
-from sparklog.jobs.erase_keys import Keys
+from sparklog.jobs.erase_beside import erase_beside
+from sparklog.jobs.erase_keys import Keys, read_keys
 from sparklog.jobs.job import Watch, run_job
 from sparklog.jobs.local import runner_of
 from sparklog.log.config import LogConfig
@@ -21,7 +22,7 @@ from sparklog.log.places import PartitionFolder
 from sparklog.record.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from sparklog.record.where import Where
 from sparklog.storage.registry import PathText, paths_of
-from sparklog.topic.discovery import discover
+from sparklog.topic.discovery import discover, log_directories
 from sparklog.values.named import imported
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
@@ -35,10 +36,13 @@ class CleanSummary:
     ----------
     partitions : tuple of Cleaned
         Of every partition that was looked at, by topic and partition.
+    removed : tuple of str
+        Paths that an erasure has removed beside logs: folders of deleted topics, and staged files.
     """
 
     partitions: tuple[Cleaned, ...]
     is_dry: bool = False
+    removed: tuple[str, ...] = ()
 
     @property
     def freed_bytes(self) -> int:
@@ -105,7 +109,8 @@ def clean(
         A policy of your own, ``package.module:Class``: see `sparklog.cleaner.retention.RetentionPolicy`.
     erase : str, os.PathLike, sequence of bytes or str, or pyarrow.Array, optional
         Erase the records with these keys, those of the active segment included. A file is Parquet, or CSV with a line
-        of names, and its column is named ``key``.
+        of names, and its column is named ``key``. In a log directory, folders of deleted topics go as well, and staged
+        files that have such a record: a write that is still to commit one fails.
     erase_where : str, optional
         Erase the records that pass this filter: see `sparklog.log.where_parser`.
     blank : str, optional
@@ -178,7 +183,17 @@ def clean(
             dry_run=dry_run,
         )
         cleaned += [each for result in run_job(job, runner, watch) for each in result]
-    return CleanSummary(tuple(sorted(cleaned, key=lambda each: (each.topic, each.partition))), dry_run)
+    removed: list[str] = []
+    if (erase is not None or erase_where is not None) and not partitions:
+        keys, names = None if erase is None else read_keys(erase), set(_names(topics))
+        for directory in log_directories(paths_of(path)):
+            removed += erase_beside(directory, keys, names, lock_timeout_seconds, dry_run=dry_run)
+    cleaned.sort(key=lambda each: (each.topic, each.partition))
+    return CleanSummary(tuple(cleaned), dry_run, tuple(removed))
+
+
+def _names(topics: str | Sequence[str]) -> list[str]:
+    return [topics] if isinstance(topics, str) else list(topics)
 
 
 def _chosen(
@@ -187,7 +202,7 @@ def _chosen(
     """Return the partitions that are to be cleaned, those of a log directory together."""
     paths = paths_of(path)
     found = discover(paths)
-    names = [topics] if isinstance(topics, str) else list(topics)
+    names = _names(topics)
     folders = found.all_topics() if not names and not partitions else found.named(names)
     if partitions:
         wanted: dict[str, list[int]] = {}

@@ -80,6 +80,7 @@ PARTITION_MAX: Final = (1 << 31) - 1
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _NUMBERED_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-[0-9]+")
+_DELETE: Final = "-delete"
 _PASSING_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
 _SEGMENT_FILE = re.compile(
     r"(?P<offset>[0-9]{20})(?P<suffix>\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?)"
@@ -142,6 +143,14 @@ def is_set_aside(name: str) -> bool:
     return _PASSING_FOLDER.fullmatch(name) is not None
 
 
+def deleted_topic(name: str) -> str | None:
+    """Return the topic of a folder that is named as Kafka names those that it deletes; None of others."""
+    if not is_set_aside(name) or not name.endswith(_DELETE):
+        return None
+    found = parse_partition_folder(name.removesuffix(_DELETE).rpartition(".")[0])
+    return None if found is None else found.topic
+
+
 def deleted_folder_name(name: str, due_ms: int, token: str) -> str:
     """Return what Kafka would call the folder of a partition that is deleted, ``<topic>-<n>.<uuid>-delete``.
 
@@ -152,7 +161,7 @@ def deleted_folder_name(name: str, due_ms: int, token: str) -> str:
     token : str
         19 hexadecimal digits that no other has.
     """
-    ending = f".{due_ms:012x}7{token}-delete"
+    ending = f".{due_ms:012x}7{token}{_DELETE}"
     topic, dash, number = name.rpartition("-")
     # Kafka cuts the topic, too, where the name would be longer than a file system takes.
     return topic[: _FOLDER_NAME_MAX - len(dash + number + ending)] + dash + number + ending
@@ -226,6 +235,11 @@ def staged_name(job: str, what: str) -> str:
 def staged_log(what: str) -> str:
     """Return what names the file with the batches, for `staged_name`."""
     return f"{what}{LOG}"
+
+
+def is_staged_log(name: str) -> bool:
+    """Tell whether a file is named as one that a job has staged batches in."""
+    return name.endswith(LOG + STAGED)
 
 
 def staged_batches(what: str) -> str:

@@ -154,6 +154,12 @@ def discover(paths: Sequence[PathText]) -> Discovery:
     )
 
 
+def log_directories(paths: Iterable[PathText]) -> list[LogDirectory]:
+    """Return those of some paths, and of what patterns stand for, that are log directories."""
+    located = [each for path in paths for each in expand(locate(path))]
+    return [LogDirectory(*each) for each in located if look_at(*each).kind is FolderKind.LOG_DIRECTORY]
+
+
 def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, PartitionLayout]:
     """Read what partitions hold now, all of them as they were at one time; see `sparklog.log.layout.read_layouts`."""
     found = list(folders)

@@ -258,7 +258,7 @@ class LogManager:
                 if due_ms is None or due_ms > self._clock():
                     continue
                 try:
-                    _remove_all(directory, each.name)
+                    remove_folder(directory, each.name)
                     removed.append(directory.file(each.name))
                 except SeglogError as error:
                     _log.warning("%s: what was deleted could not be removed yet", error)
@@ -333,7 +333,8 @@ def _refuse_count(count: int) -> None:
         raise InvalidOptionError(f"a topic has a whole number of partitions, at least 1, and not {count!r}")
 
 
-def _remove_all(directory: LogDirectory, name: str) -> None:
+def remove_folder(directory: LogDirectory, name: str) -> None:
+    """Remove the folder of a partition that was deleted, with all files in it."""
     storage, folder = directory.writable, directory.folder(name)
     for each in storage.names(folder.location):
         if not each.is_folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ def test_keys_are_erased_and_proven_absent(directory: Path) -> None:
     keys = directory.parent / "gone.csv"
     keys.write_text("key\nk\n")
     before = run("verify", directory / "events-0", "--absent", keys)
+    shutil.copytree(directory, directory.parent / "copy")
     assert before.exit_code == 1
     assert "holds 20 records that must be absent, the first at offset 0" in before.stdout
     options = ("--erase", keys, "--config", "file.delete.delay.ms=0", "--processes", "1")
@@ -75,6 +77,13 @@ def test_keys_are_erased_and_proven_absent(directory: Path) -> None:
     assert [wrong for row in found for wrong in disagreements(row, ROWS["clean"][OF])] == []
     assert run("verify", directory, "--absent", keys).exit_code == 0
     assert values(directory / "events-0") == []
+    deleted = directory / "events-0.0123456789abcdef-delete"
+    shutil.copytree(directory.parent / "copy" / "events-0", deleted)
+    assert run("verify", directory, "--absent", keys).exit_code == 1
+    result = run("clean", directory, *options, "--dry-run")
+    assert f"note: {deleted} would go, which is no part of a log" in result.stderr
+    assert f"note: {deleted} went, which is no part of a log" in run("clean", directory, *options).stderr
+    assert run("verify", directory, "--absent", keys).exit_code == 0
 
 
 def test_format_that_loses_nothing_and_a_codec_are_options(directory: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 import sparklog
 from sparklog.cleaner.erasure import ErasurePass
-from sparklog.errors import InputFileError, InvalidOptionError
-from sparklog.inspect.absent import verify_absent
+from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
+from sparklog.inspect.absent import verify_absent, verify_absent_in_directory
 from sparklog.inspect.verify_segment import Finding
 from sparklog.jobs.clean import CleanJob
 from sparklog.jobs.clean_logs import clean
@@ -21,6 +21,8 @@ from sparklog.jobs.erase_keys import read_keys
 from sparklog.jobs.job import run_job
 from sparklog.jobs.local import LocalRunner
 from sparklog.log.config import LogConfig
+from sparklog.topic.commit import commit
+from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
 from sparklog.write.partition import PartitionLog
 from tests import build
@@ -29,6 +31,7 @@ from tests.cleaner.logs import NOW_MS, findings, names
 from tests.oracle import OracleBatch, decode_log
 from tests.places import directory_at, folder_at
 from tests.storage.crash import CrashingStorage, crashes
+from tests.topic.staged import rows, stage
 
 AT_ONCE = {"file.delete.delay.ms": "0"}
 KEYS = [b"k%d" % n for n in range(0, 60, 7)]
@@ -63,6 +66,54 @@ def offsets(folder: Path) -> list[int]:
 
 def remnants(folder: Path) -> list[Finding]:
     return [each for each in verify_absent(read_keys(KEYS), str(folder)) if isinstance(each, Finding)]
+
+
+def all_remnants(directory: Path, *partitions: str) -> dict[str, str]:
+    """Return what a whole directory still has of the keys: files by their names, and codes."""
+    folders = [str(directory / name) for name in partitions]
+    events = verify_absent_in_directory(read_keys(KEYS), str(directory), folders)
+    return {str(Path(each.path).relative_to(directory)): each.code for each in events if isinstance(each, Finding)}
+
+
+def test_keys_are_found_and_erased_in_what_is_no_log_any_more(directory: Path) -> None:
+    """Deleted topics are looked into whether or not their partitions are there; a write has staged such a record."""
+    kept = directory / "kept-0.0123456789abcdef-stray"
+    for gone in ("deleted-0.0123456789abcdef0123456789abcdef-delete", "events-0.0123456789abcdef-delete", kept.name):
+        write(directory / "passing-0")
+        (directory / "passing-0").rename(directory / gone)
+    job, runs = stage(
+        directory, [rows(["value"], key=[b"k7"], partition=[0])], partitions=1, job_id=new_job(wall_clock_ms())
+    )
+    other, other_runs = stage(
+        directory, [rows(["value"], key=[b"other"], partition=[0])], partitions=1, job_id=new_job(wall_clock_ms())
+    )
+    before = all_remnants(directory, "events-0", "orders-0")
+    assert {str(Path(name).parent) for name in before} == {
+        ".", "events-0", "orders-0", kept.name,
+        "deleted-0.0123456789abcdef0123456789abcdef-delete", "events-0.0123456789abcdef-delete",
+    }  # fmt: skip
+    assert set(before.values()) == {"present"}
+    would = clean(directory, erase=KEYS, config=AT_ONCE, processes=1, dry_run=True)
+    assert all_remnants(directory, "events-0", "orders-0") == before
+    done = clean(directory, erase=KEYS, config=AT_ONCE, processes=1)
+    assert done.removed == would.removed
+    assert [Path(path).name.rpartition("-")[2].rpartition(".")[2] for path in done.removed] == ["delete"] * 2 + [
+        "staged"
+    ]
+    assert {str(Path(name).parent) for name in all_remnants(directory, "events-0", "orders-0")} == {kept.name}
+    with pytest.raises(SeglogError):
+        commit(job, runs, wall_clock_ms())
+    commit(other, other_runs, wall_clock_ms())
+    assert offsets(directory / "events-0") == [*LEFT, 60]
+
+
+def test_only_deleted_folders_of_the_topics_that_are_named_go(directory: Path) -> None:
+    for topic in ("events", "orders"):
+        (directory / f"{topic}-1.0123456789abcdef-delete").mkdir()
+    found = clean(directory, topics="events", erase_where="key = 'k7'", config=AT_ONCE, processes=1)
+    assert found.removed == (str(directory / "events-1.0123456789abcdef-delete"),)
+    assert (directory / "orders-1.0123456789abcdef-delete").exists()
+    assert clean(directory, config=AT_ONCE, processes=1).removed == ()
 
 
 LEFT = [n for n in range(60) if n % 7]
