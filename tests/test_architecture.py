@@ -31,7 +31,7 @@ BELOW["views"] = {"topic"}
 BELOW["clients"] = BELOW["topic"] | {"topic"}
 BELOW["jobs"] = BELOW["topic"] | {"topic"}
 BELOW["spark"] = BELOW["jobs"] | {"jobs"}
-BELOW["cli"] = BELOW["jobs"] | {"jobs"}
+BELOW["cli"] = BELOW["jobs"] | {"jobs", "clients"}
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 # Modules that are imported by a name which is not known before, and why.
@@ -101,6 +101,8 @@ DEFERRED = {
     ("cli/system_commands.py", "sparklog.cli.system_rows"),
     ("cli/system_commands.py", "sparklog.cli.hanging"),
     ("cli/group_commands.py", "sparklog.cli.set_offsets"),
+    ("cli/produce.py", "sparklog.clients.producer"),
+    ("cli/topic_commands.py", "sparklog.topic.log_manager"),
     ("cli/job_commands.py", "sparklog.cli.load"),
     ("cli/job_commands.py", "sparklog.cli.ledger"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,6 +11,7 @@ from sparklog.cli import fields, tables, views
 from sparklog.errors import InvalidOptionError
 from sparklog.log.times import iso_milliseconds
 
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="A log directory, a topic's path (/logs/events), or a partition's folder."),
@@ -60,3 +61,11 @@ def properties_of(texts: Iterable[str], option: str) -> dict[str, str]:
             raise InvalidOptionError(f"{option} {text!r} is not name=value")
         properties[name] = value
     return properties
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Read a span of time that an option was given: 30s, 5m, 2h or 1d."""
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or not int(number) or unit not in _UNIT_SECONDS:
+        raise InvalidOptionError(f"{option} {text!r} is no time such as 30s, 5m, 2h or 1d")
+    return float(int(number) * _UNIT_SECONDS[unit])

@@ -19,3 +19,10 @@ class Format(StrEnum):
     JSON = "json"
     CSV = "csv"
     RAW = "raw"
+
+
+class InputFormat(StrEnum):
+    """The values of ``--format`` of what is written."""
+
+    LINES = "lines"
+    JSON_LINES = "jsonl"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
-from sparklog.cli.arguments import Fields, Json, Paths, properties_of
+from sparklog.cli import render
+from sparklog.cli.arguments import Fields, Json, Paths, properties_of, seconds_of
 from sparklog.cli.job_commands import Configs, JobProcesses, LockTimeoutSeconds, Partitions, Topics
+from sparklog.errors import LockedError
 
 _FAILED = 1
 
@@ -63,13 +67,17 @@ def clean(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing, and say what would go; also beside a broker.")
     ] = False,
+    every: Annotated[
+        str | None, typer.Option("--every", help="Clean again so often, until Ctrl-C: 30s, 5m, 2h, 1d.")
+    ] = None,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
     """Drop what is too old, too much or replaced, by the stored properties of topics and what is said here.
 
     A retention that nobody has said is none. The directory is locked as by a broker; where a broker runs, the command
-    refuses. Exit status 1 where a partition is damaged: it stays as it was.
+    refuses. Exit status 1 where a partition is damaged: it stays as it was. With --every, a round in which it is, or in
+    which the directory is locked, is said, and the next one comes.
     """
     from sparklog.cli.clean import clean as clean_logs
     from sparklog.cli.export import partition_of
@@ -95,5 +103,17 @@ def clean(
         "lock_timeout_seconds": lock_timeout_seconds,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    if not clean_logs(paths, options, dry_run=dry_run, as_json=as_json):
-        raise typer.Exit(_FAILED)
+    if every is None:
+        if not clean_logs(paths, options, dry_run=dry_run, as_json=as_json):
+            raise typer.Exit(_FAILED)
+        return
+    seconds = seconds_of(every, "--every")
+    with suppress(KeyboardInterrupt):
+        while True:
+            try:
+                clean_logs(paths, options, dry_run=dry_run, as_json=as_json)
+            except LockedError as error:
+                render.complain("warning", str(error))
+            if not render.flushed():
+                raise BrokenPipeError
+            time.sleep(seconds)

@@ -8,7 +8,6 @@ from typing import Any
 from sparklog.cleaner.cuts import Cut, Extent
 from sparklog.cli import render
 from sparklog.cli.text import bytes_text, counted
-from sparklog.errors import InvalidOptionError
 from sparklog.jobs.job import OF_ONE_PARTITION
 from sparklog.log.places import PartitionFolder
 from sparklog.topic.cutting import PlannedCut, plan_deletion, plan_truncation
@@ -62,10 +61,7 @@ def _carry_out(
 
 
 def _is_confirmed(path: str, cut: Cut) -> bool:
-    answer = render.asked(f"{path}: {_what_goes(cut)} would go, then {_extent(cut.after)}. Cut the log? [y/N] ")
-    if answer is None:
-        raise InvalidOptionError("nobody is there to be asked, and nothing was changed: --yes does not ask")
-    return answer.strip().lower() in ("y", "yes")
+    return render.confirmed(f"{path}: {_what_goes(cut)} would go, then {_extent(cut.after)}. Cut the log?")
 
 
 def _what_goes(cut: Cut) -> str:

@@ -311,6 +311,15 @@ time_ms      integer  of the commit, ms since 1970
 """
         ),
     },
+    "topics list": {
+        "a topic": fields_in(
+            """
+topic       string   name of the topic
+partitions  integer  how many partitions of it are here
+configs     object   properties that are stored for it, by name
+"""
+        )
+    },
     **SYSTEM_ROWS,
 }
 

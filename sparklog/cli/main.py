@@ -1,6 +1,6 @@
 """The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
-``clean``, ``delete-records``, ``truncate``, ``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster`` and
-``warm-up``.
+``clean``, ``delete-records``, ``truncate``, ``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster``, ``topics``,
+``produce`` and ``warm-up``.
 
 Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
 were moved);
@@ -29,6 +29,7 @@ from sparklog.cli import (
     render,
     system_commands,
     tables,
+    topic_commands,
     views,
 )
 from sparklog.cli import describe as describing
@@ -36,6 +37,7 @@ from sparklog.cli.arguments import Fields, Json, Paths, Processes, Where, millis
 from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.lag import lag
 from sparklog.cli.paths import find_target, log_bytes, processes_for
+from sparklog.cli.produce import produce
 from sparklog.cli.progress import progress
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.where_parser import parse_where
@@ -69,7 +71,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. "
-    "Only recover, clean, delete-records, truncate, groups set and transactions --abort change a log that is there.",
+    "Only recover, clean, delete-records, truncate, produce, topics, groups set and transactions --abort change a log "
+    "that is there.",
 )
 
 
@@ -312,6 +315,8 @@ app.add_typer(job_commands.ledger, name="ledger")
 app.add_typer(group_commands.groups, name="groups")
 app.command("transactions")(system_commands.transactions)
 app.command("cluster")(system_commands.cluster)
+app.add_typer(topic_commands.topics, name="topics")
+app.command("produce")(produce)
 
 
 @app.command("warm-up")

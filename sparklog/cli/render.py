@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sparklog.cli.text import printable
+from sparklog.errors import InvalidOptionError
 from sparklog.storage.process import discard_output
 
 Row = Mapping[str, Any]
@@ -102,10 +103,13 @@ def complain(kind: Literal["error", "warning", "note"], message: str, picture: s
         stderr().print(Text(printable(line)), soft_wrap=True)
 
 
-def asked(question: str) -> str | None:
-    """Ask on stderr, and return the line that is answered; None where nobody answers."""
-    stderr().print(Text(printable(question)), end="", soft_wrap=True)
-    return sys.stdin.readline() or None
+def confirmed(question: str) -> bool:
+    """Ask on stderr, and tell whether the answer is yes; `InvalidOptionError` where nobody answers."""
+    stderr().print(Text(printable(f"{question} [y/N] ")), end="", soft_wrap=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise InvalidOptionError("nobody is there to be asked, and nothing was changed: --yes does not ask")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def severity_style(severity: str) -> str:

@@ -153,6 +153,7 @@ TOPICS: Final = (
 )
 PARTITIONS: Final = (
     _PARTITION,
+MANAGED_TOPICS: Final = (_name("topic", width=30), _plain("partitions", "PARTS"), TOPICS[-1])
     _plain("leader"),
     _plain("leader_epoch", "EPOCH"),
     _numbers("replicas", "REPLICAS"),

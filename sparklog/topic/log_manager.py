@@ -29,7 +29,8 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import PARTITION_MAX, is_topic_name, parse_partition_folder
-from sparklog.log.folders import FolderKind, look_at, refuse_within_partition, what_it_is
+from sparklog.log.folders import FolderKind, listed, look_at, refuse_within_partition, what_it_is
+from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
@@ -205,17 +206,56 @@ class LogManager:
             self._forget(directory, name)
             if stored:
                 update_configs(directory, name, stored, lock_timeout_seconds=self._lock_timeout_seconds)
-        for number in sorted(chosen, reverse=True):
-            folder = chosen[number]
+        config = topic_config(name, LogConfig(), {name: stored}) if stored else config
+        self._make_logs([chosen[number] for number in sorted(chosen, reverse=True)], config, topic_id)
+        self.remove_deleted()
+        return chosen
+
+    def add_partitions(self, topic: str, partitions: int) -> dict[int, PartitionFolder]:
+        """Give a topic more partitions, which are empty; from then on keys are in others than before.
+
+        Parameters
+        ----------
+        partitions : int
+            How many it is to have. Where the call is stopped some may be missing; repeat it.
+
+        Returns
+        -------
+        dict of int to PartitionFolder
+            Those that were made.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            There is no such topic.
+        InvalidOptionError
+            It has not fewer, or some of its partitions are not here.
+        LockedError
+            A broker runs on a directory, or another process writes to it.
+        """
+        there = self.partitions(topic)
+        _refuse_count(partitions)
+        if list(there) != list(range(len(there))):
+            raise InvalidOptionError(f"{self._where()} has partitions {listed(list(map(str, there)))} of {topic} only")
+        if partitions <= len(there):
+            raise InvalidOptionError(
+                f"topic {topic!r} has {len(there)} partitions, and is to have {partitions}: partitions are only added"
+            )
+        new = {number: folder for number, folder in self._placed(topic, partitions).items() if number not in there}
+        for directory in self._holding(new):
+            self._forget_starts(directory, topic)
+        self._make_logs(list(new.values()), self.config(topic), topic_id_of(there[0]))
+        return new
+
+    def _make_logs(self, folders: Sequence[PartitionFolder], config: LogConfig, topic_id: str | None) -> None:
+        for folder in folders:
             PartitionLog.open(
                 folder.location,
-                topic_config(name, LogConfig(), {name: stored}) if stored else config,
+                config,
                 topic_id=topic_id,
                 lock_timeout_seconds=self._lock_timeout_seconds,
                 storage=folder.storage,
             ).close()
-        self.remove_deleted()
-        return chosen
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: nobody finds it from now on, and its files go after its ``file.delete.delay.ms``.
@@ -303,6 +343,10 @@ class LogManager:
         if known:
             gone: dict[str, str | None] = dict.fromkeys(known)
             update_configs(directory, topic, gone, lock_timeout_seconds=self._lock_timeout_seconds)
+        self._forget_starts(directory, topic)
+
+    def _forget_starts(self, directory: LogDirectory, topic: str) -> None:
+        """Remove what the checkpoints of a directory say of partitions that are not there."""
         with only_writer(directory, self._lock_timeout_seconds):
             there = {each.name for each in directory.storage.names(directory.path) if each.is_folder}
             for name in _CHECKPOINTS:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.cli.fields import ROWS
+from sparklog.errors import LockedError
 from tests.cleaner.logs import ALL, values, write
 from tests.cli.test_fields import disagreements
 from tests.cli.test_main import lines, run
@@ -64,8 +65,8 @@ def test_partition_that_is_none_is_refused(directory: Path) -> None:
 def test_keys_are_erased_and_proven_absent(directory: Path) -> None:
     keys = directory.parent / "gone.csv"
     keys.write_text("key\nk\n")
-    before = run("verify", directory / "events-0", "--absent", keys)
     shutil.copytree(directory, directory.parent / "copy")
+    before = run("verify", directory / "events-0", "--absent", keys)
     assert before.exit_code == 1
     assert "holds 20 records that must be absent, the first at offset 0" in before.stdout
     options = ("--erase", keys, "--config", "file.delete.delay.ms=0", "--processes", "1")
@@ -76,7 +77,6 @@ def test_keys_are_erased_and_proven_absent(directory: Path) -> None:
     ]
     assert [wrong for row in found for wrong in disagreements(row, ROWS["clean"][OF])] == []
     assert run("verify", directory, "--absent", keys).exit_code == 0
-    assert values(directory / "events-0") == []
     deleted = directory / "events-0.0123456789abcdef-delete"
     shutil.copytree(directory.parent / "copy" / "events-0", deleted)
     assert run("verify", directory, "--absent", keys).exit_code == 1
@@ -84,6 +84,40 @@ def test_keys_are_erased_and_proven_absent(directory: Path) -> None:
     assert f"note: {deleted} would go, which is no part of a log" in result.stderr
     assert f"note: {deleted} went, which is no part of a log" in run("clean", directory, *options).stderr
     assert run("verify", directory, "--absent", keys).exit_code == 0
+    assert values(directory / "events-0") == []
+
+
+def test_logs_are_cleaned_again_and_again_until_it_is_ended(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = list[float]()
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 1:
+            write(directory / "later-0")
+        elif len(waited) == 2:
+            monkeypatch.setattr("sparklog.cli.clean.run_clean", locked)
+        else:
+            raise KeyboardInterrupt
+
+    def locked(*_: object, **__: object) -> None:
+        raise LockedError("others are at work")
+
+    monkeypatch.setattr("sparklog.cli.clean_command.time.sleep", wait)
+    result = run("clean", directory, *OLD, "--every", "5m")
+    assert result.exit_code == 0
+    assert waited == [300.0] * 3
+    assert values(directory / "events-0") == values(directory / "later-0") == []
+    assert "of 2 partitions went" in result.stdout
+    assert "of 1 partition went" in result.stdout
+    assert "warning: [SEGLOG_LOCKED] others are at work" in result.stderr
+
+
+@pytest.mark.parametrize("every", ["", "5", "m", "0s", "-5m", "5w", "1.5h"])
+def test_span_of_time_that_is_none_is_refused(directory: Path, every: str) -> None:
+    result = run("clean", directory, *OLD, "--every", every)
+    assert result.exit_code == 2
+    assert "is no time such as 30s, 5m, 2h or 1d" in result.stderr
+    assert values(directory / "events-0") == ALL
 
 
 def test_format_that_loses_nothing_and_a_codec_are_options(directory: Path) -> None:

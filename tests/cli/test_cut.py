@@ -125,12 +125,12 @@ def test_writer_is_waited_for_and_then_named(folder: Path) -> None:
 
 
 def test_log_that_grew_while_the_question_was_open_is_not_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def grow(_: str) -> str:
+    def grow(_: str) -> bool:
         with PartitionLog.open(folder) as log:
             log.append({"value": [b"new"]})
-        return "y\n"
+        return True
 
-    monkeypatch.setattr("sparklog.cli.render.asked", grow)
+    monkeypatch.setattr("sparklog.cli.render.confirmed", grow)
     result = run("truncate", folder, 60)
     assert result.exit_code == 2
     assert "had offsets [0, 120) when it was looked at, and has [0, 121) now; nothing was cut" in result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from sparklog.errors import (
 )
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.files import TopicPartition
+from sparklog.log.layout import topic_id_of
 from sparklog.topic.log_manager import LogManager
 from tests.topic.staged import findings
 
@@ -107,3 +109,22 @@ def test_long_name_is_cut_as_kafka_cuts_it(tmp_path: Path) -> None:
     (deleted,) = tmp_path.glob("x*")
     assert len(deleted.name) == 255
     assert manager.topics() == {}
+
+
+def test_topic_gets_more_partitions_with_its_properties_and_its_id(tmp_path: Path) -> None:
+    manager = LogManager([tmp_path / "one", tmp_path / "two"])
+    manager.create_topic("events", 2, {"retention.ms": "7"}, topic_id="nT3VsuYvSyWUb7u3L98_lA")
+    made = manager.add_partitions("events", 5)
+    assert list(made) == [2, 3, 4]
+    assert list(manager.partitions("events")) == [0, 1, 2, 3, 4]
+    assert {folder.directory for folder in made.values()} == set(manager.directories)
+    assert {topic_id_of(folder) for folder in made.values()} == {"nT3VsuYvSyWUb7u3L98_lA"}
+    assert manager.configs("events") == {"retention.ms": "7"}
+    for count in (5, 4, 0, True):
+        with pytest.raises(InvalidOptionError):
+            manager.add_partitions("events", count)
+    shutil.rmtree(manager.partitions("events")[1].location)
+    with pytest.raises(InvalidOptionError, match="has partitions 0, 2, 3, 4 of events only"):
+        manager.add_partitions("events", 6)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        manager.add_partitions("other", 2)
