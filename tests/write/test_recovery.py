@@ -22,8 +22,9 @@ from sparklog.write.partition import PartitionLog
 from sparklog.write.recovery import Recovered, recover
 from tests.build import write_partition
 from tests.golden import GoldenSet, golden_sets
-from tests.log.logs import CountingFile, batch, batches, only_log, write
+from tests.log.logs import CountingFile, batch, batches, offsets, only_log, write
 from tests.places import folder_at
+from tests.storage.crash import CrashingStorage, crashes
 
 STORAGE = LocalWritableStorage()
 CONFIG = LogConfig(index_interval_bytes=300)
@@ -238,6 +239,30 @@ def test_log_before_its_start_is_not_thrown_away(folder: Path) -> None:
         recovered(folder)
     found = recovered(folder, truncate=True)
     assert (found.start_offset, found.state.end_offset) == (500, 500)
+
+
+def test_cut_at_damage_that_is_killed_and_run_again_leaves_nothing_behind_the_damage(tmp_path: Path) -> None:
+    written = batches(12)
+
+    def prepare(folder: Path) -> None:
+        write_partition(folder / "t-0", written, segment_bytes=3 * len(written[-1]), index_interval_bytes=300)
+        with (folder / "t-0" / "00000000000000000030.log").open("r+b") as log:
+            log.seek(len(written[3]) + 70)
+            log.write(b"\xff")
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        recover(folder_at(folder / "t-0", storage), CONFIG, NOW_MS, truncate=True, is_thorough=True)
+
+    for crash in crashes(prepare, run, tmp_path):
+        folder = crash.folder / "t-0"
+        recovered(folder, truncate=True, is_thorough=True)
+        with open_log(folder) as log:
+            assert offsets(log) == list(range(40)), str(crash)
+        kept = {path.name: path.read_bytes() for path in folder.glob("*.cut") if path.stat().st_size}
+        lost = [b"".join(written[start : start + 3]) for start in (6, 9)]
+        assert [kept[f"{base:020d}.0.cut"] for base in (60, 90)] == lost, str(crash)
+        behind = {path.suffix for path in folder.iterdir() if path.name[0] == "0" and int(path.stem[:20]) > 40}
+        assert behind == {".cut"}, str(crash)
 
 
 @pytest.mark.parametrize("golden", golden_sets(), ids=lambda each: each.name)
