@@ -92,9 +92,10 @@ class Damage:
     def is_log_end(self) -> bool:
         """Whether a sound log ends here, with what a crash or a broker that preallocates files leaves behind it.
 
-        A batch whose checksum is wrong is none of that to a reader, since all of its bytes are there.
+        A batch whose checksum is wrong is none of that to a reader, since all of its bytes are there; nor are bytes
+        that are no batch, such as the hole that a power cut leaves. A writer cuts them off, and says so.
         """
-        return self.may_be_torn and self.what is not DamageKind.WRONG_CHECKSUM
+        return self.may_be_torn and self.what in (DamageKind.ZEROS, DamageKind.TORN_BATCH)
 
 
 class DamageScanner:
@@ -172,10 +173,10 @@ class DamageScanner:
         if wants_next or (self._is_last and fault is None):
             begin = position if doubtful_position is None else doubtful_position
             next_position = self._next_batch(begin, position, expected_offset, end_position, zeros_from)
-            may_be_torn = self._is_last and next_position is None and what is not DamageKind.NOT_A_BATCH
-        if may_be_torn and has_wrong_size(self._file, position, zeros_from, end_position):
+            may_be_torn = self._is_last and next_position is None
+        if may_be_torn and has_wrong_header(self._file, position, zeros_from, end_position):
             what, may_be_torn = DamageKind.WRONG_SIZE, False
-            reason = "the size of the last batch is wrong: its checksum is that of the bytes to the end of the file"
+            reason = "the size or magic of the last batch is wrong: its checksum is that of the bytes to the file's end"
         elif next_position is not None and next_position < position and doubtful_position is not None:
             what, position = DamageKind.WRONG_SIZE, doubtful_position
             reason = "its size cannot be right: a whole batch begins inside it"
@@ -312,11 +313,11 @@ def is_intact_at(file: ReadableFile, position: int, batch_bytes: int) -> bool:
     return checksum.is_right
 
 
-def has_wrong_size(file: ReadableFile, position: int, zeros_from: int, end_position: int) -> bool:
-    """Tell whether all bytes of a batch are there although its size says that some are missing.
+def has_wrong_header(file: ReadableFile, position: int, zeros_from: int, end_position: int) -> bool:
+    """Tell whether all bytes of a batch are there although its size says that some are missing, or its magic is none.
 
-    The checksum does not cover the size. So if the checksum is that of the bytes up to the end of the file, or up to
-    the zeros of a preallocated file, then the size is wrong.
+    The checksum covers neither. So if the checksum is that of the bytes up to the end of the file, or up to the zeros
+    of a preallocated file, then the size or the magic is wrong.
 
     Parameters
     ----------
@@ -326,7 +327,7 @@ def has_wrong_size(file: ReadableFile, position: int, zeros_from: int, end_posit
         Where the zeros begin that end the file, from `data_end`.
     """
     prefix = file.read(position, CHECKSUM_PREFIX_BYTES)
-    if len(prefix) < CHECKSUM_PREFIX_BYTES or prefix[16] > 2:
+    if len(prefix) < CHECKSUM_PREFIX_BYTES:
         return False
     checksum = RunningChecksum(prefix)
     end = max(zeros_from, position + checksum.covers_from)

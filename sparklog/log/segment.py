@@ -45,6 +45,11 @@ _SINGLE_HEADERS_MAX: Final = 256
 _REST_BYTES_MAX: Final = 1 << 12
 READ_AROUND: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
+_CUT_OFF: Final = (
+    f"{READ_AROUND}. 'sparklog recover' cuts off what a crash may have left there, and 'sparklog recover --truncate' "
+    f"whatever it is; both keep it in a .cut file"
+)
+
 _log = logging.getLogger("sparklog")
 
 
@@ -205,6 +210,8 @@ class OpenSegment:
         self.size_bytes = self._file.size_bytes()
         # Where the zeros begin that end the file, once a scan has come to what stands behind the last batch.
         self.zeros_from: int | None = None
+        # Whether whatever a crash may have left ends the log, since who has opened it cuts that off.
+        self.is_to_be_cut = False
 
     def __enter__(self) -> OpenSegment:
         return self
@@ -436,18 +443,21 @@ class OpenSegment:
         if start.position >= size_bytes:
             return
         # A reader stops here, and need not know where sound data goes on.
-        damage = self._scanner().judge(start.position, start.offset, size_bytes, fault, what=what, wants_next=False)
+        damage = self._scanner().judge(
+            start.position, start.offset, size_bytes, fault, what=what, wants_next=self.is_to_be_cut
+        )
         if self.segment.is_last:
             self.zeros_from = damage.zeros_from
-        if damage.is_log_end:
+        if damage.is_log_end or (self.is_to_be_cut and damage.may_be_torn):
             return
         reason = damage.reason
         if damage.next_position is not None:
             reason = f"{reason}, and another batch follows it at position {damage.next_position}"
         elif damage.is_search_given_up:
             reason = f"{reason}, and so much behind it looks like batches that not all of it was searched for one"
+        hint = _CUT_OFF if self.segment.is_last else READ_AROUND
         raise CorruptBatchError(
-            reason, path=self.segment.path(), position=start.position, offset=start.offset, hint=READ_AROUND
+            reason, path=self.segment.path(), position=start.position, offset=start.offset, hint=hint
         )
 
     def _refuse_changed(self) -> None:

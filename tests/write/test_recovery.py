@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,58 @@ def test_last_batch_that_never_reached_the_disk_whole_is_cut(folder: Path) -> No
     content[-3] ^= 1
     log.write_bytes(content)
     assert recovered(folder).state.end_offset == 110
+
+
+NONSENSE = {
+    "a hole": bytes(4096) + batch(120)[100:],
+    "a hole, preallocated": bytes(4096) + batch(120)[100:] + bytes(9000),
+    "noise": random.Random(1).randbytes(9000),
+    "old text": b"Nov 23 06:32:12 host kernel: something else\n" * 90,
+    "a stale block": batch(7)[30:] + batch(3)[:90],
+    "no magic": batch(120)[:16] + b"\x09" + batch(120)[17:-9],
+}
+
+
+@pytest.mark.parametrize("tail", NONSENSE)
+@pytest.mark.parametrize("recovery_point", [None, 0, 120])
+def test_nonsense_that_a_crash_left_behind_the_last_flush_is_cut_kept_and_said(
+    folder: Path, tail: str, recovery_point: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = only_log(folder)
+    whole = log.read_bytes()
+    log.write_bytes(whole + NONSENSE[tail])
+    if recovery_point is not None:
+        line = encode_offset_checkpoint({TopicPartition("events", 0): recovery_point})
+        (folder.parent / "recovery-point-offset-checkpoint").write_bytes(line)
+    with pytest.raises(CorruptBatchError, match=r"sparklog recover --truncate"):
+        open_log(folder)
+    said = recovered(folder, dry_run=True).actions
+    assert log.read_bytes() == whole + NONSENSE[tail]
+    with PartitionLog.open(folder) as writer:
+        assert writer.append({"value": [b"next"]}) == (120, 120)
+    assert f"was cut at position {len(whole)}, offset 120" in caplog.text
+    assert [each.what for each in said if each.path == str(log) and each.what.startswith("cut")] != []
+    (kept,) = folder.glob("*.cut")
+    assert kept.name == f"{0:020d}.{len(whole)}.cut"
+    assert kept.read_bytes() == NONSENSE[tail].rstrip(b"\0")
+    with open_log(folder) as reader:
+        assert offsets(reader) == list(range(121))
+
+
+@pytest.mark.parametrize("why", ["flushed", "clean", "a batch behind", "magic"])
+def test_nonsense_that_no_crash_left_is_damage(folder: Path, why: str) -> None:
+    log = only_log(folder)
+    tail = {"a batch behind": NONSENSE["noise"] + batch(130), "magic": batch(120)[:16] + b"\x09" + batch(120)[17:]}
+    log.write_bytes(damaged := log.read_bytes() + tail.get(why, NONSENSE["noise"]))
+    if why == "flushed":
+        line = encode_offset_checkpoint({TopicPartition("events", 0): 121})
+        (folder.parent / "recovery-point-offset-checkpoint").write_bytes(line)
+    elif why == "clean":
+        (folder.parent / ".kafka_cleanshutdown").write_text("{}")
+    with pytest.raises(CorruptLogError, match=r"offset 120.*recover --truncate"):
+        PartitionLog.open(folder)
+    assert log.read_bytes() == damaged
+    assert recovered(folder, truncate=True).state.end_offset == 120
 
 
 def test_damage_before_whole_batches_is_cut_only_when_told(folder: Path) -> None:
@@ -380,9 +433,9 @@ def test_last_batch_whose_size_is_wrong_is_damage_and_not_torn(folder: Path) -> 
     for size, zeros in ((len(content) - start + 100, 0), (0x7FFFFFFF, 0), (len(content) - start + 3000, 2000)):
         log.write_bytes(content[: start + 8] + size.to_bytes(4, "big") + content[start + 12 :] + bytes(zeros))
         before = contents(folder)
-        with pytest.raises(CorruptBatchError, match="the size of the last batch is wrong"):
+        with pytest.raises(CorruptBatchError, match="the size or magic of the last batch is wrong"):
             open_log(str(folder))
-        with pytest.raises(CorruptBatchError, match="the size of the last batch is wrong"):
+        with pytest.raises(CorruptBatchError, match="the size or magic of the last batch is wrong"):
             recovered(folder)
         assert contents(folder) == before
 
