@@ -8,6 +8,7 @@ Everything here is linear in the bytes and takes memory for one window of them, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,6 +40,7 @@ _ZEROS: Final = bytes(1 << 18)
 _USUAL_BATCH_BYTES: Final = 1 << 12
 _SEARCH_COST_MAX: Final = 4
 _ZEROS_OF_RECORDS_MAX: Final = 64
+_PAUSES_S: Final = (0.0, 0.001, 0.02)
 _CUT_SHORT: Final = "a batch is cut short"
 
 
@@ -275,6 +277,18 @@ def whole_batch_at(file: ReadableFile, position: int) -> BatchHeaders | None:
     if position + header.valid_bytes > file.size_bytes():
         return None
     return header if is_intact_at(file, position, header.valid_bytes) else None
+
+
+def is_written_meanwhile(file: ReadableFile, position: int) -> bool:
+    """Tell whether a whole batch stands by now where none stood: a live broker has written it while that was judged.
+
+    A broker that makes its files longer beforehand writes batches into their zeros.
+    """
+    for pause_seconds in _PAUSES_S:
+        time.sleep(pause_seconds)
+        if whole_batch_at(file, position) is not None:
+            return True
+    return False
 
 
 def is_zero(file: ReadableFile, position: int, end_position: int) -> bool:
