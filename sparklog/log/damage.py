@@ -8,6 +8,7 @@ Everything here is linear in the bytes and takes memory for one window of them, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,6 +40,7 @@ _ZEROS: Final = bytes(1 << 18)
 _USUAL_BATCH_BYTES: Final = 1 << 12
 _SEARCH_COST_MAX: Final = 4
 _ZEROS_OF_RECORDS_MAX: Final = 64
+_PAUSES_S: Final = (0.0, 0.001, 0.02)
 _CUT_SHORT: Final = "a batch is cut short"
 
 
@@ -92,9 +94,10 @@ class Damage:
     def is_log_end(self) -> bool:
         """Whether a sound log ends here, with what a crash or a broker that preallocates files leaves behind it.
 
-        A batch whose checksum is wrong is none of that to a reader, since all of its bytes are there.
+        A batch whose checksum is wrong is none of that to a reader, since all of its bytes are there; nor are bytes
+        that are no batch, such as the hole that a power cut leaves. A writer cuts them off, and says so.
         """
-        return self.may_be_torn and self.what is not DamageKind.WRONG_CHECKSUM
+        return self.may_be_torn and self.what in (DamageKind.ZEROS, DamageKind.TORN_BATCH)
 
 
 class DamageScanner:
@@ -172,10 +175,10 @@ class DamageScanner:
         if wants_next or (self._is_last and fault is None):
             begin = position if doubtful_position is None else doubtful_position
             next_position = self._next_batch(begin, position, expected_offset, end_position, zeros_from)
-            may_be_torn = self._is_last and next_position is None and what is not DamageKind.NOT_A_BATCH
-        if may_be_torn and has_wrong_size(self._file, position, zeros_from, end_position):
+            may_be_torn = self._is_last and next_position is None
+        if may_be_torn and has_wrong_header(self._file, position, zeros_from, end_position):
             what, may_be_torn = DamageKind.WRONG_SIZE, False
-            reason = "the size of the last batch is wrong: its checksum is that of the bytes to the end of the file"
+            reason = "the size or magic of the last batch is wrong: its checksum is that of the bytes to the file's end"
         elif next_position is not None and next_position < position and doubtful_position is not None:
             what, position = DamageKind.WRONG_SIZE, doubtful_position
             reason = "its size cannot be right: a whole batch begins inside it"
@@ -276,6 +279,18 @@ def whole_batch_at(file: ReadableFile, position: int) -> BatchHeaders | None:
     return header if is_intact_at(file, position, header.valid_bytes) else None
 
 
+def is_written_meanwhile(file: ReadableFile, position: int) -> bool:
+    """Tell whether a whole batch stands by now where none stood: a live broker has written it while that was judged.
+
+    A broker that makes its files longer beforehand writes batches into their zeros.
+    """
+    for pause_seconds in _PAUSES_S:
+        time.sleep(pause_seconds)
+        if whole_batch_at(file, position) is not None:
+            return True
+    return False
+
+
 def is_zero(file: ReadableFile, position: int, end_position: int) -> bool:
     """Tell whether there are only zeros in a range of a file; holes of a sparse file are not read."""
     buffer = bytearray(min(len(_ZEROS), max(end_position - position, 0)))
@@ -312,11 +327,11 @@ def is_intact_at(file: ReadableFile, position: int, batch_bytes: int) -> bool:
     return checksum.is_right
 
 
-def has_wrong_size(file: ReadableFile, position: int, zeros_from: int, end_position: int) -> bool:
-    """Tell whether all bytes of a batch are there although its size says that some are missing.
+def has_wrong_header(file: ReadableFile, position: int, zeros_from: int, end_position: int) -> bool:
+    """Tell whether all bytes of a batch are there although its size says that some are missing, or its magic is none.
 
-    The checksum does not cover the size. So if the checksum is that of the bytes up to the end of the file, or up to
-    the zeros of a preallocated file, then the size is wrong.
+    The checksum covers neither. So if the checksum is that of the bytes up to the end of the file, or up to the zeros
+    of a preallocated file, then the size or the magic is wrong.
 
     Parameters
     ----------
@@ -326,7 +341,7 @@ def has_wrong_size(file: ReadableFile, position: int, zeros_from: int, end_posit
         Where the zeros begin that end the file, from `data_end`.
     """
     prefix = file.read(position, CHECKSUM_PREFIX_BYTES)
-    if len(prefix) < CHECKSUM_PREFIX_BYTES or prefix[16] > 2:
+    if len(prefix) < CHECKSUM_PREFIX_BYTES:
         return False
     checksum = RunningChecksum(prefix)
     end = max(zeros_from, position + checksum.covers_from)

@@ -362,8 +362,15 @@ def _replaced(
     return {**outside, offset: (entry, files.SWAP)}
 
 
-def layout_of(view: DirectoryView, folder: PartitionFolder, segments: tuple[Segment, ...]) -> PartitionLayout:
+def layout_of(
+    view: DirectoryView, folder: PartitionFolder, segments: tuple[Segment, ...], *, is_to_be_cut: bool = False
+) -> PartitionLayout:
     """Read what a log holds of which the segments are listed already, as `layout_in` does.
+
+    Parameters
+    ----------
+    is_to_be_cut : bool
+        Whether the caller cuts off what a crash may have left behind the last whole batch, and so the log ends there.
 
     Raises
     ------
@@ -381,6 +388,7 @@ def layout_of(view: DirectoryView, folder: PartitionFolder, segments: tuple[Segm
         return PartitionLayout(folder, (), checkpoint, OffsetPosition(0, checkpoint))
     start_offset = max(checkpoint, segments[0].base_offset)
     with segments[-1].open() as log:
+        log.is_to_be_cut = is_to_be_cut
         end = log.end()
     _warn_of_damaged_tail(segments[-1], end, view)
     if at is not None and end.offset < start_offset:

@@ -27,6 +27,7 @@ from sparklog.log.damage import (
     DamageKind,
     DamageScanner,
     is_intact_at,
+    is_written_meanwhile,
     refuse_damaged,
     whole_batch_at,
 )
@@ -44,6 +45,11 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _SINGLE_HEADERS_MAX: Final = 256
 _REST_BYTES_MAX: Final = 1 << 12
 READ_AROUND: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
+
+_CUT_OFF: Final = (
+    f"{READ_AROUND}. 'sparklog recover' cuts off what a crash may have left there, and 'sparklog recover --truncate' "
+    f"whatever it is; both keep it in a .cut file"
+)
 
 _log = logging.getLogger("sparklog")
 
@@ -205,6 +211,8 @@ class OpenSegment:
         self.size_bytes = self._file.size_bytes()
         # Where the zeros begin that end the file, once a scan has come to what stands behind the last batch.
         self.zeros_from: int | None = None
+        # Whether whatever a crash may have left ends the log, since who has opened it cuts that off.
+        self.is_to_be_cut = False
 
     def __enter__(self) -> OpenSegment:
         return self
@@ -227,11 +235,13 @@ class OpenSegment:
         CorruptBatchError
             The bytes where a batch must begin are neither a batch nor such a tail, or offsets do not ascend.
         """
-        boundary, scan = start, WindowScan(self._file, start.position, end_position)
-        for window in scan:
-            boundary = OffsetPosition(scan.position, self._checked(window.headers, boundary.offset))
-            yield window
-        self._refuse_damage(boundary, scan.size_bytes, scan.fault, scan.what)
+        boundary, goes_on = start, True
+        while goes_on:
+            scan = WindowScan(self._file, boundary.position, end_position)
+            for window in scan:
+                boundary = OffsetPosition(scan.position, self._checked(window.headers, boundary.offset))
+                yield window
+            goes_on = self._goes_on(boundary, scan.size_bytes, scan.fault, scan.what)
 
     def single_headers(self, start: OffsetPosition) -> Iterator[BatchHeaders]:
         """Scan the headers from a boundary to the end of the segment one at a time, reading nothing between them.
@@ -246,7 +256,8 @@ class OpenSegment:
             lead = self._file.read(position, HEADER_BYTES_MAX) if rest is None else rest[position - start.position :]
             header = first_header(lead[:HEADER_BYTES_MAX], position)
             if not len(header) or position + header.valid_bytes > size_bytes:
-                self._refuse_damage(boundary, size_bytes, header.fault)
+                if self._goes_on(boundary, size_bytes, header.fault):
+                    break
                 return
             boundary = OffsetPosition(position + header.valid_bytes, self._checked(header, boundary.offset))
             yield header
@@ -317,7 +328,7 @@ class OpenSegment:
         if len(header) and boundary.position + header.valid_bytes <= size_bytes:
             self._checked(header, boundary.offset)
         elif boundary.offset > wanted_offset:
-            self._refuse_damage(boundary, size_bytes, header.fault)
+            self._goes_on(boundary, size_bytes, header.fault)
 
     def first_batch_from(self, offset: int) -> BatchHeaders | None:
         """Find the batch that holds an offset, or else the next one."""
@@ -428,26 +439,39 @@ class OpenSegment:
             start.position, start.offset, self._file.size_bytes(), reason, what=DamageKind.WRONG_CHECKSUM
         )
 
-    def _refuse_damage(
+    def _goes_on(
         self, start: OffsetPosition, size_bytes: int, fault: str | None, what: DamageKind = DamageKind.NOT_A_BATCH
-    ) -> None:
-        """Raise unless the bytes at a boundary, which are no whole batch, may be the torn end of the log."""
+    ) -> bool:
+        """Tell whether the log goes on at a boundary where no whole batch stood: a live broker has just written one.
+
+        Raises
+        ------
+        CorruptBatchError
+            It does not, and what stands there cannot be the torn end of the log.
+        DataLossError, PathNotFoundError
+            The file of a sealed segment was changed.
+        """
         self._refuse_changed()
         if start.position >= size_bytes:
-            return
+            return False
         # A reader stops here, and need not know where sound data goes on.
-        damage = self._scanner().judge(start.position, start.offset, size_bytes, fault, what=what, wants_next=False)
+        damage = self._scanner().judge(
+            start.position, start.offset, size_bytes, fault, what=what, wants_next=self.is_to_be_cut
+        )
         if self.segment.is_last:
             self.zeros_from = damage.zeros_from
-        if damage.is_log_end:
-            return
+        if damage.is_log_end or (self.is_to_be_cut and damage.may_be_torn):
+            return False
+        if self.segment.is_last and not self.is_to_be_cut and is_written_meanwhile(self._file, start.position):
+            return True
         reason = damage.reason
         if damage.next_position is not None:
             reason = f"{reason}, and another batch follows it at position {damage.next_position}"
         elif damage.is_search_given_up:
             reason = f"{reason}, and so much behind it looks like batches that not all of it was searched for one"
+        hint = _CUT_OFF if self.segment.is_last else READ_AROUND
         raise CorruptBatchError(
-            reason, path=self.segment.path(), position=start.position, offset=start.offset, hint=READ_AROUND
+            reason, path=self.segment.path(), position=start.position, offset=start.offset, hint=hint
         )
 
     def _refuse_changed(self) -> None:

@@ -244,7 +244,8 @@ class RunningChecksum:
     """
 
     def __init__(self, prefix: memoryview) -> None:
-        self._is_v2 = prefix[16] == 2
+        # A magic that there is none of is taken for that of today: the checksum does not cover it.
+        self._is_v2 = prefix[16] >= 2
         self.covers_from = v2.CRC_COVERS_FROM if self._is_v2 else 16
         self._said = int.from_bytes(prefix[17:21] if self._is_v2 else prefix[12:16], "big")
         self._crc = 0

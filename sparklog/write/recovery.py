@@ -284,16 +284,14 @@ def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, trunc
 
 
 def _cut_at(actions: RecoveryActions, path: str, position: int) -> None:
-    """Cut off the rest of a segment from a damaged batch on, and every later segment; all of it is kept beside."""
+    """Cut off the rest of a segment from a damaged batch on, and every later segment; all of it is kept beside.
+
+    The damage goes last: until then, whoever is killed here finds it again, and nothing behind it counts.
+    """
     segment = next(each for each in actions.segments() if each.path() == path)
     name, base_offset = segment.file_name(), segment.base_offset
-    with actions.storage.open(actions.folder.file(name)) as log:
-        size_bytes = log.size_bytes()
-    why = f"where it is damaged, which loses the {size_bytes - position} bytes behind that"
-    if size_bytes > position:
-        why += f"; they are in {actions.keep(name, position, size_bytes)}, {KEPT}"
-    actions.cut(name, position, why)
-    for found, other in actions.names():
+    # An index goes before its log, since without that it would prove a loss.
+    for found, other in sorted(actions.names(), key=lambda each: (each[0].suffix == files.LOG, -each[0].offset)):
         if found.offset > base_offset and found.suffix == files.LOG:
             kept = next(free for free in _cut_names(found.offset) if not actions.has(free))
             actions.rename(other, kept, f"since it follows the damage, and is lost; {KEPT}")
@@ -301,6 +299,13 @@ def _cut_at(actions: RecoveryActions, path: str, position: int) -> None:
             actions.remove(other, "which follows the damage, and is lost")
         elif found.offset == base_offset and found.suffix in _INDEXES:
             actions.remove(other, "since its log was cut")
+    actions.sync()
+    with actions.storage.open(actions.folder.file(name)) as log:
+        size_bytes = log.size_bytes()
+    why = f"where it is damaged, which loses the {size_bytes - position} bytes behind that"
+    if size_bytes > position:
+        why += f"; they are in {actions.keep(name, position, size_bytes)}, {KEPT}"
+    actions.cut(name, position, why)
 
 
 def _cut_names(base_offset: int) -> Iterator[str]:

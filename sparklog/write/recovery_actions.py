@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file, tells_of_segments
-from sparklog.log.layout import DirectoryView, PartitionLayout, layout_of, list_segments, read_layout
+from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_of, list_segments
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Entry, ReadableFile
@@ -68,8 +68,12 @@ class RecoveryActions:
 
     def layout(self) -> PartitionLayout:
         """Return what the log holds; the files of its segments stay open, whatever else is asked of them."""
-        # In a dry run nobody holds the lock, and a commit may be carried out meanwhile.
-        return read_layout(self.folder) if self.is_dry else layout_of(self.view, self.folder, self.segments())
+        if not self.is_dry:
+            return layout_of(self.view, self.folder, self.segments(), is_to_be_cut=True)
+        # Nobody holds the lock, and a commit may be carried out meanwhile.
+        return at_one_time(
+            [self.folder], lambda each, view: layout_of(view, each, list_segments(each), is_to_be_cut=True)
+        )[0]
 
     def opened(self, name: str) -> AbstractContextManager[ReadableFile]:
         """Open a file of the folder, for a ``with`` block; it stays open for the next one, too."""

@@ -74,6 +74,8 @@ def _batches_from(active: Segment, sound: SoundLog, position: int) -> Iterator[B
         yield known
         return
     with active.open() as log:
+        # In a dry run the end was not cut off.
+        log.is_to_be_cut = True
         yield from log.single_headers(OffsetPosition(position, active.base_offset))
 
 

@@ -27,6 +27,8 @@ from tests.oracle import OracleBatch, OracleError, decode_log, last_stable_offse
 UNSEEN: Final = ("torn tail", "unchecked header", "other batches")
 OVERHEAD_BYTES: Final = 12
 MESSAGE_BYTES_MIN: Final = 14
+SEGMENT_REACH: Final = 1 << 31
+"""No index of a segment reaches an offset as far above its base, and no broker puts one there."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def model_of(files: Mapping[str, bytes], sound: SoundLog | None = None, start: i
         if begin is not None and name < begin[0]:
             continue
         is_last = row + 1 == len(names)
-        upper = (1 << 63) - 1 if is_last else base_of(names[row + 1])
+        upper = min(base_of(name) + SEGMENT_REACH, (1 << 63) - 1 if is_last else base_of(names[row + 1]))
         position = 0 if begin is None or name != begin[0] else begin[1]
         end = _walk(files[name], name, upper, walked, position)
         if end < len(files[name]):
@@ -279,8 +281,8 @@ def is_checked(batch: bytes) -> bool:
 def whole_batch_behind(data: bytes, position: int, offset: int) -> bool:
     """Tell whether a whole batch of this log, checksum and all, stands anywhere from a position on.
 
-    A value of a torn record may hold a batch of another log. One of an offset before the one expected is taken for
-    that, unless another whole batch follows it, or the data ends with it.
+    A value of a torn record may hold a batch of another log. One of an offset before the one expected, or further from
+    it than a segment reaches, is taken for that, unless another whole batch follows it, or the data ends with it.
     """
     data_end = len(data.rstrip(b"\0"))
     for start in range(position, len(data) - 25):
@@ -288,7 +290,7 @@ def whole_batch_behind(data: bytes, position: int, offset: int) -> bool:
         if end is None:
             continue
         at = int.from_bytes(data[start : start + 8], "big", signed=True)
-        if at >= offset or end >= data_end or _end_of_whole(data, end) is not None:
+        if offset <= at < offset + SEGMENT_REACH or end >= data_end or _end_of_whole(data, end) is not None:
             return True
     return False
 

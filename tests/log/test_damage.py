@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError
 from sparklog.log import damage
-from sparklog.log.damage import DamageKind, DamageScanner, data_end, has_wrong_size, is_intact_at, is_zero
+from sparklog.log.damage import DamageKind, DamageScanner, data_end, has_wrong_header, is_intact_at, is_zero
 from sparklog.log.reader import open_log
 from sparklog.record.framing import is_intact
 from sparklog.storage.local import LocalFile
@@ -131,10 +131,10 @@ def test_wrong_size_of_a_whole_batch_is_told_from_a_torn_one(tmp_path: Path, kin
     whole = SOME[kind]
     damaged = whole[:8] + (len(whole) + 9000).to_bytes(4, "big") + whole[12:]
     with file_of(tmp_path, b"x" * 10 + damaged + bytes(zeros)) as file:
-        assert has_wrong_size(file, 10, data_end(file, 10, file.size_bytes()), file.size_bytes())
+        assert has_wrong_header(file, 10, data_end(file, 10, file.size_bytes()), file.size_bytes())
     for torn in (damaged[:-1] + b"\1" * (damaged[-1] != 1), damaged[:-3], damaged[:20], b""):
         with file_of(tmp_path, b"x" * 10 + torn) as file:
-            assert not has_wrong_size(file, 10, data_end(file, 10, file.size_bytes()), file.size_bytes())
+            assert not has_wrong_header(file, 10, data_end(file, 10, file.size_bytes()), file.size_bytes())
 
 
 @pytest.mark.parametrize("padding", [0, 3000])
@@ -145,7 +145,7 @@ def test_batch_that_ends_with_zeros_of_its_own_is_found_and_measured(tmp_path: P
         assert first_whole_batch(file, 0, data_end(file, 0, size)) == 10
     damaged = whole[:8] + (len(whole) + 9000).to_bytes(4, "big") + whole[12:]
     with file_of(tmp_path, damaged) as file:
-        assert has_wrong_size(file, 0, data_end(file, 0, len(damaged)), len(damaged))
+        assert has_wrong_header(file, 0, data_end(file, 0, len(damaged)), len(damaged))
 
 
 def test_batch_that_claims_a_gibibyte_takes_no_such_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,6 +187,8 @@ TORN = WHOLE[:8] + (1 << 20).to_bytes(4, "big") + WHOLE[12:]
         pytest.param(TORN + batch(0) + b"x", None, DamageKind.TORN_BATCH, None, True, id="low offset in a record"),
         pytest.param(TORN + batch(0) * 2 + b"x", None, DamageKind.TORN_BATCH, len(TORN), False, id="two of them"),
         pytest.param(b"\xff" * 70, "bad", DamageKind.NOT_A_BATCH, None, False, id="noise"),
+        pytest.param(bytes(70) + b"\xff", "bad", DamageKind.NOT_A_BATCH, None, False, id="hole"),
+        pytest.param(WHOLE[:16] + b"\6" + WHOLE[17:], "bad", DamageKind.WRONG_SIZE, None, False, id="magic"),
         pytest.param(b"\xff" * 70 + batch(12), "bad", DamageKind.NOT_A_BATCH, 70, False, id="noise before a batch"),
     ],
 )
@@ -201,6 +203,14 @@ def test_what_stands_at_the_end_of_the_last_segment_is_judged(
     assert found.next_position == (None if next_position is None else start + next_position)
     assert (found.position, found.expected_offset) == (start, 10)
     assert found.length_bytes == (size_bytes if found.next_position is None else found.next_position) - start
+
+
+def test_noise_behind_the_last_batch_may_be_torn_where_nothing_whole_follows(tmp_path: Path) -> None:
+    for data, may_be_torn in ((b"\xff" * 70, True), (bytes(70) + b"\xff", True), (b"\xff" * 70 + batch(12), False)):
+        with file_of(tmp_path, data) as file:
+            for is_last in (True, False):
+                found = DamageScanner(file, is_last=is_last).judge(0, 10, len(data), "bad")
+                assert (found.may_be_torn, found.is_log_end) == (may_be_torn and is_last, False)
 
 
 def test_sealed_segment_has_no_torn_end_and_no_batch_of_the_next_one(tmp_path: Path) -> None:

@@ -267,9 +267,10 @@ def test_log_that_grows_while_it_is_read_ends_where_it_ended_when_opened(tmp_pat
     assert open_log(str(tmp_path)).end_offset == 70
 
 
+@pytest.mark.parametrize("zeros", [0, 4000])
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_batches_appended_between_any_calls_of_a_reader_are_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: IsolationLevel
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: IsolationLevel, zeros: int
 ) -> None:
     """Two of them: the first ends behind what the reader wants, and the second while it looks at what follows."""
     written = write(tmp_path, 3, with_indexes=False)
@@ -281,8 +282,11 @@ def test_batches_appended_between_any_calls_of_a_reader_are_no_damage(
         def call(self: LocalFile, *arguments: Any) -> Any:
             nonlocal calls
             if calls in appends_before:
-                with log.open("ab") as file:
-                    file.write(batch(30 + 10 * appends_before.index(calls)))
+                with log.open("r+b") as file:
+                    # Into the zeros of a file that was made longer beforehand, or behind its end.
+                    row = appends_before.index(calls)
+                    file.seek(sum(map(len, [*written, batch(30)][: 3 + row])))
+                    file.write(batch(30 + 10 * row))
             calls += 1
             return plain(self, *arguments)
 
@@ -291,7 +295,7 @@ def test_batches_appended_between_any_calls_of_a_reader_are_no_damage(
     def read() -> list[int]:
         nonlocal calls
         calls = 0
-        log.write_bytes(b"".join(written))
+        log.write_bytes(b"".join(written) + bytes(zeros))
         layout = read_layout(folder_at(tmp_path))
         if level == "read_uncommitted":
             return offsets(LogReader(layout))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from sparklog.write.partition import PartitionLog
 from sparklog.write.recovery import Recovered, recover
 from tests.build import write_partition
 from tests.golden import GoldenSet, golden_sets
-from tests.log.logs import CountingFile, batch, batches, only_log, write
+from tests.log.logs import CountingFile, batch, batches, offsets, only_log, write
 from tests.places import folder_at
+from tests.storage.crash import CrashingStorage, crashes
 
 STORAGE = LocalWritableStorage()
 CONFIG = LogConfig(index_interval_bytes=300)
@@ -97,6 +99,58 @@ def test_last_batch_that_never_reached_the_disk_whole_is_cut(folder: Path) -> No
     content[-3] ^= 1
     log.write_bytes(content)
     assert recovered(folder).state.end_offset == 110
+
+
+NONSENSE = {
+    "a hole": bytes(4096) + batch(120)[100:],
+    "a hole, preallocated": bytes(4096) + batch(120)[100:] + bytes(9000),
+    "noise": random.Random(1).randbytes(9000),
+    "old text": b"Nov 23 06:32:12 host kernel: something else\n" * 90,
+    "a stale block": batch(7)[30:] + batch(3)[:90],
+    "no magic": batch(120)[:16] + b"\x09" + batch(120)[17:-9],
+}
+
+
+@pytest.mark.parametrize("tail", NONSENSE)
+@pytest.mark.parametrize("recovery_point", [None, 0, 120])
+def test_nonsense_that_a_crash_left_behind_the_last_flush_is_cut_kept_and_said(
+    folder: Path, tail: str, recovery_point: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = only_log(folder)
+    whole = log.read_bytes()
+    log.write_bytes(whole + NONSENSE[tail])
+    if recovery_point is not None:
+        line = encode_offset_checkpoint({TopicPartition("events", 0): recovery_point})
+        (folder.parent / "recovery-point-offset-checkpoint").write_bytes(line)
+    with pytest.raises(CorruptBatchError, match=r"sparklog recover --truncate"):
+        open_log(folder)
+    said = recovered(folder, dry_run=True).actions
+    assert log.read_bytes() == whole + NONSENSE[tail]
+    with PartitionLog.open(folder) as writer:
+        assert writer.append({"value": [b"next"]}) == (120, 120)
+    assert f"was cut at position {len(whole)}, offset 120" in caplog.text
+    assert [each.what for each in said if each.path == str(log) and each.what.startswith("cut")] != []
+    (kept,) = folder.glob("*.cut")
+    assert kept.name == f"{0:020d}.{len(whole)}.cut"
+    assert kept.read_bytes() == NONSENSE[tail].rstrip(b"\0")
+    with open_log(folder) as reader:
+        assert offsets(reader) == list(range(121))
+
+
+@pytest.mark.parametrize("why", ["flushed", "clean", "a batch behind", "magic"])
+def test_nonsense_that_no_crash_left_is_damage(folder: Path, why: str) -> None:
+    log = only_log(folder)
+    tail = {"a batch behind": NONSENSE["noise"] + batch(130), "magic": batch(120)[:16] + b"\x09" + batch(120)[17:]}
+    log.write_bytes(damaged := log.read_bytes() + tail.get(why, NONSENSE["noise"]))
+    if why == "flushed":
+        line = encode_offset_checkpoint({TopicPartition("events", 0): 121})
+        (folder.parent / "recovery-point-offset-checkpoint").write_bytes(line)
+    elif why == "clean":
+        (folder.parent / ".kafka_cleanshutdown").write_text("{}")
+    with pytest.raises(CorruptLogError, match=r"offset 120.*recover --truncate"):
+        PartitionLog.open(folder)
+    assert log.read_bytes() == damaged
+    assert recovered(folder, truncate=True).state.end_offset == 120
 
 
 def test_damage_before_whole_batches_is_cut_only_when_told(folder: Path) -> None:
@@ -240,6 +294,30 @@ def test_log_before_its_start_is_not_thrown_away(folder: Path) -> None:
     assert (found.start_offset, found.state.end_offset) == (500, 500)
 
 
+def test_cut_at_damage_that_is_killed_and_run_again_leaves_nothing_behind_the_damage(tmp_path: Path) -> None:
+    written = batches(12)
+
+    def prepare(folder: Path) -> None:
+        write_partition(folder / "t-0", written, segment_bytes=3 * len(written[-1]), index_interval_bytes=300)
+        with (folder / "t-0" / "00000000000000000030.log").open("r+b") as log:
+            log.seek(len(written[3]) + 70)
+            log.write(b"\xff")
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        recover(folder_at(folder / "t-0", storage), CONFIG, NOW_MS, truncate=True, is_thorough=True)
+
+    for crash in crashes(prepare, run, tmp_path):
+        folder = crash.folder / "t-0"
+        recovered(folder, truncate=True, is_thorough=True)
+        with open_log(folder) as log:
+            assert offsets(log) == list(range(40)), str(crash)
+        kept = {path.name: path.read_bytes() for path in folder.glob("*.cut") if path.stat().st_size}
+        lost = [b"".join(written[start : start + 3]) for start in (6, 9)]
+        assert [kept[f"{base:020d}.0.cut"] for base in (60, 90)] == lost, str(crash)
+        behind = {path.suffix for path in folder.iterdir() if path.name[0] == "0" and int(path.stem[:20]) > 40}
+        assert behind == {".cut"}, str(crash)
+
+
 @pytest.mark.parametrize("golden", golden_sets(), ids=lambda each: each.name)
 def test_logs_of_brokers_are_opened_as_they_are(golden: GoldenSet, tmp_path: Path) -> None:
     """What a broker that was stopped left needs no more than trimming, and its records stay."""
@@ -355,9 +433,9 @@ def test_last_batch_whose_size_is_wrong_is_damage_and_not_torn(folder: Path) -> 
     for size, zeros in ((len(content) - start + 100, 0), (0x7FFFFFFF, 0), (len(content) - start + 3000, 2000)):
         log.write_bytes(content[: start + 8] + size.to_bytes(4, "big") + content[start + 12 :] + bytes(zeros))
         before = contents(folder)
-        with pytest.raises(CorruptBatchError, match="the size of the last batch is wrong"):
+        with pytest.raises(CorruptBatchError, match="the size or magic of the last batch is wrong"):
             open_log(str(folder))
-        with pytest.raises(CorruptBatchError, match="the size of the last batch is wrong"):
+        with pytest.raises(CorruptBatchError, match="the size or magic of the last batch is wrong"):
             recovered(folder)
         assert contents(folder) == before
 
