@@ -24,7 +24,7 @@ SOAK_MINUTES ?= 20
 .PHONY: demo test test-kafka test-soak test-floors test-install test-kills fuzz bench lint tables definitions clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
-	$(RUN) examples/quickstart.py
+	$(RUN) examples/demo.py
 
 test: $(READY) lint  ## The default tests; offline but for the installation.
 	$(RUN) -m pytest $(DEFAULT_TESTS)

@@ -1,9 +1,9 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
 `open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `transaction`
-writes to many as one. `export` moves whole directories to files of tables, `load` files of rows to logs, and `copy`
-logs to other logs. `views` has Kafka's internal topics as tables. `register` gives a Spark session the format
-``seglog``.
+writes to many as one. `decode` reads raw batches in memory. `export` moves whole directories to files of tables, `load`
+files of rows to logs, and `copy` logs to other logs. `views` has Kafka's internal topics as tables. `register` gives a
+Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparklog.clients.consumer import Consumer
     from sparklog.clients.producer import Producer
     from sparklog.log.config import LogConfig
+    from sparklog.log.raw_batches import decode
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.jobs import clean, copy, export, load
     from sparklog.spark.partitions import with_partition
@@ -43,6 +44,7 @@ __all__ = [
     "TransactionalWriter",
     "clean",
     "copy",
+    "decode",
     "delete_records",
     "errors",
     "export",
@@ -70,6 +72,7 @@ _HOMES = {
     "TransactionalWriter": "sparklog.topic.transactional_writer",
     "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",
+    "decode": "sparklog.log.raw_batches",
     "delete_records": "sparklog.topic.cutting",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",

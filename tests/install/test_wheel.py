@@ -22,7 +22,7 @@ from tests.spark.standalone import running, standalone_cluster, wait_for
 pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).parents[2]
-BESIDE_THE_WHEEL = ("pyspark[connect]>=4.1", "nbconvert", "ipykernel")
+BESIDE_THE_WHEEL = ("nbconvert", "ipykernel")
 DONE_WITHIN_SECONDS = 300
 GOLDEN = golden_set("v2-codecs")
 
@@ -40,6 +40,17 @@ spark = SparkSession.builder{{how}}.getOrCreate()
 frame = spark.read.format("seglog").load({str(GOLDEN.log_dir)!r})
 rows = frame.selectExpr("topic", "partition", "offset", "coalesce(lower(hex(value)), '')").collect()
 print("FOUND", sorted(list(row) for row in rows))
+spark.stop()
+"""
+JOBS = f"""
+import sparklog
+from pyspark.sql import SparkSession
+spark = SparkSession.builder{{how}}.getOrCreate()
+exported = sparklog.export({str(GOLDEN.log_dir)!r}, "{{to}}/table", spark=spark)
+loaded = sparklog.load("{{to}}/table", "{{to}}/logs", topic="t", num_partitions=2, partition=None, spark=spark)
+copied = sparklog.copy("{{to}}/logs", "{{to}}/copy", spark=spark)
+sparklog.clean("{{to}}/copy", retention_ms=0, spark=spark)
+print("FOUND", exported.rows, loaded.records, copied.rows, sparklog.open_topic("{{to}}/copy").read().num_rows)
 spark.stop()
 """
 
@@ -86,14 +97,18 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Build the wheel, and install it where nothing else is."""
-    folder = tmp_path_factory.mktemp("installed")
+    """Return an environment that has all that the tests start."""
+    return install(tmp_path_factory.mktemp("installed"), "connect", *BESIDE_THE_WHEEL)
+
+
+def install(folder: Path, extra: str, *beside: str) -> Installed:
+    """Build the wheel, and install it with an extra where nothing else is."""
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True)
     (wheel,) = folder.glob("sparklog-*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     own = (str(folder / "bin" / "python"), *pip[1:])
-    subprocess.run([*own, "install", f"sparklog[spark] @ {wheel.as_uri()}", *BESIDE_THE_WHEEL], check=True, cwd=folder)
+    subprocess.run([*own, "install", f"sparklog[{extra}] @ {wheel.as_uri()}", *beside], check=True, cwd=folder)
     (folder / "home").mkdir()
     return Installed(folder)
 
@@ -113,6 +128,24 @@ def program(installed: Installed, how: str) -> str:
     path = installed.folder / "read.py"
     path.write_text(READ.format(how=how))
     return str(path)
+
+
+def jobs(installed: Installed, how: str, to: Path) -> str:
+    """Write a program that runs every job with a session made so; return its path."""
+    path = installed.folder / "jobs.py"
+    path.write_text(JOBS.format(how=how, to=to))
+    return str(path)
+
+
+def moved() -> str:
+    """Return what it must print: each job moves all records, and the last one then removes them."""
+    rows = len(GOLDEN.records("read_committed"))
+    return f"FOUND {rows} {rows} {rows} 0"
+
+
+def test_extra_of_spark_is_all_that_jobs_need(tmp_path: Path) -> None:
+    installed = install(tmp_path, "spark")
+    assert moved() in installed.said_by("python", jobs(installed, '.master("local[2]")', tmp_path / "to"))
 
 
 def test_python_reads_without_spark(installed: Installed) -> None:
@@ -150,6 +183,7 @@ def test_client_of_a_connect_server_reads(installed: Installed, tmp_path: Path) 
     with running(log, installed.variables, submit, *start, *conf, "spark-internal"):
         port = wait_for(log, r"Spark Connect server started at: \S+?:(\d+)")[1]
         assert wanted() in installed.said_by("python", program(installed, f'.remote("sc://127.0.0.1:{port}")'))
+        assert moved() in installed.said_by("python", jobs(installed, f'.remote("sc://127.0.0.1:{port}")', tmp_path))
 
 
 def test_session_that_starts_a_connect_server_of_its_own_reads(installed: Installed) -> None:

@@ -57,6 +57,19 @@ def read(reader: SeglogStreamReader, start: dict[str, Any], end: dict[str, Any])
     return sorted((each.folder.name, each.start_offset, each.end_offset) for task in tasks for each in task.value)
 
 
+# Tasks
+
+
+@pytest.mark.parametrize("pack_bytes", [0, 1 << 25])
+def test_tasks_of_a_stream_are_in_the_order_of_topics_and_partitions(tmp_path: Path, pack_bytes: int) -> None:
+    folders = [f"{topic}-{number}" for topic in ("a", "b") for number in range(11)]
+    for folder in reversed(folders):
+        append(tmp_path / folder, 0, 20)
+    reader = reader_of(tmp_path, startingOffsets="earliest", packBytes=pack_bytes)
+    tasks = reader.partitions(INITIAL, reader.latestOffset(INITIAL, READ_ALL))
+    assert [each.folder.name for task in tasks for each in task.value] == folders
+
+
 # Where a stream begins
 
 
