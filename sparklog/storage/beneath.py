@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,10 @@ from sparklog.errors import ForeignNameError
 _OF_FOLDERS: Final = os.O_DIRECTORY | os.O_CLOEXEC
 # Only to go on from: a folder that may not be listed may be gone through.
 _TO_PASS: Final = _OF_FOLDERS | getattr(os, "O_PATH", os.O_RDONLY)
+_MODE: Final = 0o644
+# What a file or folder may have of the mode of the folder that it is made in.
+_MODES_OF_FILES: Final = 0o664
+_MODES_OF_FOLDERS: Final = 0o2775
 _SPECIAL_KINDS: Final = (
     (stat.S_ISREG, "a file"),
     (stat.S_ISDIR, "a folder"),
@@ -89,7 +93,7 @@ def names_beneath(root: str, path: str) -> list[str]:
     return names
 
 
-def open_file(root: str, path: str, flags: int, mode: int = 0o644) -> int:
+def open_file(root: str, path: str, flags: int) -> int:
     """Open a regular file, and wait for nobody; `OSError` as of the system.
 
     Raises
@@ -101,7 +105,7 @@ def open_file(root: str, path: str, flags: int, mode: int = 0o644) -> int:
     try:
         with within(root, path) as (name, folder):
             # Without O_NONBLOCK, to open a pipe is to wait for somebody at its other end.
-            descriptor = os.open(name, flags | no_link | os.O_CLOEXEC | os.O_NONBLOCK, mode, dir_fd=folder)
+            descriptor = os.open(name, flags | no_link | os.O_CLOEXEC | os.O_NONBLOCK, _MODE, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.EISDIR, errno.ENXIO) or (root and error.errno == errno.ELOOP):
             raise not_a_file(path, look(root, path)) from error
@@ -111,6 +115,75 @@ def open_file(root: str, path: str, flags: int, mode: int = 0o644) -> int:
         os.close(descriptor)
         raise not_a_file(path, found)
     return descriptor
+
+
+def open_or_make_file(root: str, path: str) -> int:
+    """Open a regular file to write to it, and make it where it is not there; errors as of `open_file`."""
+    if not root:
+        return open_file(root, path, os.O_RDWR | os.O_CREAT)
+    try:
+        return open_file(root, path, os.O_RDWR)
+    except FileNotFoundError:
+        try:
+            return _new_file(root, path, "")
+        except FileExistsError:
+            # Made by another writer in between.
+            return open_file(root, path, os.O_RDWR)
+
+
+def make_file(root: str, path: str, like: str) -> int:
+    """Make a file that is new, in the place of a file or a link that has the name; errors as of `open_file`.
+
+    Parameters
+    ----------
+    like : str
+        The path of the file whose owner and mode it gets, where that can be; where there is none, or empty, they are
+        those of the folder.
+    """
+    try:
+        with within(root, path) as (name, folder):
+            os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError as error:
+        raise not_a_file(path, look(root, path)) from error
+    return _new_file(root, path, like)
+
+
+def _new_file(root: str, path: str, like: str) -> int:
+    with within(root, path) as (name, folder):
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE, dir_fd=folder)
+        model = _file_at(root, like) if like else None
+        with suppress(OSError):
+            if model is not None:
+                _give(descriptor, model, model.st_mode & 0o777)
+            elif folder is not None:
+                _give_as(descriptor, folder, _MODES_OF_FILES)
+    return descriptor
+
+
+def _file_at(root: str, path: str) -> os.stat_result | None:
+    """Return what is known of a regular file; None where there is none."""
+    with suppress(OSError, ForeignNameError):
+        found = look(root, path)
+        return found if stat.S_ISREG(found.st_mode) else None
+    return None
+
+
+def _give_as(descriptor: int, folder: int, modes: int) -> None:
+    """Let what was made in a folder of another user be that user's, as what that user makes there is."""
+    found = os.fstat(folder)
+    is_shared = found.st_gid != os.getegid() and found.st_mode & stat.S_IWGRP
+    if (found.st_uid != os.geteuid() or is_shared) and not found.st_mode & stat.S_ISVTX:
+        _give(descriptor, found, found.st_mode & modes)
+
+
+def _give(descriptor: int, owner: os.stat_result, mode: int) -> None:
+    found = os.fstat(descriptor)
+    if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    if stat.S_IMODE(found.st_mode) != mode:
+        os.fchmod(descriptor, mode)
 
 
 def look(root: str, path: str) -> os.stat_result:
@@ -134,6 +207,10 @@ def make_folders(root: str, path: str) -> None:
         folder = _opened(root, names[: length - 1], _TO_PASS)
         try:
             os.mkdir(names[length - 1], dir_fd=folder)
+            made = os.open(names[length - 1], os.O_RDONLY | _OF_FOLDERS | os.O_NOFOLLOW, dir_fd=folder)
+            with suppress(OSError):
+                _give_as(made, folder, _MODES_OF_FOLDERS)
+            os.close(made)
         except FileExistsError:
             pass
         finally:

@@ -203,9 +203,9 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
         where = "in a circle" if error.errno == errno.ELOOP else "where nothing can be read"
         return Entry(item.name, False, False, 0, f"a symbolic link that leads {where}")
     if stat.S_ISREG(found.st_mode):
-        return Entry(item.name, False, True, found.st_size)
+        return Entry(item.name, False, True, found.st_size, is_link=item.is_symlink())
     if stat.S_ISDIR(found.st_mode):
-        return Entry(item.name, True, False, 0)
+        return Entry(item.name, True, False, 0, is_link=item.is_symlink())
     return Entry(item.name, False, False, 0, kind_of(found.st_mode))
 
 

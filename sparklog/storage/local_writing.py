@@ -15,7 +15,17 @@ from typing import ClassVar, Final
 
 from sparklog.errors import StorageError
 from sparklog.storage.base import Capabilities, HeldLock, WritableFile
-from sparklog.storage.beneath import look, make_folders, not_a_file, open_file, open_folder, refuse_link, within
+from sparklog.storage.beneath import (
+    look,
+    make_file,
+    make_folders,
+    not_a_file,
+    open_file,
+    open_folder,
+    open_or_make_file,
+    refuse_link,
+    within,
+)
 from sparklog.storage.local import LocalStorage, OpenDescriptor, to_storage_error, to_write_error
 from sparklog.storage.lock import claim_folder, claimed_spelling, lock_file
 
@@ -26,10 +36,10 @@ _SYNCS_AT_ONCE: Final = 16
 class LocalWritableFile(OpenDescriptor):
     """An open file of this machine; see `WritableFile`."""
 
-    def __init__(self, path: str, root: str = "") -> None:
+    def __init__(self, path: str, root: str = "", *, is_new: bool = False, like: str = "") -> None:
         self.path, self._root = path, root
         try:
-            self._descriptor = open_file(root, path, os.O_RDWR | os.O_CREAT)
+            self._descriptor = make_file(root, path, like) if is_new else open_or_make_file(root, path)
             self._end = os.fstat(self._descriptor).st_size
         except OSError as error:
             raise to_write_error(error, path) from error
@@ -106,6 +116,9 @@ class LocalWritableStorage(LocalStorage):
     def open_for_append(self, path: str) -> WritableFile:
         return LocalWritableFile(path, self.root)
 
+    def create(self, path: str, like: str = "") -> WritableFile:
+        return LocalWritableFile(path, self.root, is_new=True, like=like)
+
     def rename(self, path: str, new_path: str) -> None:
         try:
             with within(self.root, path) as (name, folder), within(self.root, new_path) as (new_name, new_folder):
@@ -140,6 +153,12 @@ class LocalWritableStorage(LocalStorage):
             make_folders(self.root or path, path)
         except OSError as error:
             raise to_write_error(error, path) from error
+
+    def keeps_owner(self, path: str) -> bool:
+        try:
+            return os.geteuid() in (0, look("", path).st_uid)
+        except OSError as error:
+            raise to_storage_error(error, path) from error
 
     def remove_folder(self, path: str) -> None:
         try:

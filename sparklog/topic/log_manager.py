@@ -35,6 +35,7 @@ from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.topic.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.directories import make_directory
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.offset_checkpoints import BEFORE_LOG_END, keep_offsets
@@ -201,7 +202,7 @@ class LogManager:
         config = LogConfig.from_properties(stored)
         chosen = {number: there.get(number) or folder for number, folder in self._placed(name, count).items()}
         for directory in self._holding(chosen):
-            directory.writable.make_folder(directory.path)
+            make_directory(directory)
             self._forget(directory, name)
             if stored:
                 update_configs(directory, name, stored, lock_timeout_seconds=self._lock_timeout_seconds)

@@ -162,6 +162,7 @@ def test_folder_that_is_exchanged_for_a_link_on_the_way_leads_nowhere(
     """Whoever owns the names may exchange one between any two calls of the system."""
     storage, whole = LocalWritableStorage().beneath(str(root)), os.open
     before = state(outside)
+    (root / "a" / "file").write_bytes(b"")
 
     def exchange(path: str, *arguments: int, **named: int) -> int:
         descriptor = whole(path, *arguments, **named)
