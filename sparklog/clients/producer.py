@@ -37,7 +37,6 @@ from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
     IllegalStateError,
     InvalidOptionError,
-    InvalidTopicError,
     KafkaConfigurationError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
@@ -47,6 +46,7 @@ from sparklog.errors import (
 )
 from sparklog.log.clock import NS_PER_MS, wall_clock_ns
 from sparklog.log.config import LogConfig
+from sparklog.log.files import checked_partition, checked_topic
 from sparklog.record.intake import Records
 from sparklog.storage.process import in_forked_child
 from sparklog.storage.registry import PathText
@@ -216,6 +216,8 @@ class Producer:
             raise InvalidOptionError(f"timestamp_ms must be ms since 1970, and is {timestamp_ms!r}")
         route = self._routes.get(topic) or self._route(topic)
         if partition is not None:
+            if partition.__class__ is not int:
+                partition = checked_partition(topic, partition).partition
             if partition not in route.folders:
                 _refuse_partition(route, partition)
         elif self._choose is not None:
@@ -413,8 +415,7 @@ class Producer:
 
     def _route(self, topic: str) -> Route:
         """Find where the records of a topic go, and make the topic where it is not there."""
-        if not isinstance(topic, str):
-            raise InvalidTopicError(f"a topic is a text, and not {topic!r}")
+        checked_topic(topic)
         with self._routing:
             if topic in self._routes:
                 return self._routes[topic]

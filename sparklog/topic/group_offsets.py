@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from sparklog.log.files import TopicPartition
+from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.places import LogDirectory
 
 _NO_EPOCH: Final = -1
@@ -29,9 +29,9 @@ class ConsumerGroupMetadata(NamedTuple):
 
 def named_partition(partition: tuple[str, int]) -> TopicPartition:
     """Return a partition that is given as a pair, such as a TopicPartition of kafka-python."""
-    if not isinstance(partition, tuple) or len(partition) != 2 or not isinstance(partition[0], str):
+    if not isinstance(partition, tuple) or len(partition) != 2:
         raise InvalidOptionError(f"a partition is a TopicPartition, or (topic, number), and not {partition!r}")
-    return TopicPartition(*partition)
+    return checked_partition(*partition)
 
 
 def committable(given: Any) -> OffsetAndMetadata:

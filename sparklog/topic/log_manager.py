@@ -19,7 +19,6 @@ from typing import Final
 
 from sparklog.errors import (
     InvalidOptionError,
-    InvalidTopicError,
     PathNotFoundError,
     SeglogError,
     TopicAlreadyExistsError,
@@ -28,7 +27,7 @@ from sparklog.errors import (
 )
 from sparklog.log import files
 from sparklog.log.config import LogConfig
-from sparklog.log.files import PARTITION_MAX, is_topic_name, parse_partition_folder
+from sparklog.log.files import checked_partition, parse_partition_folder
 from sparklog.log.folders import FolderKind, look_at, refuse_within_partition, what_it_is
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.capabilities import to_writable
@@ -189,12 +188,9 @@ class LogManager:
         LockedError
             A broker runs on a directory, or another process writes to it.
         """
-        if not is_topic_name(name) or name == files.METADATA_TOPIC:
-            raise InvalidTopicError(
-                f"not a topic's name: {name!r}; it has 1 to 249 letters, digits, dots, underscores and dashes"
-            )
         count = self._num_partitions if partitions is None else partitions
         _refuse_count(count)
+        checked_partition(name, count - 1)
         there = self._folders().get(name, {})
         if 0 in there:
             raise TopicAlreadyExistsError(f"topic {name!r} is in {self._where()} already, with {len(there)} partitions")
@@ -330,7 +326,7 @@ def _is_there(directory: LogDirectory) -> bool:
 
 
 def _refuse_count(count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITION_MAX:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InvalidOptionError(f"a topic has a whole number of partitions, at least 1, and not {count!r}")
 
 
