@@ -7,7 +7,6 @@ past the end is merely short. The copy into our own buffer costs about a fifth o
 
 from __future__ import annotations
 
-import copy
 import errno
 import os
 import stat
@@ -140,8 +139,8 @@ class LocalStorage:
             raise to_storage_error(error, path) from error
 
     def beneath(self, path: str) -> Self:
-        found = copy.copy(self)
-        object.__setattr__(found, "root", path)
+        found = object.__new__(type(self))
+        found.__dict__.update(self.__dict__, root=path)
         return found
 
     def open(self, path: str) -> LocalFile:
