@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import llvmlite
 import numba
@@ -32,7 +32,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from sparklog.record.kernels_folders import distrust, opened
+from sparklog.record.kernels_folders import distrust, file_within, opened
 
 NUMBA: Any = config
 """The settings of numba, which it makes when they are first asked for."""
@@ -110,16 +110,10 @@ class KernelCache(NullCache):
 def _trusted_content(folder: Path, name: str) -> bytes:
     """Read a file; nothing where it cannot be read, or others can have written to it."""
     try:
-        with opened(folder) as within, _file(name, os.O_RDONLY, within) as file:
+        with opened(folder) as within, file_within(within, name, os.O_RDONLY) as file:
             return b"" if distrust(os.fstat(file.fileno())) else file.read()
     except OSError:
         return b""
-
-
-def _file(name: str, flags: int, within: int) -> BinaryIO:
-    """Open a file by the descriptor of the folder that it is in, and no link, and wait for nobody."""
-    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    return os.fdopen(os.open(name, flags, 0o644, dir_fd=within), "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "wb")
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:
@@ -127,7 +121,7 @@ def _write(folder: Path, name: str, content: bytes) -> None:
     beside = f"{name}.{secrets.token_hex(8)}"
     with suppress(OSError), opened(folder) as within:
         try:
-            with _file(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, within) as file:
+            with file_within(within, beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
                 os.fchmod(file.fileno(), 0o644)
                 file.write(content)
             os.rename(beside, name, src_dir_fd=within, dst_dir_fd=within)
@@ -144,7 +138,7 @@ def _turn(folders: list[Path], file: str) -> Iterator[None]:
     with ExitStack() as stack:
         with suppress(OSError, IndexError):
             with opened(folders[-1]) as within:
-                held = stack.enter_context(_file(f"{file}.turn", os.O_WRONLY | os.O_CREAT, within))
+                held = stack.enter_context(file_within(within, f"{file}.turn"))
             _lock(held.fileno())
         yield
 

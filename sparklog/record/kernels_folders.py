@@ -26,7 +26,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 FOLDER_VARIABLE: Final = "SPARKLOG_CACHE_DIR"
 """The environment variable that names another folder for compiled code, such as one that an image brings along."""
@@ -90,6 +90,12 @@ def opened(folder: str | Path, within: int | None = None) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def file_within(folder: int, name: str, flags: int = os.O_WRONLY | os.O_CREAT) -> BinaryIO:
+    """Open a file by the descriptor of the folder that it is in, and no link, and wait for nobody."""
+    descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "rb")
 
 
 def _make(folder: Path, mode: int) -> str | None:

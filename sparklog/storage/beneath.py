@@ -210,7 +210,7 @@ def _give_as(descriptor: int, root: str, folder: int | None, modes: int) -> None
 def _give(descriptor: int, owner: os.stat_result, mode: int) -> None:
     """Give a file an owner and a mode; where that may not be done, it stays as it is."""
     found = os.fstat(descriptor)
-    with suppress(PermissionError):
+    with suppress(OSError):
         if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
         if stat.S_IMODE(found.st_mode) != mode:
