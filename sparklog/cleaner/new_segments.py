@@ -87,6 +87,7 @@ class NewSegments:
     ) -> None:
         self._folder, self._dry_run = folder, dry_run
         self._source_path, self._source_bytes = source_path, source_bytes
+        self._old_path = folder.path(base_offset, files.LOG)
         # A segment that was larger than the topic's segments are now stays whole.
         self._config = replace(
             config,
@@ -168,7 +169,7 @@ class NewSegments:
     def _log(self) -> WritableFile:
         if self._growing.log is None:
             path = self._folder.path(self._growing.state.segment.base_offset, files.LOG + files.CLEANED)
-            self._growing.log = self._folder.writable.open_for_append(path)
+            self._growing.log = self._folder.writable.create(path, like=self._old_path)
         return self._growing.log
 
     def _flush(self) -> None:
@@ -200,7 +201,7 @@ class NewSegments:
         self._done.append(NewSegment(base_offset, end_offset, growing.state.segment.size_bytes, (files.LOG, *indexes)))
 
     def _write(self, base_offset: int, suffix: str, data: bytes) -> None:
-        with self._folder.writable.open_for_append(self._path(base_offset, suffix)) as file:
+        with self._folder.writable.create(self._path(base_offset, suffix), like=self._old_path) as file:
             file.append(data)
 
     def _with_transactions(self, segment: NewSegment) -> NewSegment:

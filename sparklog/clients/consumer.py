@@ -29,11 +29,10 @@ from sparklog.clients.times import OffsetAndTimestamp, first_from
 from sparklog.errors import (
     IllegalStateError,
     InvalidOptionError,
-    InvalidTopicError,
     SeglogError,
     UnknownTopicOrPartitionError,
 )
-from sparklog.log.files import TopicPartition, is_topic_name
+from sparklog.log.files import TopicPartition, checked_topic
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
@@ -129,8 +128,7 @@ class Consumer:
         if bool(names) == (pattern is not None):
             raise InvalidOptionError("subscribe to topics or to a pattern: one of them")
         for name in names:
-            if not isinstance(name, str) or not is_topic_name(name):
-                raise InvalidTopicError(f"no topic can have the name {name!r}")
+            checked_topic(name)
         self._topics, self._pattern = names, None if pattern is None else re.compile(pattern)
         self._listener, self._topics_seconds = listener, float("-inf")
         self._find_partitions()

@@ -45,6 +45,7 @@ from sparklog.errors import (
 )
 from sparklog.log.clock import NS_PER_MS, wall_clock_ns
 from sparklog.log.config import LogConfig
+from sparklog.log.files import checked_partition
 from sparklog.record.intake import NO_TIMESTAMP, Records
 from sparklog.storage.process import in_forked_child
 from sparklog.storage.registry import PathText
@@ -212,6 +213,8 @@ class Producer:
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ns() // NS_PER_MS if route.has_times else NO_TIMESTAMP
         if partition is not None:
+            if partition.__class__ is not int:
+                partition = checked_partition(topic, partition).partition
             if partition not in route.folders:
                 # The topic may have got more of them.
                 route = self._routes.find(topic, route)

@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sparklog.clients.settings import ProducerSettings, chooser
-from sparklog.errors import InvalidTopicError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from sparklog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from sparklog.log.config import LogConfig
+from sparklog.log.files import checked_topic
 from sparklog.log.places import PartitionFolder
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.partitioner import Partitioner, make_partitioner
@@ -96,8 +97,7 @@ class Routes:
         LockedError
             The topic is to be made, and another process writes to the directory, or a broker runs on it.
         """
-        if not isinstance(topic, str):
-            raise InvalidTopicError(f"a topic is a text, and not {topic!r}")
+        checked_topic(topic)
         with self._finding:
             newer = self.known.get(topic)
             if newer is not None and newer is not old:

@@ -36,6 +36,7 @@ _OFFSET_FILE: Final = re.compile(r"[0-9]+(\.(log|index|timeindex|txnindex|snapsh
 _REMOTE_CACHE: Final = "remote-log-index-cache"
 _STAGED: Final = "of a write that was not committed, or is on its way: 'sparklog recover' removes old ones"
 _PASSING: Final = "a broker removes or replaces it, or stopped while it did: it ends that when it starts"
+_LINK: Final = "a symbolic link: what it leads to is read, and nothing of sparklog's writes by way of it"
 
 NameFinding = tuple[Severity, str, str]
 """Severity, code and message."""
@@ -51,6 +52,7 @@ def is_log(name: str) -> bool:
 
 def foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding]:
     """Find the files and folders of a log directory that are not Kafka's, or that belong to unfinished work."""
+    yield from _links(folder, entries)
     for entry in entries:
         path = join_path(folder, entry.name)
         if entry.special:
@@ -84,8 +86,16 @@ def _special_in_directory(path: str, entry: Entry) -> Finding:
     return Finding(severity, "foreign-name", path, message)
 
 
+def _links(folder: str, entries: list[Entry]) -> Iterator[Finding]:
+    """Find the names of links that can be followed; those that cannot are special."""
+    for entry in entries:
+        if entry.is_link:
+            yield Finding(Severity.WARNING, "link", join_path(folder, entry.name), _LINK)
+
+
 def foreign_in_partition(folder: str, entries: list[Entry]) -> Iterator[Finding]:
     """Find the names in the folder of a partition that are not Kafka's, or that belong to unfinished work."""
+    yield from _links(folder, entries)
     for entry in entries:
         found = _judge_name(entry)
         if found is not None:

@@ -17,7 +17,7 @@ from sparklog.jobs.erase_keys import Keys, read_keys
 from sparklog.jobs.job import Watch, run_job
 from sparklog.jobs.local import runner_of
 from sparklog.log.config import LogConfig
-from sparklog.log.files import TopicPartition
+from sparklog.log.files import checked_partition
 from sparklog.log.places import PartitionFolder
 from sparklog.record.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from sparklog.record.where import Where
@@ -206,7 +206,7 @@ def _chosen(
     folders = found.all_topics() if not names and not partitions else found.named(names)
     if partitions:
         wanted: dict[str, list[int]] = {}
-        for at in (TopicPartition(*each) for each in partitions):
+        for at in (checked_partition(*each) for each in partitions):
             wanted.setdefault(at.topic, []).append(at.partition)
         folders = [*folders, *(each for each in found.assigned(wanted) if each not in folders)]
     return sorted(folders, key=lambda folder: (folder.directory.path, folder.topic, folder.partition or 0))

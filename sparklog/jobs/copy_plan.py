@@ -15,7 +15,7 @@ from sparklog.jobs.ledger import Moved, commits
 from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
-from sparklog.log.files import TopicPartition, is_topic_name
+from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -199,8 +199,7 @@ class CopyPlan:
 
     def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
         """Return the log that a partition is copied to."""
-        if not is_topic_name(at.topic):
-            raise InvalidOptionError(f"not a topic's name: {at.topic!r}")
+        checked_partition(*at)
         folder = PartitionFolder(self._directory, at.topic, at.partition)
         if folder.name not in self._landings:
             self._landings[folder.name] = self._found(folder) if folder.name in self._there else _Landing(folder, True)

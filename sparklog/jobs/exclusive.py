@@ -17,6 +17,7 @@ from sparklog.log.places import LogDirectory
 from sparklog.storage.base import HeldLock
 from sparklog.topic.dead_jobs import sweep_dead_jobs
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.directories import make_directory
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_running_broker
 from sparklog.write.staging import begin
@@ -49,7 +50,7 @@ def exclusive(
     """
     with ExitStack() as held:
         with outcome(nothing_done):
-            directory.writable.make_folder(directory.path)
+            make_directory(directory)
             refuse_running_broker(directory)
             held.enter_context(_of_jobs(directory, timeout_seconds))
             with ExitStack() as writers:
@@ -58,7 +59,7 @@ def exclusive(
                 if keeps_writers_out:
                     held.push(writers.pop_all())
             sweep_dead_jobs(directory, wall_clock_ms())
-            with directory.writable.open_for_append(directory.file(files.exclusive_job_name(job_id))):
+            with directory.writable.create(directory.file(files.exclusive_job_name(job_id))):
                 pass
             begin(directory, job_id)
         try:

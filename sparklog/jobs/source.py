@@ -23,7 +23,7 @@ from sparklog.jobs.ledger import Moved
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.end_batch import end_batch
-from sparklog.log.files import TopicPartition
+from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.log_identity import LOG_ID, TOPIC_ID, LogIdentity, read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder, is_within
@@ -459,7 +459,7 @@ def source_of(
         paths=_paths(source),
         topics=(topics,) if isinstance(topics, str) else tuple(topics),
         topic_pattern=topic_pattern,
-        partitions=tuple(TopicPartition(*each) for each in partitions),
+        partitions=tuple(checked_partition(*each) for each in partitions),
         start=bound_of(start_offsets, start_time, start_group, "start"),
         end=bound_of(end_offsets, end_time, end_group, "end"),
         isolation_level=isolation_level,
@@ -488,7 +488,7 @@ def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, g
     for each in offsets or ():
         if not isinstance(each, tuple) or len(each) != 2:
             raise InvalidOptionError(f"{which}_offsets has {each!r}: it is given by topic and partition, ('topic', 0)")
-    by_partition = {TopicPartition(*each): offset for each, offset in (offsets or {}).items()}
+    by_partition = {checked_partition(*each): offset for each, offset in (offsets or {}).items()}
     return Bound(tuple(sorted(by_partition.items())), None if time is None else to_ms(time, f"{which}_time"), group)
 
 

@@ -26,7 +26,7 @@ class StagedFile:
 
     def __init__(self, storage: WritableStorage, path: str) -> None:
         self._storage, self.path = storage, path
-        self._file = storage.open_for_append(path)
+        self._file = storage.create(path)
         self.size_bytes = self.crc32c = self._begun_bytes = 0
         self.closed = False
 

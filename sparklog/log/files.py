@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
-from typing import Final, NamedTuple
+from operator import index
+from typing import Any, Final, NamedTuple
 
+from sparklog.errors import InvalidOptionError, InvalidTopicError
 from sparklog.storage.base import Entry
 
 LOG: Final = ".log"
@@ -80,6 +83,8 @@ MARKER_OF_COMMIT: Final = f"{CLEAN_SHUTDOWN}{STAGED}"
 
 PARTITION_MAX: Final = (1 << 31) - 1
 """The largest number that Kafka has for a partition; a broker does not start beside a folder with a larger one."""
+NAMED_PARTITION_MAX: Final = 999_999
+"""The largest number of a partition that a caller may name. No cluster has a topic with more partitions."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
@@ -132,6 +137,46 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
 def is_topic_name(name: str) -> bool:
     """Tell whether a topic may have a name."""
     return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
+
+
+def checked_topic(name: object) -> str:
+    """Return the name of a topic that a caller gives; `InvalidTopicError` where none may have it.
+
+    The name becomes a part of paths, and so nothing is written for one that was not checked here.
+    """
+    if not isinstance(name, str) or not is_topic_name(name) or name == METADATA_TOPIC:
+        raise InvalidTopicError(
+            f"not a topic's name: {name!r}; it has 1 to 249 letters, digits, dots, underscores and dashes"
+        )
+    return str(name)
+
+
+def checked_partition(topic: object, partition: Any) -> TopicPartition:
+    """Return a partition that a caller names: the one check of all that write to a partition, or commit for one.
+
+    Parameters
+    ----------
+    partition : int
+        Or another integer, such as NumPy's; not a bool, a text or a float.
+
+    Raises
+    ------
+    InvalidTopicError
+        No topic may have the name.
+    InvalidOptionError
+        No partition may have the number.
+    """
+    name, number = checked_topic(topic), -1
+    if not isinstance(partition, bool):
+        with suppress(TypeError):
+            number = index(partition)
+    at = TopicPartition(name, number)
+    if not 0 <= number <= NAMED_PARTITION_MAX or len(str(at)) > _FOLDER_NAME_MAX:
+        raise InvalidOptionError(
+            f"not a partition of topic {name}: {partition!r}; it is a whole number, 0 to {NAMED_PARTITION_MAX}, and "
+            f"with the topic's name no longer than {_FOLDER_NAME_MAX} characters"
+        )
+    return at
 
 
 def topic_of_passed_over(name: str) -> str | None:

@@ -148,7 +148,10 @@ def refuse_to_write(folder: PartitionFolder) -> None:
     storage, path = folder.storage, folder.location
     if folder.partition is None:
         raise InvalidOptionError(f"a partition's folder is named <topic>-<partition>, and not {path!r}")
-    if look_at(storage, path).kind not in (FolderKind.PARTITION, FolderKind.NOTHING):
+    kind = look_at(storage, path).kind
+    if kind is FolderKind.NOTHING:
+        files.checked_partition(folder.topic, folder.partition)
+    elif kind is not FolderKind.PARTITION:
         raise InvalidOptionError(f"{path} is not the folder of a partition: {what_it_is(storage, path)}")
     if storage.is_folder(folder.directory.path):
         refuse_within_partition(folder.directory)

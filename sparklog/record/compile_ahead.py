@@ -17,7 +17,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from sparklog.record.kernels_folders import can_be_written, find_folders, is_kept
+from sparklog.record.kernels_folders import can_be_written, file_within, find_folders, is_kept, opened
 
 READING: Final = (
     "kernels_v2.decode_records",
@@ -47,7 +47,7 @@ def compile_for_reading() -> subprocess.Popen[bytes] | None:
     if all(is_kept(folders, f"sparklog.record.{kernel}") for kernel in READING):
         return None
     program = _PROGRAM.format(path=sys.path, names=[kernel.rpartition(".")[2] for kernel in READING])
-    with suppress(OSError), (folders[-1] / "ahead.turn").open("wb") as turn:
+    with suppress(OSError), opened(folders[-1]) as within, file_within(within, "ahead.turn") as turn:
         # Of this kind of lock, which the process inherits and which ends with it.
         fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return subprocess.Popen(

@@ -17,7 +17,7 @@ import fcntl
 import hashlib
 import os
 import pickle
-import tempfile
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -32,7 +32,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from sparklog.record.kernels_folders import distrust
+from sparklog.record.kernels_folders import distrust, file_within, opened
 
 NUMBA: Any = config
 """The settings of numba, which it makes when they are first asked for."""
@@ -88,7 +88,7 @@ class KernelCache(NullCache):
         file = self._file(sig, data.codegen)
         with self._turn.pop_all():
             if self._folders:
-                _write(self._folders[-1] / file, content)
+                _write(self._folders[-1], file, content)
 
     def release(self) -> None:
         """Let other processes compile: for where compiling has failed."""
@@ -100,35 +100,33 @@ class KernelCache(NullCache):
 
     def _loaded(self, file: str, target_context: Any) -> Any:
         for folder in self._folders:
-            content = _trusted_content(folder / file)
+            content = _trusted_content(folder, file)
             payload = content[_DIGEST_BYTES:]
             if content[:_DIGEST_BYTES] == hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).digest():
                 return CompileResult._rebuild(target_context, *pickle.loads(payload))
         return None
 
 
-def _trusted_content(path: Path) -> bytes:
+def _trusted_content(folder: Path, name: str) -> bytes:
     """Read a file; nothing where it cannot be read, or others can have written to it."""
     try:
-        with path.open("rb") as file:
+        with opened(folder) as within, file_within(within, name, os.O_RDONLY) as file:
             return b"" if distrust(os.fstat(file.fileno())) else file.read()
     except OSError:
         return b""
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(folder: Path, name: str, content: bytes) -> None:
     """Write a file beside its place and rename it; where it cannot be written, that is no error."""
-    try:
-        descriptor, beside = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-    except OSError:
-        return
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(beside).chmod(0o644)
-        Path(beside).replace(path)
-    except OSError:
-        Path(beside).unlink(missing_ok=True)
+    beside = f"{name}.{secrets.token_hex(8)}"
+    with suppress(OSError), opened(folder) as within:
+        try:
+            with file_within(within, beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(content)
+            os.rename(beside, name, src_dir_fd=within, dst_dir_fd=within)
+        except OSError:
+            os.unlink(beside, dir_fd=within)
 
 
 @contextmanager
@@ -139,7 +137,8 @@ def _turn(folders: list[Path], file: str) -> Iterator[None]:
     """
     with ExitStack() as stack:
         with suppress(OSError, IndexError):
-            held = stack.enter_context((folders[-1] / f"{file}.turn").open("wb"))
+            with opened(folders[-1]) as within:
+                held = stack.enter_context(file_within(within, f"{file}.turn"))
             _lock(held.fileno())
         yield
 

@@ -4,8 +4,9 @@ The folder's name stands for the sources of all kernels, since steps and constan
 each, and for Python's version; the files' names for all else: see `sparklog.record.kernels_cache`.
 
 What is loaded is run. So a folder is used only where nobody else can have put anything: where it is the user's own or
-root's, and nobody else may write to it. Where there is no such folder that can be written to, compiled code is kept
-for the process alone.
+root's, and nobody else may write to it. Whoever may write to its parent can put another folder in its place at any
+time. So each time it is opened, what was opened is checked, links are not followed, and files are found by its
+descriptor. Where there is no such folder that can be written to, compiled code is kept for the process alone.
 
 When a folder is made, those beside it that no process has used for a month are removed: they are of other versions. A
 process that uses one all the same compiles for itself what it does not find.
@@ -15,6 +16,7 @@ Nothing here needs numba, so that who only asks whether kernels are there need n
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -22,9 +24,9 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 FOLDER_VARIABLE: Final = "SPARKLOG_CACHE_DIR"
 """The environment variable that names another folder for compiled code, such as one that an image brings along."""
@@ -66,16 +68,49 @@ def distrust(found: os.stat_result) -> str | None:
     return None
 
 
+@contextmanager
+def opened(folder: str | Path, within: int | None = None) -> Iterator[int]:
+    """Open a folder that compiled code may be in, for a ``with`` block, and return its descriptor.
+
+    Parameters
+    ----------
+    within : int, optional
+        The descriptor of the folder that it is in.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened, or others can have put something there.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+    try:
+        refusal = distrust(os.fstat(descriptor))
+        if refusal is not None:
+            raise PermissionError(errno.EPERM, refusal)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def file_within(folder: int, name: str, flags: int = os.O_WRONLY | os.O_CREAT) -> BinaryIO:
+    """Open a file by the descriptor of the folder that it is in, and no link, and wait for nobody."""
+    descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "rb")
+
+
 def _make(folder: Path, mode: int) -> str | None:
     """Make a folder where there is none, and say why it cannot be used; None where it can."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            folder.mkdir(mode=mode)
-        found = folder.lstat()
+        for each in (*reversed(folder.parents), folder):
+            if not each.exists():
+                with suppress(FileExistsError):
+                    each.mkdir(mode=mode)
+        with opened(folder):
+            return None
+    except NotADirectoryError:
+        return "it is not a folder"
     except OSError as error:
         return error.strerror
-    return distrust(found) if stat.S_ISDIR(found.st_mode) else "it is not a folder"
 
 
 def _kept_for() -> str:
@@ -125,23 +160,22 @@ def find_folders() -> tuple[list[Path], str | None]:
 
 def _note_use(folder: Path) -> float:
     """Let the time of a folder's last change say when it was used last, and return that, as the disk tells it."""
-    with suppress(OSError):
-        os.utime(folder)
-        return folder.stat().st_mtime
+    with suppress(OSError), opened(folder) as descriptor:
+        os.utime(descriptor)
+        return os.fstat(descriptor).st_mtime
     return 0.0
 
 
 def _remove_unused(beside: Path, used_before: float) -> None:
     """Remove the user's own folders of kernels that were last used before a time; links are not followed."""
-    with suppress(OSError):
-        for folder in sorted(beside.iterdir()):
-            found = folder.lstat()
-            is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if is_own and found.st_mtime < used_before and _FOLDER_NAME.fullmatch(folder.name):
-                with suppress(OSError):
-                    for file in folder.iterdir():
-                        file.unlink()
-                    folder.rmdir()
+    with suppress(OSError), opened(beside) as descriptor:
+        for name in filter(_FOLDER_NAME.fullmatch, sorted(os.listdir(descriptor))):  # noqa: PTH208 - of a descriptor
+            with suppress(OSError), opened(name, descriptor) as folder:
+                found = os.fstat(folder)
+                if found.st_uid == os.getuid() and found.st_mtime < used_before:
+                    for file in os.listdir(folder):  # noqa: PTH208
+                        os.unlink(file, dir_fd=folder)
+                    os.rmdir(name, dir_fd=descriptor)
 
 
 def is_kept(folders: list[Path], kernel: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Final, Self
 from sparklog.errors import InvalidOptionError
 from sparklog.log import config
 from sparklog.log.config import LogConfig
-from sparklog.log.files import is_topic_name
+from sparklog.log.files import checked_topic
 from sparklog.log.properties import COMMIT, option
 from sparklog.spark.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.parsing import (
@@ -48,9 +48,10 @@ _PARTITIONER_CLASSES: Final = {
 
 
 def _topic(name: str, given: str) -> str:
-    if not is_topic_name(given.strip()):
-        raise InvalidOptionError(f"{name} is not a topic's name: {given!r}")
-    return given.strip()
+    try:
+        return checked_topic(given.strip())
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"{name} is {error.message}") from error
 
 
 def _topic_id(name: str, given: str) -> str:

@@ -43,6 +43,8 @@ class Entry(NamedTuple):
         0 unless it is a file.
     special : str
         What it is where it is neither, such as "a FIFO"; else empty.
+    is_link : bool
+        Whether it is a link to what is told.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Entry(NamedTuple):
     is_file: bool
     size_bytes: int
     special: str = ""
+    is_link: bool = False
 
 
 class Name(NamedTuple):
@@ -218,6 +221,13 @@ class WritableStorage(Storage, Protocol):
     def open_for_append(self, path: str) -> WritableFile:
         """Open a file to write at its end, making it where it is not there."""
 
+    def create(self, path: str, like: str = "") -> WritableFile:
+        """Make a file that is new, in the place of a file that has the name, to write at its end.
+
+        Beneath a folder (see `Storage.beneath`), it gets the owner and the mode of the file ``like``, where that is
+        there and they can be given; as all that is made in another user's folder it is else that user's.
+        """
+
     def rename(self, path: str, new_path: str) -> None:
         """Give a file another name in one step, in the place of what has that name."""
 
@@ -229,6 +239,9 @@ class WritableStorage(Storage, Protocol):
 
     def make_folder(self, path: str) -> None:
         """Make a folder, and those that it is in; nothing where it is there."""
+
+    def keeps_owner(self, path: str) -> bool:
+        """Tell whether what is made in a folder can be its owner's."""
 
     def remove_folder(self, path: str) -> None:
         """Remove a folder; nothing where it is not there, or not empty."""

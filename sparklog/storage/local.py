@@ -7,7 +7,6 @@ past the end is merely short. The copy into our own buffer costs about a fifth o
 
 from __future__ import annotations
 
-import copy
 import errno
 import os
 import stat
@@ -140,8 +139,8 @@ class LocalStorage:
             raise to_storage_error(error, path) from error
 
     def beneath(self, path: str) -> Self:
-        found = copy.copy(self)
-        object.__setattr__(found, "root", path)
+        found = object.__new__(type(self))
+        found.__dict__.update(self.__dict__, root=path)
         return found
 
     def open(self, path: str) -> LocalFile:
@@ -203,9 +202,9 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
         where = "in a circle" if error.errno == errno.ELOOP else "where nothing can be read"
         return Entry(item.name, False, False, 0, f"a symbolic link that leads {where}")
     if stat.S_ISREG(found.st_mode):
-        return Entry(item.name, False, True, found.st_size)
+        return Entry(item.name, False, True, found.st_size, is_link=item.is_symlink())
     if stat.S_ISDIR(found.st_mode):
-        return Entry(item.name, True, False, 0)
+        return Entry(item.name, True, False, 0, is_link=item.is_symlink())
     return Entry(item.name, False, False, 0, kind_of(found.st_mode))
 
 

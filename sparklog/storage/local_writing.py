@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar, Final
 
 from sparklog.errors import StorageError
+from sparklog.storage import beneath
 from sparklog.storage.base import Capabilities, HeldLock, WritableFile
-from sparklog.storage.beneath import look, make_folders, not_a_file, open_file, open_folder, refuse_link, within
 from sparklog.storage.local import LocalStorage, OpenDescriptor, to_storage_error, to_write_error
 from sparklog.storage.lock import claim_folder, claimed_spelling, lock_file
 
@@ -26,10 +26,10 @@ _SYNCS_AT_ONCE: Final = 16
 class LocalWritableFile(OpenDescriptor):
     """An open file of this machine; see `WritableFile`."""
 
-    def __init__(self, path: str, root: str = "") -> None:
+    def __init__(self, path: str, root: str = "", *, is_new: bool = False, like: str = "") -> None:
         self.path, self._root = path, root
         try:
-            self._descriptor = open_file(root, path, os.O_RDWR | os.O_CREAT)
+            self._descriptor = beneath.make_file(root, path, like) if is_new else beneath.open_or_make_file(root, path)
             self._end = os.fstat(self._descriptor).st_size
         except OSError as error:
             raise to_write_error(error, path) from error
@@ -49,7 +49,7 @@ class LocalWritableFile(OpenDescriptor):
 
     def append_from(self, path: str, position: int, length_bytes: int) -> None:
         try:
-            source = open_file(self._root, path, os.O_RDONLY)
+            source = beneath.open_file(self._root, path, os.O_RDONLY)
         except OSError as error:
             raise to_storage_error(error, path) from error
         try:
@@ -106,57 +106,58 @@ class LocalWritableStorage(LocalStorage):
     def open_for_append(self, path: str) -> WritableFile:
         return LocalWritableFile(path, self.root)
 
+    def create(self, path: str, like: str = "") -> WritableFile:
+        return LocalWritableFile(path, self.root, is_new=True, like=like)
+
     def rename(self, path: str, new_path: str) -> None:
         try:
-            with within(self.root, path) as (name, folder), within(self.root, new_path) as (new_name, new_folder):
-                if self.root:
-                    refuse_link(path, os.lstat(name, dir_fd=folder))
-                os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
-        except IsADirectoryError as error:
-            raise not_a_file(new_path, look(self.root, new_path)) from error
+            beneath.rename(self.root, path, new_path)
         except OSError as error:
             raise to_write_error(error, path) from error
 
     def remove(self, path: str) -> None:
         try:
-            with within(self.root, path) as (name, folder):
-                os.unlink(name, dir_fd=folder)
+            beneath.remove(self.root, path)
         except FileNotFoundError:
             return
-        except IsADirectoryError as error:
-            raise not_a_file(path, look(self.root, path)) from error
         except OSError as error:
             raise to_write_error(error, path) from error
 
     def set_modified_ns(self, path: str, modified_ns: int) -> None:
         try:
-            with within(self.root, path) as (name, folder):
+            with beneath.within(self.root, path) as (name, folder):
                 os.utime(name, ns=(modified_ns, modified_ns), dir_fd=folder, follow_symlinks=not self.root)
         except OSError as error:
             raise to_write_error(error, path) from error
 
     def make_folder(self, path: str) -> None:
         try:
-            make_folders(self.root or path, path)
+            beneath.make_folders(self.root, path)
         except OSError as error:
             raise to_write_error(error, path) from error
 
+    def keeps_owner(self, path: str) -> bool:
+        try:
+            return os.geteuid() in (0, beneath.look("", path).st_uid)
+        except OSError as error:
+            raise to_storage_error(error, path) from error
+
     def remove_folder(self, path: str) -> None:
         try:
-            with within(self.root, path) as (name, folder):
+            with beneath.within(self.root, path) as (name, folder):
                 os.rmdir(name, dir_fd=folder)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
                 raise to_write_error(error, path) from error
 
     def sync_folder(self, path: str) -> None:
-        _sync(path, lambda path: open_folder(self.root, path))
+        _sync(path, lambda path: beneath.open_folder(self.root, path))
 
     def sync_files(self, paths: Collection[str]) -> None:
-        _sync_all(paths, lambda path: open_file(self.root, path, os.O_RDWR))
+        _sync_all(paths, lambda path: beneath.open_file(self.root, path, os.O_RDWR))
 
     def sync_folders(self, paths: Collection[str]) -> None:
-        _sync_all(paths, lambda path: open_folder(self.root, path))
+        _sync_all(paths, lambda path: beneath.open_folder(self.root, path))
 
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False, queue: str | None = None) -> HeldLock:
         return lock_file(self.root, path, timeout_seconds, is_shared=is_shared, queue=queue)

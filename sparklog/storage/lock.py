@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from sparklog.errors import LockedError
 from sparklog.storage.base import HeldLock
-from sparklog.storage.beneath import look, open_file, open_folder
+from sparklog.storage.beneath import look, open_folder, open_or_make_file
 from sparklog.storage.local import OpenDescriptor, to_write_error
 from sparklog.storage.process import in_forked_child
 
@@ -166,7 +166,7 @@ def _held_here(root: str, path: str) -> _Holding | None:
 def _locked(root: str, path: str, is_shared: bool) -> _Holding | None:
     """Open a file and lock it against other processes; None where one of them has it."""
     try:
-        descriptor = open_file(root, path, os.O_RDWR | os.O_CREAT)
+        descriptor = open_or_make_file(root, path)
         found = os.fstat(descriptor)
     except OSError as error:
         raise to_write_error(error, path) from error

@@ -287,7 +287,7 @@ def _planned(
     own_name = files.staged_name(job.job_id, "commit")
     changes: dict[str, PartitionChange] = {}
     view = DirectoryView(directory)
-    with storage.open_for_append(directory.file(own_name)) as own, StagedRuns(directory, job.producer) as runs:
+    with storage.create(directory.file(own_name)) as own, StagedRuns(directory, job.producer) as runs:
         small = SmallFiles(own, own_name)
         for name, of_folder in by_folder.items():
             folder = directory.folder(name)
@@ -395,7 +395,7 @@ def _is_overwritten(job: Job, folder: str) -> bool:
 def _replacing(job: Job, name: str, data: bytes) -> Rename:
     """Stage a new version of a file of the log directory, and return the move that replaces the old one."""
     staged_name = files.staged_name(job.job_id, name)
-    with job.directory.writable.open_for_append(job.directory.file(staged_name)) as file:
+    with job.directory.writable.create(job.directory.file(staged_name), like=job.directory.file(name)) as file:
         file.append(data)
         file.sync()
     return Rename(staged_name, name)

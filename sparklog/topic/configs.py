@@ -26,7 +26,7 @@ import javaproperties
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log import files
 from sparklog.log.config import BROKER_ONLY, LogConfig, properties_in, property_names
-from sparklog.log.files import is_topic_name
+from sparklog.log.files import checked_topic, is_topic_name
 from sparklog.log.folders import listed
 from sparklog.log.places import LogDirectory
 from sparklog.write.atomic import write_atomically
@@ -142,6 +142,7 @@ def update_configs(
     LockedError
         A broker runs on the directory, or another writer holds it.
     """
+    checked_topic(topic)
     with only_writer(directory, lock_timeout_seconds):
         now = dict(read_properties(directory).get(topic, {}))
         for name, value in changes.items():

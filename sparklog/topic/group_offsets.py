@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any, Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from sparklog.log.files import OFFSET_MAX, PARTITION_MAX, TopicPartition, is_topic_name
+from sparklog.log.files import OFFSET_MAX, TopicPartition, checked_partition
 from sparklog.log.places import LogDirectory
 
 _NO_EPOCH: Final = -1
@@ -30,11 +29,9 @@ class ConsumerGroupMetadata(NamedTuple):
 
 def named_partition(partition: Any) -> TopicPartition:
     """Return a partition that is given as a pair, such as a TopicPartition of kafka-python."""
-    topic, number = partition if isinstance(partition, tuple) and len(partition) == 2 else (None, None)
-    is_number = type(number) is not bool and isinstance(number, Integral) and 0 <= int(number) <= PARTITION_MAX
-    if not isinstance(topic, str) or not is_topic_name(topic) or not is_number:
+    if not isinstance(partition, tuple) or len(partition) != 2:
         raise InvalidOptionError(f"a partition is a TopicPartition, or (topic, number), and not {partition!r}")
-    return TopicPartition(topic, int(partition[1]))
+    return checked_partition(*partition)
 
 
 def committable(given: Any) -> OffsetAndMetadata:

@@ -19,7 +19,6 @@ from typing import Final
 
 from sparklog.errors import (
     InvalidOptionError,
-    InvalidTopicError,
     PathNotFoundError,
     SeglogError,
     TopicAlreadyExistsError,
@@ -28,7 +27,7 @@ from sparklog.errors import (
 )
 from sparklog.log import files
 from sparklog.log.config import LogConfig
-from sparklog.log.files import PARTITION_MAX, is_topic_name, parse_partition_folder
+from sparklog.log.files import checked_partition, parse_partition_folder
 from sparklog.log.folders import (
     FolderKind,
     is_proven_directory,
@@ -43,6 +42,7 @@ from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.topic.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.directories import make_directory
 from sparklog.write.group_offsets import forget_offsets
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
@@ -197,12 +197,9 @@ class LogManager:
         LockedError
             A broker runs on a directory, or another process writes to it.
         """
-        if not is_topic_name(name) or name == files.METADATA_TOPIC:
-            raise InvalidTopicError(
-                f"not a topic's name: {name!r}; it has 1 to 249 letters, digits, dots, underscores and dashes"
-            )
         count = self._num_partitions if partitions is None else partitions
         _refuse_count(count)
+        checked_partition(name, count - 1)
         there = self._folders().get(name, {})
         if 0 in there:
             raise TopicAlreadyExistsError(f"topic {name!r} is in {self._where()} already, with {len(there)} partitions")
@@ -210,7 +207,7 @@ class LogManager:
         config = LogConfig.from_properties(stored)
         chosen = {number: there.get(number) or folder for number, folder in self._placed(name, count).items()}
         for directory in self._holding(chosen):
-            directory.writable.make_folder(directory.path)
+            make_directory(directory)
             self._forget(directory, name)
             if stored:
                 update_configs(directory, name, stored, lock_timeout_seconds=self._lock_timeout_seconds)
@@ -400,7 +397,7 @@ def _is_there(directory: LogDirectory) -> bool:
 
 
 def _refuse_count(count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITION_MAX:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InvalidOptionError(f"a topic has a whole number of partitions, at least 1, and not {count!r}")
 
 

@@ -19,7 +19,7 @@ from sparklog.errors import (
     outcome,
 )
 from sparklog.log.config import LogConfig
-from sparklog.log.files import TopicPartition, is_topic_name
+from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.group_offsets import GroupOffsets, OffsetCommit
 from sparklog.log.places import LogDirectory
 from sparklog.log.producer_state import plus
@@ -225,9 +225,8 @@ class TransactionalWriter:
             As of `sparklog.PartitionLog.append`. None of these records is in the log, and the transaction is as before.
         """
         sequences = self._begun_sequences()
-        if not is_topic_name(topic):
-            raise InvalidOptionError(f"not a topic's name: {topic!r}")
-        folder = str(TopicPartition(topic, partition))
+        topic, partition = at = checked_partition(topic, partition)
+        folder = str(at)
         if folder not in sequences:
             self._add_to_transaction(folder)
             sequences[folder] = 0

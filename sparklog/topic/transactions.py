@@ -41,6 +41,7 @@ from sparklog.topic.transactional_ids import (
     read_transactional_ids,
 )
 from sparklog.write.atomic import write_atomically
+from sparklog.write.directories import make_directory
 from sparklog.write.job_names import job_of_stream
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
@@ -72,7 +73,7 @@ def begin_transactional_id(
         is open in this process.
     """
     with outcome(NOTHING_VISIBLE), ExitStack() as held:
-        directory.writable.make_folder(directory.path)
+        make_directory(directory)
         held.enter_context(only_writer(directory, lock_timeout_seconds))
         begun, log = _begun(directory, name, now_ms, timeout_ms)
         _record(directory, begun, log, name, now_ms)

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
-from sparklog.log.files import REMOTE_INDEX_CACHE, TopicPartition, is_topic_name, parse_partition_folder
+from sparklog.log.files import (
+    REMOTE_INDEX_CACHE,
+    TopicPartition,
+    checked_partition,
+    checked_topic,
+    parse_partition_folder,
+)
 from sparklog.log.folders import FolderKind, is_proven_directory, refuse_within_partition, what_it_is
 from sparklog.log.layout import DirectoryView, while_current
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -60,14 +66,12 @@ class WriteTarget:
             The name is none, the directory has not all of the topic's partitions, or it has another number of them
             than was asked for; or the topic is not there, and no number was given for a new one.
         """
-        if not is_topic_name(topic):
-            raise InvalidOptionError(
-                f"not a topic's name: {topic!r}; it has 1 to 249 letters, digits, dots, underscores and dashes"
-            )
+        checked_topic(topic)
         numbers = self.there.get(topic)
         if numbers is None:
             if self.new_partitions is None:
                 raise InvalidOptionError(f"no topic {topic!r} in {self.directory.path}; {self._instead(topic)}")
+            checked_partition(topic, self.new_partitions - 1)
             return self.new_partitions
         if numbers != tuple(range(len(numbers))):
             raise InvalidOptionError(

@@ -17,6 +17,7 @@ two places (a bind mount) are told apart by nobody between processes: write to o
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ from sparklog.log import files
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.process import in_forked_child
 
+_log = logging.getLogger("sparklog")
+_warned: set[str] = set()
 _BROKER_TIMEOUT_SECONDS: Final = 0.5
 
 # How many folders of a log directory are open in this process, by what identifies the directory. Whoever opens a folder
@@ -77,6 +80,7 @@ def hold(directory: LogDirectory, timeout_seconds: float, *, is_shared: bool = F
             f"repeat it, or wait longer for the lock"
         ) from error
     with ours, _brokers(directory, is_shared):
+        _warn_of_owner(directory)
         yield
 
 
@@ -90,6 +94,17 @@ def is_waited_for(directory: LogDirectory) -> bool:
     except LockedError:
         return True
     return False
+
+
+def _warn_of_owner(directory: LogDirectory) -> None:
+    """Warn once of a directory whose owner will not own what is made in it."""
+    if directory.path not in _warned and not directory.writable.keeps_owner(directory.path):
+        _warned.add(directory.path)
+        _log.warning(
+            "%s is another user's, who may not be able to open what is made there, such as a broker its new active "
+            "segments: run as that user or as root, or give that user the files",
+            directory.path,
+        )
 
 
 def refuse_running_broker(directory: LogDirectory) -> None:

@@ -47,6 +47,7 @@ from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_r
 from sparklog.write.atomic import write_atomically
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.commit_plan import metadata_to_write
+from sparklog.write.directories import make_directory
 from sparklog.write.flushing import FlushTimer
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import (
@@ -160,7 +161,7 @@ class PartitionLog:
 
     def _open(self, spelling: str, topic_id: str | None, lock_timeout_seconds: float) -> None:
         storage, folder, directory = self._storage, self._folder, self._folder.directory
-        storage.make_folder(directory.path)
+        make_directory(directory)
         self._resources.enter_context(hold(directory, lock_timeout_seconds, is_shared=True))
         with opening():
             refuse_open(folder, spelling)

@@ -171,8 +171,7 @@ class RecoveryActions:
             number += 1
         if not self.is_dry:
             self._change(kept)
-            with self.storage.open_for_append(self.folder.file(kept)) as file:
-                file.truncate(0)
+            with self.storage.create(self.folder.file(kept), like=self.folder.file(name)) as file:
                 file.append_from(self.folder.file(name), position, end_position - position)
                 file.sync()
             self.storage.sync_folder(self.folder.location)

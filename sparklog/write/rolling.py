@@ -35,6 +35,7 @@ def roll(folder: PartitionFolder, state: ActiveSegmentState, producers: Producer
         return state
     seal_active(folder, state, producers)
     for suffix in FIRST_SEGMENT:
-        folder.writable.open_for_append(folder.path(state.end_offset, suffix)).close()
+        like = folder.path(state.segment.base_offset, suffix)
+        folder.writable.create(folder.path(state.end_offset, suffix), like).close()
     folder.writable.sync_folder(folder.location)
     return new_segment(state.end_offset, now_ms)

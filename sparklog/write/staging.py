@@ -54,8 +54,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory
 from sparklog.record import v2
 from sparklog.record.headers import BatchHeaders
-from sparklog.storage.base import WritableFile
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
+from sparklog.write.directories import make_directory
 
 if TYPE_CHECKING:
     from sparklog.record.encode import EncodedBatches
@@ -202,7 +202,8 @@ class _StagedFile:
     def append(self, encoded: EncodedBatches, rows: Sequence[slice]) -> None:
         """Append some of the batches; each slice is of batches that follow one another."""
         began_at = self.size_bytes
-        with self._opened(files.staged_log(self.name)) as log:
+        storage, path = self._directory.writable, self._path(files.staged_log(self.name))
+        with storage.open_for_append(path) if self.batches else storage.create(path) as log:
             for chosen in rows:
                 headers = encoded.headers[chosen]
                 positions, sizes = headers.column("position"), headers.column("batch_bytes")
@@ -214,12 +215,9 @@ class _StagedFile:
 
     def finish(self) -> None:
         """Write the entries; the caller syncs the files."""
-        with self._opened(files.staged_batches(self.name)) as file:
+        with self._directory.writable.create(self._path(files.staged_batches(self.name))) as file:
             file.append(np.concatenate(self._entries).tobytes())
         self._entries = []
-
-    def _opened(self, what: str) -> WritableFile:
-        return self._directory.writable.open_for_append(self._path(what))
 
     def _path(self, what: str) -> str:
         return self._directory.file(files.staged_name(self._job, what))
@@ -475,8 +473,8 @@ def _entries_of(encoded: EncodedBatches, headers: BatchHeaders) -> np.ndarray[An
 def begin(directory: LogDirectory, job: str) -> None:
     """Record that a job runs, before its tasks run."""
     storage = directory.writable
-    storage.make_folder(directory.path)
-    with storage.open_for_append(_marker(directory, job)):
+    make_directory(directory)
+    with storage.create(_marker(directory, job)):
         pass
 
 

@@ -89,7 +89,7 @@ def test_child_that_forgets_the_producer_of_its_parent_ends_nothing(tmp_path: Pa
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ü", "a" * 250, None, 5])
 def test_name_that_no_topic_can_have_is_not_subscribed_to(tmp_path: Path, name: Any) -> None:
     with Consumer(tmp_path) as consumer:
-        with pytest.raises(InvalidTopicError, match="no topic can have the name"):
+        with pytest.raises(InvalidTopicError, match="not a topic's name"):
             consumer.subscribe(["events", name])
         assert consumer.subscription() is None
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -371,9 +372,14 @@ def test_topic_or_partition_that_is_not_there_is_refused(tmp_path: Path) -> None
     with Producer(tmp_path, allow_auto_create_topics=False) as producer:
         with pytest.raises(UnknownTopicOrPartitionError, match="allow_auto_create_topics is off"):
             producer.send("other", b"a")
-        for partition in (-1, 2, "0"):
+        for partition in (-1, 2):
             with pytest.raises(UnknownTopicOrPartitionError, match="which has 0 to 1"):
-                producer.send("events", b"a", partition=partition)  # type: ignore[arg-type]
+                producer.send("events", b"a", partition=partition)
+        for wrong in ("0", True, 1.0, "../../events-0"):
+            with pytest.raises(InvalidOptionError, match="not a partition of topic events"):
+                producer.send("events", b"a", partition=wrong)  # type: ignore[arg-type]
+        future = producer.send("events", b"a", partition=np.int64(1))  # type: ignore[arg-type]
+        assert future.get(SECONDS).partition == 1
     with Producer(tmp_path, num_partitions=3) as producer:
         for name in ("", "a/b", "a" * 250, 5):
             with pytest.raises(InvalidTopicError):

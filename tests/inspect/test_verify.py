@@ -592,7 +592,21 @@ def test_link_to_a_regular_file_is_read(log: Path, tmp_path: Path) -> None:
     path = files(log, ".log")[1]
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
-    assert findings(log) == []
+    assert [(each.severity.value, each.code, each.path) for each in findings(log)] == [("warning", "link", str(path))]
+
+
+def test_links_in_a_log_directory_are_findings(log: Path, tmp_path: Path) -> None:
+    directory, disk = tmp_path / "logs", tmp_path / "disk"
+    for folder in (directory, disk):
+        folder.mkdir()
+    shutil.copytree(log, disk / "events-0")
+    (disk / "file").touch()
+    (directory / "events-0").symlink_to(disk / "events-0")
+    for name in ("replication-offset-checkpoint.tmp", "notes"):
+        (directory / name).symlink_to(disk / "file")
+    found = [event for event in verify_directory(str(directory)) if isinstance(event, Finding) and event.code == "link"]
+    assert {Path(each.path).name for each in found} == {"events-0", "notes", "replication-offset-checkpoint.tmp"}
+    assert {each.severity.value for each in found} == {"warning"}
 
 
 # A directory that a broker writes to, between the listing of a folder and the reading of what is in it

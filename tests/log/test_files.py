@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from sparklog.log.files import TopicPartition, offset_file_name, parse_offset_file, parse_partition_folder
+from sparklog.errors import InvalidOptionError, InvalidTopicError
+from sparklog.log.files import (
+    TopicPartition,
+    checked_partition,
+    offset_file_name,
+    parse_offset_file,
+    parse_partition_folder,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +64,31 @@ def test_offset_file(name: str, expected: tuple[int, str] | None) -> None:
 
 def test_offset_file_name_is_read_back() -> None:
     assert parse_offset_file(offset_file_name(2**63 - 1, ".log")) == (2**63 - 1, ".log")
+
+
+WRONG_PARTITIONS = [
+    *(-1, 1_000_000, 10_000_000, 1 << 70, True, False, np.True_, 1.0, np.float64(1), float("nan"), None),
+    *("1", b"1", "../../../e-0", (1,), np.array([1, 2]), object()),
+]
+
+
+@pytest.mark.parametrize("partition", WRONG_PARTITIONS, ids=repr)
+def test_number_that_no_partition_has_is_refused(partition: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="not a partition of topic events: "):
+        checked_partition("events", partition)
+
+
+@pytest.mark.parametrize(
+    "topic", ["", ".", "..", "../e", "a/b", "a b", "a\0", "x" * 250, "__cluster_metadata", None, b"a", 1]
+)
+def test_name_that_no_topic_has_is_refused(topic: Any) -> None:
+    with pytest.raises(InvalidTopicError, match="not a topic's name: "):
+        checked_partition(topic, 0)
+
+
+def test_partition_that_a_caller_names_is_that_of_its_folder() -> None:
+    for number in (0, 7, 999_999, np.int64(7), np.uint8(7)):
+        at = checked_partition("x" * 240, number)
+        assert (type(at.partition), parse_partition_folder(str(at))) == (int, at)
+    with pytest.raises(InvalidOptionError, match="no longer than 255 characters"):
+        checked_partition("x" * 249, 123_456)

@@ -73,3 +73,10 @@ def test_process_that_cannot_be_started_is_no_error(monkeypatch: pytest.MonkeyPa
 def test_no_process_is_started_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert compile_ahead.compile_for_reading() is None
+
+
+def test_link_in_the_place_of_the_lock_is_not_written_through(kept_in: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(b"of others")
+    (kept_in / "ahead.turn").symlink_to(tmp_path / "outside")
+    assert compile_ahead.compile_for_reading() is None
+    assert (tmp_path / "outside").read_bytes() == b"of others"

@@ -120,17 +120,61 @@ def test_folder_that_can_only_be_read_is_loaded_from_and_the_next_one_is_written
 @pytest.mark.parametrize("permissions", [0o664, 0o646, 0o666])
 def test_file_that_others_may_have_written_to_is_not_read(tmp_path: Path, permissions: int) -> None:
     file = tmp_path / "kernel"
-    kernels_cache._write(file, b"code")
+    kernels_cache._write(tmp_path, "kernel", b"code")
     assert mode(file) == 0o644
-    assert kernels_cache._trusted_content(file) == b"code"
+    assert kernels_cache._trusted_content(tmp_path, "kernel") == b"code"
     file.chmod(permissions)
-    assert kernels_cache._trusted_content(file) == b""
+    assert kernels_cache._trusted_content(tmp_path, "kernel") == b""
+
+
+def test_folders_above_are_made_for_the_user_alone(home: Path) -> None:
+    umask = os.umask(0)
+    try:
+        find_folders()
+    finally:
+        os.umask(umask)
+    assert [mode(each) for each in (home / ".cache", home / ".cache" / "sparklog")] == [0o700, 0o700]
+
+
+@pytest.mark.parametrize("what", ["a link to the file", "a link to the folder", "a FIFO", "another folder", "a file"])
+def test_folder_is_checked_each_time_and_nothing_is_loaded_or_written_by_way_of_a_link(
+    tmp_path: Path, what: str
+) -> None:
+    """Who may write to the folder above can put something else in the place of one that was sound when it was found."""
+    folder, aside, elsewhere = tmp_path / "kernels", tmp_path / "aside", tmp_path / "elsewhere"
+    for each in (folder, elsewhere):
+        each.mkdir(mode=0o755)
+        kernels_cache._write(each, "kernel", b"code")
+    (elsewhere / "kernel").chmod(0o644)
+    before = {path.name: path.read_bytes() for path in elsewhere.iterdir()}
+    if what in ("a link to the file", "a FIFO"):
+        (folder / "kernel").unlink()
+        if what == "a FIFO":
+            os.mkfifo(folder / "kernel")
+        else:
+            (folder / "kernel").symlink_to(elsewhere / "kernel")
+            (folder / "kernel.turn").symlink_to(elsewhere / "kernel.turn")
+    else:
+        folder.rename(aside)
+        if what == "a link to the folder":
+            folder.symlink_to(elsewhere)
+        elif what == "a file":
+            folder.touch()
+        else:
+            elsewhere.chmod(0o777)
+            elsewhere.rename(folder)
+            elsewhere = folder
+    assert kernels_cache._trusted_content(folder, "kernel") == b""
+    with kernels_cache._turn([folder], "kernel"):
+        pass
+    kernels_cache._write(folder, "kernel", b"of ours")
+    assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
 
 
 def test_code_that_cannot_be_kept_leaves_nothing_behind(tmp_path: Path) -> None:
-    kernels_cache._write(tmp_path / "nowhere" / "kernel", b"code")
+    kernels_cache._write(tmp_path / "nowhere", "kernel", b"code")
     (tmp_path / "kernel").mkdir()
-    kernels_cache._write(tmp_path / "kernel", b"code")
+    kernels_cache._write(tmp_path, "kernel", b"code")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("kernel")] == ["kernel"]
 
 

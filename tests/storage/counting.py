@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
 
-_OPENING = ("open", "open_for_append", "beneath")
+_OPENING = ("open", "open_for_append", "create", "beneath")
 _LISTING = ("entries", "names")
 _READING = ("read", "read_small", "read_into")
 _SYNCING = ("sync_files", "sync_folders")

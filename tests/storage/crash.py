@@ -103,6 +103,12 @@ class CrashingStorage(WrappedStorage):
             return file
         return CrashingFile(self.inner.open_for_append(path), self)
 
+    def create(self, path: str, like: str = "") -> CrashingFile:
+        self.step("make", path)
+        file = CrashingFile(self.inner.create(path, like), self)
+        self.disk.contents.pop(Path(path).stat().st_ino, None)
+        return file
+
     def rename(self, path: str, new_path: str) -> None:
         self.step("rename", path)
         super().rename(path, new_path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Self
 
-from sparklog.errors import LockedError, PathNotFoundError, StorageError
+from sparklog.errors import ForeignNameError, LockedError, PathNotFoundError, StorageError
 from sparklog.storage.base import Capabilities, Entry, Name, Stamp
 
 # No disk has such a number: what is known of a folder of one storage is not taken for that of another.
@@ -251,6 +251,17 @@ class MemoryStorage:
             self.change("make", path, needs_room=True)
             found = folder.names[name] = _File(next(self._numbers))
         return MemoryWritableFile(self, path, found)
+
+    def create(self, path: str, like: str = "") -> MemoryWritableFile:  # noqa: ARG002
+        if isinstance(self._find(path), _Folder):
+            raise ForeignNameError(f"{path} is a folder, not a regular file")
+        folder, name = self._parent(path)
+        self.change("make", path, needs_room=True)
+        found = folder.names[name] = _File(next(self._numbers))
+        return MemoryWritableFile(self, path, found)
+
+    def keeps_owner(self, path: str) -> bool:  # noqa: ARG002
+        return True
 
     def _parent(self, path: str) -> tuple[_Folder, str]:
         parent, _, name = self.absolute(path).rpartition("/")

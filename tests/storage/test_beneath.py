@@ -9,9 +9,11 @@ from typing import Final
 
 import pytest
 
-from sparklog.errors import ForeignNameError, PathNotFoundError
+from sparklog.errors import ForeignNameError, PathNotFoundError, StorageError
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.write.atomic import write_atomically
+from tests.places import directory_at
 
 OTHERS: Final = b"of others"
 
@@ -144,6 +146,39 @@ def test_folders_in_the_place_of_files_are_neither_removed_nor_replaced(root: Pa
         storage.rename(str(root / "mine"), str(root / "a"))
 
 
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "fifo", "file"])
+def test_new_file_takes_the_place_of_what_has_its_name_and_writes_nothing_into_it(
+    root: Path, outside: Path, kind: str
+) -> None:
+    """As a file that is written beside its place, where somebody may have put something."""
+    path = root / "a" / "f.tmp"
+    if kind == "file":
+        path.hardlink_to(outside / "file")
+    else:
+        plant(path, kind, outside)
+    before = {name: data for name, (*_, data) in state(outside).items()}
+    write_atomically(directory_at(root), "a/f", b"mine")
+    assert (root / "a" / "f").read_bytes() == b"mine"
+    assert {name: data for name, (*_, data) in state(outside).items()} == before
+
+
+def test_new_file_is_not_opened_where_somebody_makes_one_in_between(
+    root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, whole = LocalWritableStorage().beneath(str(root)), os.open
+    before = (outside / "file").read_bytes()
+
+    def plant_first(path: str, *arguments: int, **named: int) -> int:
+        if path == str(root / "new"):
+            (root / "new").hardlink_to(outside / "file")
+        return whole(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", plant_first)
+    with pytest.raises(StorageError, match="File exists"):
+        storage.create(str(root / "new"))
+    assert (outside / "file").read_bytes() == before
+
+
 def test_path_of_the_folder_itself_may_have_links(tmp_path: Path, root: Path) -> None:
     (tmp_path / "way").symlink_to(root)
     storage = LocalWritableStorage().beneath(str(tmp_path / "way"))
@@ -162,10 +197,11 @@ def test_folder_that_is_exchanged_for_a_link_on_the_way_leads_nowhere(
     """Whoever owns the names may exchange one between any two calls of the system."""
     storage, whole = LocalWritableStorage().beneath(str(root)), os.open
     before = state(outside)
+    (root / "a" / "file").write_bytes(b"")
 
     def exchange(path: str, *arguments: int, **named: int) -> int:
         descriptor = whole(path, *arguments, **named)
-        if path == "a":
+        if path == str(root / "a"):
             (root / "a").rename(root / "aside")
             (root / "a").symlink_to(outside)
         return descriptor

@@ -113,6 +113,12 @@ class WrappedStorage:
     def open_for_append(self, path: str) -> WritableFile:
         return self.inner.open_for_append(path)
 
+    def create(self, path: str, like: str = "") -> WritableFile:
+        return self.inner.create(path, like)
+
+    def keeps_owner(self, path: str) -> bool:
+        return self.inner.keeps_owner(path)
+
     def rename(self, path: str, new_path: str) -> None:
         self.inner.rename(path, new_path)
 

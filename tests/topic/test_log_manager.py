@@ -69,6 +69,21 @@ def test_name_that_no_topic_has_is_refused(tmp_path: Path, name: str) -> None:
         LogManager(tmp_path).create_topic(name)
 
 
+def test_folder_of_a_deleted_partition_that_is_a_link_is_not_emptied(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = LogManager(tmp_path / "logs")
+    manager.create_topic("a")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").touch()
+    link = tmp_path / "logs" / "a-0.0123456789ab70123456789012345678-delete"
+    link.symlink_to(tmp_path / "outside")
+    assert manager.remove_deleted() == []
+    assert "could not be removed yet" in caplog.text
+    assert f"{link} is a symbolic link, not a folder" in caplog.text
+    assert (tmp_path / "outside" / "file").exists()
+
+
 def test_topic_that_is_there_is_refused_and_one_half_made_is_finished(tmp_path: Path) -> None:
     manager = LogManager(tmp_path)
     sparklog.PartitionLog.open(tmp_path / "a-1").close()
