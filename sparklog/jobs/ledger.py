@@ -49,6 +49,7 @@ from sparklog.errors import CorruptCheckpointError
 from sparklog.log.end_batch import EndBatch
 from sparklog.log.files import TopicPartition
 from sparklog.log.log_identity import LogIdentity
+from sparklog.log.places import folders_of, split_path
 from sparklog.storage.base import Storage
 
 _VERSION: Final = 1
@@ -81,7 +82,7 @@ class MovedFile:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> MovedFile:
         size_bytes, rows, checksum = (int(found[name]) for name in ("bytes", "rows", "crc32c"))
-        return cls(str(found["path"]), size_bytes, rows, checksum, str(found["staged"]))
+        return cls(path_within(found["path"]), size_bytes, rows, checksum, _name(found["staged"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +360,19 @@ def next_number(storage: Storage, path: str) -> int:
         line = bytes(file.read(start, _COMMIT_LINE_BYTES_MAX)).rstrip(b"\n").rpartition(b"\n")[2]
     found = _parsed(line, path, size_bytes - len(line) - 1, "the last line")
     return _commit(found, size_bytes, path, "the last line").number + 1
+
+
+def path_within(found: object) -> str:
+    """Return a path that somebody has written, relative to a target; `ValueError` for one that leads out of it."""
+    if not isinstance(found, str) or "\0" in found or {"", ".", ".."} & {*folders_of(found), split_path(found)[1]}:
+        raise ValueError(f"a path outside of the target: {found!r}")
+    return found
+
+
+def _name(found: object) -> str:
+    if found != "" and folders_of(path_within(found)):
+        raise ValueError(f"not the name of a staged file: {found!r}")
+    return str(found)
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

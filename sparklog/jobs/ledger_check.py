@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 from crc32c import crc32c
 
-from sparklog.errors import CorruptCheckpointError, PathNotFoundError, SeglogError
+from sparklog.errors import CorruptCheckpointError, ForeignNameError, PathNotFoundError, SeglogError
 from sparklog.jobs.adopting import files_below
 from sparklog.jobs.findings import LedgerFinding, unjoined_ranges
 from sparklog.jobs.formats import format_of_file
@@ -101,7 +101,10 @@ class _Check:
 
     def _file(self, file: MovedFile, path: str) -> Iterator[LedgerFinding]:
         try:
-            found = self._storage.open(path)
+            found = self._storage.beneath(self._path).open(path)
+        except ForeignNameError as error:
+            yield LedgerFinding("foreign", path, error.message)
+            return
         except PathNotFoundError:
             staged = TableFolder(self._storage, self._path).staged_path(file.staged)
             if self._storage.identity(staged) is None:
