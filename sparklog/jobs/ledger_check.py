@@ -84,6 +84,7 @@ class _Check:
         self._storage, self._path, self._reads_files = storage, path, reads_files
         self._named: set[str] = set()
         self._staged: set[str] = set()
+        self._staged_there = staged_names(storage, path)
 
     def files(self, commit: LedgerCommit) -> Iterator[LedgerFinding]:
         for moved in commit.entries:
@@ -106,11 +107,10 @@ class _Check:
             yield LedgerFinding("foreign", path, error.message)
             return
         except PathNotFoundError:
-            staged = TableFolder(self._storage, self._path).staged_path(file.staged)
-            if self._storage.identity(staged) is None:
+            if file.staged not in self._staged_there:
                 yield LedgerFinding("missing", path, "it was moved, and is not there")
             else:
-                self._staged.add(staged)
+                self._staged.add(file.staged)
                 yield LedgerFinding("unfinished", path, "it is still staged: the next run gives it its name")
             return
         with found:
@@ -126,10 +126,9 @@ class _Check:
             whole = join_path(self._path, path)
             if whole not in self._named:
                 yield LedgerFinding("unknown", whole, "no commit names it")
-        for name in sorted(staged_names(self._storage, self._path)):
+        for name in sorted(self._staged_there - self._staged):
             whole = own_path(self._path, name + STAGED)
-            if whole not in self._staged:
-                yield LedgerFinding("staged", whole, "a run goes on, or died: the next one removes it")
+            yield LedgerFinding("staged", whole, "a run goes on, or died: the next one removes it")
 
 
 def _content(found: ReadableFile, file: MovedFile, path: str) -> Iterator[LedgerFinding]:

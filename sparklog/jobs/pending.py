@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sparklog.errors import CorruptCheckpointError
-from sparklog.jobs.ledger import Moved, path_within
+from sparklog.jobs.ledger import Moved
 from sparklog.jobs.outputs import parse_file_name
 from sparklog.jobs.targets import FOLDER_OF_JOBS, UNFINISHED, own_path
 from sparklog.log.files import TopicPartition
@@ -36,7 +36,7 @@ def pending(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]
     Raises
     ------
     CorruptCheckpointError
-        The list is not one that a job has made: it names what no export does, or files outside of the target.
+        The list is not one that a job has made.
     """
     listed = own_path(path, UNFINISHED)
     data = storage.read_small(listed) or b""
@@ -53,7 +53,7 @@ def pending(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]
 
 
 def _pending(path: str, topic: str, partition: int, end: int, name: str) -> tuple[TopicPartition, int, str]:
-    of_file = parse_file_name(path_within(name))
+    of_file = parse_file_name(name)
     if of_file is None or (of_file.topic_partition, of_file.end_offset) != ((topic, partition), end):
         raise ValueError(f"{name!r} is not the file of offsets up to {end!r} of {topic!r}-{partition!r}")
     return of_file.topic_partition, end, join_path(path, name)
