@@ -254,7 +254,7 @@ partitions  integer?  how many partitions it has, or would get
     "ledger verify": {
         "a finding": fields_in(
             """
-kind       string   ledger, missing, unfinished, size, checksum, rows, doubled, overlap, gap, unknown, staged, rewritten
+kind       string   ledger, overlap, gap, or of a file missing, size, checksum, rows, doubled, foreign, unknown or other
 is_damage  boolean  whether rows may be lost, doubled or changed
 path       string   path of the file, or of the ledger
 reason     string   what is wrong

@@ -109,7 +109,7 @@ def _adopted(target: TableFolder, ledger: Ledger, unknown: list[tuple[FileName, 
 
 def _read(target: TableFolder, path: str) -> MovedFile:
     kind, checksum, position = format_of_file(path), 0, 0
-    with target.storage.open(join_path(target.path, path)) as file:
+    with target.writable.open(join_path(target.path, path)) as file:
         while window := file.read(position, _WINDOW_BYTES):
             checksum, position = crc32c(window, checksum), position + len(window)
         rows = 0 if kind is None else kind.count_rows(SeekableFile(file))

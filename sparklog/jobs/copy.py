@@ -21,7 +21,7 @@ same source ends.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -30,7 +30,8 @@ from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, SeglogError, ou
 from sparklog.jobs.copy_plan import CopyPiece, CopyPlan, CopySource
 from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import Amount, Report
-from sparklog.jobs.ledger import Moved, encode_commit, read_ledger
+from sparklog.jobs.landing import landed_of
+from sparklog.jobs.ledger import Entry, Moved, encode_commit, read_ledger
 from sparklog.jobs.source import grouped, reading
 from sparklog.log import files
 from sparklog.log.config import LogConfig
@@ -45,7 +46,7 @@ from sparklog.topic.commit import commit
 from sparklog.topic.configs import StoredConfigs, topic_config
 from sparklog.topic.ranges import ReadRange
 from sparklog.topic.write_target import find_target
-from sparklog.write.commit_plan import OffsetBounds
+from sparklog.write.commit_plan import OffsetBounds, PartitionChange
 from sparklog.write.copied import BatchTaker
 from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun, TaskStage
 
@@ -246,7 +247,11 @@ class CopyJob:
             return
         ledger = read_ledger(self.directory.storage, self.directory.file(files.JOBS_LEDGER))
         moved = [each for result in results for each in result.moved if each.end_offset > each.start_offset]
-        lines = encode_commit(ledger.next_number, _NAME, self.run_id, self.now_ms, moved)
+
+        def lines(changes: Mapping[str, PartitionChange]) -> bytes:
+            entries: list[Entry] = [*moved, *landed_of(self.directory, changes)]
+            return encode_commit(ledger.next_number, _NAME, self.run_id, self.now_ms, entries)
+
         job = CommitJob(
             job_id=self.run_id,
             directory=self.directory,

@@ -9,9 +9,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.inspect.describe_directory import describe_directory
-from sparklog.jobs.ledger import Moved, commits
+from sparklog.jobs.landing import lost_since
+from sparklog.jobs.ledger import Landed, Moved, commits
 from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
@@ -152,14 +153,18 @@ class CopyPlan:
         self._seen: dict[_Identity, str] = {}
         self._moved = self._ledger() if since_last else {}
 
-    def _ledger(self) -> dict[_Identity, Moved]:
-        """Return what was copied last of each partition of each source."""
-        return {
-            _identity(entry.topic_partition, entry.topic_id or entry.log_id or entry.source, entry.target_topic): entry
-            for each in commits(self._directory.storage, self._directory.file(files.JOBS_LEDGER))
-            for entry in each.entries
-            if isinstance(entry, Moved)
-        }
+    def _ledger(self) -> dict[_Identity, tuple[Moved, tuple[Landed, ...]]]:
+        """Return what was copied last of each partition of each source, and how its commit left the target's log."""
+        found: dict[_Identity, tuple[Moved, tuple[Landed, ...]]] = {}
+        for commit in commits(self._directory.storage, self._directory.file(files.JOBS_LEDGER)):
+            landed = {each.folder: each for each in commit.entries if isinstance(each, Landed)}
+            for entry in commit.entries:
+                if isinstance(entry, Moved):
+                    known_by = entry.topic_id or entry.log_id or entry.source
+                    at = landed.get(str(TopicPartition(entry.target_topic or entry.topic, entry.partition)))
+                    identity = _identity(entry.topic_partition, known_by, entry.target_topic)
+                    found[identity] = entry, () if at is None else (at,)
+        return found
 
     def add(self, source: CopySource) -> None:
         """Plan what is to be copied of a source, behind what is planned already."""
@@ -179,7 +184,8 @@ class CopyPlan:
             # A ledger of an earlier version knows a log by its path, and a topic may have got its id since.
             before = next((each for each in identities if each in self._moved), None)
             if before is not None:
-                moved[named(folder)] = self._moved[before]
+                moved[named(folder)], landed = self._moved[before]
+                self._refuse_lost(folder, landed)
         selected = source.logs.select(moved.get)
         damage = [each.damage for each in selected if each.damage is not None]
         if damage:
@@ -196,6 +202,14 @@ class CopyPlan:
                 is_committed = source.logs.isolation_level == "read_committed"
                 whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
                 self._add(found, whole, found.layout, landing, bytes_max, moved.get(named(folder)))
+
+    def _refuse_lost(self, folder: PartitionFolder, landed: tuple[Landed, ...]) -> None:
+        lost = lost_since(self._directory, landed)
+        if lost is not None:
+            raise DataLossError(
+                f"{folder.location} was copied before, and since then what was copied may be lost: {lost}. Copy all of "
+                f"it again with since_last=False (--no-since-last), or copy to another directory"
+            )
 
     def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
         """Return the log that a partition is copied to."""

@@ -92,7 +92,7 @@ class DeltaTarget(LakeTarget):
         return last
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
-        storage, library = self._writable, _library()
+        storage, library = self.writable, _library()
         transaction = import_optional("deltalake.transaction", "deltalake", "delta")
         every = [file for each in moved for file in each.all_files]
         last = {each.topic_partition: each.end_offset for each in moved}
@@ -161,7 +161,7 @@ class DeltaTarget(LakeTarget):
 
     def _settle(self) -> None:
         """Remove what a run that died has staged, or named and never committed."""
-        storage, library = self._writable, _library()
+        storage, library = self.writable, _library()
         left = pending(storage, self.path)
         if left:
             with self._typed():

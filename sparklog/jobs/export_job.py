@@ -33,7 +33,6 @@ from sparklog.log.places import LogDirectory, is_within
 from sparklog.log.reader import LogReader
 from sparklog.record.decode import DecodeLimits
 from sparklog.record.schema import selector
-from sparklog.storage.capabilities import to_writable
 from sparklog.topic.ranges import ReadRange, cut_by_bytes
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, of_partition
 from sparklog.values.spec import DecoderSpec
@@ -185,8 +184,9 @@ class ExportJob:
             except OF_ONE_PARTITION as error:
                 error.add_note(f"in {piece.range}")
                 errors[piece.range.topic_partition] = error
-        storage = to_writable(self.target.storage, self.target.path)
-        storage.sync_files([self.target.staged_path(file.staged) for each in found for file in each.all_files])
+        self.target.writable.sync_files(
+            [self.target.staged_path(file.staged) for each in found for file in each.all_files]
+        )
         if errors:
             raise PartlyDoneError(tuple(found), list(errors.values()))
         return tuple(found)

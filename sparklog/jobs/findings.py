@@ -22,6 +22,7 @@ FindingKind = Literal[
     "unknown",
     "staged",
     "rewritten",
+    "foreign",
 ]
 
 
@@ -33,9 +34,9 @@ class LedgerFinding:
     ----------
     kind : str
         ``ledger`` is damaged; a file is ``missing``, ``unfinished`` (the next run puts it in its place), of another
-        ``size``, ``checksum`` or number of ``rows``, ``doubled`` (two ranges name it), ``unknown`` to the ledger, or
-        ``staged`` by a run that goes on or died; ranges of a partition have an ``overlap`` or a ``gap``; others have
-        ``rewritten`` a table, so that what became of its rows is not known.
+        ``size``, ``checksum`` or number of ``rows``, ``doubled`` (two ranges name it), ``unknown`` to the ledger,
+        ``staged`` by a run that goes on or died, or ``foreign``, such as a link; ranges of a partition have an
+        ``overlap`` or a ``gap``; others have ``rewritten`` a table, so that what became of its rows is not known.
     path : str
         Of the file, or of the ledger.
     reason : str

@@ -90,7 +90,7 @@ class IcebergTarget(LakeTarget):
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:  # noqa: ARG002
         settings = json.dumps(dict(settings_of(table).values))
-        storage = self._writable
+        storage = self.writable
         every = [file for each in moved for file in each.all_files]
         with self._opened() as catalog:
             found = catalog.load_table(self.table)
@@ -244,7 +244,7 @@ class IcebergTarget(LakeTarget):
 
     def _settle(self) -> None:
         """Remove what a run that died has staged, or named and never committed."""
-        storage = self._writable
+        storage = self.writable
         left = pending(storage, self.path)
         if left:
             with self._opened() as catalog:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.parquet
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.errors import ForeignNameError, InvalidOptionError, PathNotFoundError, SeglogError
 from sparklog.jobs.delta import DeltaTarget
 from sparklog.jobs.findings import LedgerFinding, unjoined_ranges
 from sparklog.jobs.iceberg import IcebergTarget
@@ -94,7 +94,12 @@ def _doubled(named: list[tuple[FileName, TableFile]]) -> Iterator[LedgerFinding]
 def _file(target: LakeTarget, file: TableFile, *, reads_files: bool) -> Iterator[LedgerFinding]:
     path = _path(target, file)
     try:
-        found = target.storage.open(path)
+        # A table may have files elsewhere, and says so by whole paths.
+        is_within = not file.path.startswith("/")
+        found = (target.storage.beneath(target.path) if is_within else target.storage).open(path)
+    except ForeignNameError as error:
+        yield LedgerFinding("foreign", path, error.message)
+        return
     except PathNotFoundError:
         yield LedgerFinding("missing", path, "it is part of the table, and is not there")
         return

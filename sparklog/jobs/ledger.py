@@ -10,6 +10,7 @@ loaded, and then one that says that they count:
      "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
     {"kind": "loaded", "path": "/in/a.parquet", "into": "events", "bytes": 40960,
      "modified_ns": 1700000000000000000, "rows": 998}
+    {"kind": "landed", "folder": "events-0", "log_id": "...", "to": 1000}
     {"kind": "settings",
      "settings": {"format": "parquet", "columns": "key, value", "partition_by": "topic", "where": ""}}
     {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
@@ -26,6 +27,7 @@ loaded, and then one that says that they count:
     files.path            relative to the target
     dead_letters          files of records that were not decoded, in the same words; left out where there is none
     files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
+    landed                a log that a load or a copy has written to, its id and its end behind that commit
     settings              how all of a folder of tables is written; the first commit says it
     number                counts the commits from 0
     crc32c                of a file's bytes; in a commit, of the bytes of the lines before it that are its own
@@ -54,7 +56,7 @@ from sparklog.log.log_identity import LogIdentity
 from sparklog.storage.base import Storage
 
 _VERSION: Final = 1
-_MOVED, _LOADED, _SETTINGS, _COMMIT = "moved", "loaded", "settings", "commit"
+_MOVED, _LOADED, _LANDED, _SETTINGS, _COMMIT = "moved", "loaded", "landed", "settings", "commit"
 _COMMIT_MARK: Final = b'"kind":"commit"'
 _WINDOW_BYTES: Final = 1 << 22
 _OF_COPY: Final = ("source", "target_topic", "keeps_producers")
@@ -206,15 +208,34 @@ class Settings:
         return cls(tuple((str(name), str(value)) for name, value in dict(found["settings"]).items()))
 
 
-Entry = Moved | Loaded | Settings
-_KINDS: Final[Mapping[str, type[Moved] | type[Loaded] | type[Settings]]] = {
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A log as a commit of a load or a copy has left it; see the module for the fields."""
+
+    folder: str
+    log_id: str | None
+    end_offset: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": _LANDED, "folder": self.folder, "log_id": self.log_id, "to": self.end_offset}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Landed:
+        log_id = None if found["log_id"] is None else str(found["log_id"])
+        return cls(str(found["folder"]), log_id, int(found["to"]))
+
+
+Entry = Moved | Loaded | Landed | Settings
+_KINDS: Final[Mapping[str, type[Moved] | type[Loaded] | type[Landed] | type[Settings]]] = {
     _MOVED: Moved,
     _LOADED: Loaded,
+    _LANDED: Landed,
     _SETTINGS: Settings,
 }
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     _MOVED: ("kind", "topic", "partition"),
     _LOADED: ("kind", "path", "into"),
+    _LANDED: ("kind", "folder"),
     _SETTINGS: ("kind",),
 }
 
@@ -245,6 +266,8 @@ class Ledger:
         What was moved last of each partition.
     loaded : mapping of (str, str or None) to Loaded
         What was loaded last of each path into each topic.
+    landed : mapping of the same to tuple of Landed
+        The logs that the commit of that has written to.
     settings : Settings or None
         How all is written that was moved.
     """
@@ -253,6 +276,7 @@ class Ledger:
     last: LedgerCommit | None = None
     moved: Mapping[TopicPartition, Moved] = field(default_factory=dict)
     loaded: Mapping[tuple[str, str | None], Loaded] = field(default_factory=dict)
+    landed: Mapping[tuple[str, str | None], tuple[Landed, ...]] = field(default_factory=dict)
     settings: Settings | None = None
 
     @property
@@ -271,16 +295,20 @@ def read_ledger(storage: Storage, path: str) -> Ledger:
     # Of a ledger of years hardly an entry counts any more: only those that do are made objects.
     latest: dict[tuple[object, ...], _Line] = {}
     last, lines = None, list[_Line]()
+    landed: dict[tuple[Any, ...], tuple[Landed, ...]] = {}
     for commit, lines in _read_commits(storage, path):
-        last = commit
+        last, logs = commit, tuple(line.entry(path) for line in lines if line.said["kind"] == _LANDED)
         for line in lines:
             latest[line.key()] = line
+            if line.said["kind"] == _LOADED:
+                landed[line.key()[1:]] = tuple(each for each in logs if isinstance(each, Landed))
     entries = [line.entry(path) for line in latest.values()]
     return Ledger(
         0 if last is None else last.end_position,
         None if last is None else replace(last, entries=tuple(line.entry(path) for line in lines)),
         {each.topic_partition: each for each in entries if isinstance(each, Moved)},
         {(each.path, each.into): each for each in entries if isinstance(each, Loaded)},
+        landed,
         next((each for each in entries if isinstance(each, Settings)), None),
     )
 

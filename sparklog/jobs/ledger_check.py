@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 from crc32c import crc32c
 
-from sparklog.errors import CorruptCheckpointError, PathNotFoundError, SeglogError
+from sparklog.errors import CorruptCheckpointError, ForeignNameError, PathNotFoundError, SeglogError
 from sparklog.jobs.adopting import files_below
 from sparklog.jobs.findings import LedgerFinding, unjoined_ranges
 from sparklog.jobs.formats import format_of_file
@@ -84,6 +84,7 @@ class _Check:
         self._storage, self._path, self._reads_files = storage, path, reads_files
         self._named: set[str] = set()
         self._staged: set[str] = set()
+        self._staged_there = staged_names(storage, path)
 
     def files(self, commit: LedgerCommit) -> Iterator[LedgerFinding]:
         for moved in commit.entries:
@@ -101,13 +102,15 @@ class _Check:
 
     def _file(self, file: MovedFile, path: str) -> Iterator[LedgerFinding]:
         try:
-            found = self._storage.open(path)
+            found = self._storage.beneath(self._path).open(path)
+        except ForeignNameError as error:
+            yield LedgerFinding("foreign", path, error.message)
+            return
         except PathNotFoundError:
-            staged = TableFolder(self._storage, self._path).staged_path(file.staged)
-            if self._storage.identity(staged) is None:
+            if file.staged not in self._staged_there:
                 yield LedgerFinding("missing", path, "it was moved, and is not there")
             else:
-                self._staged.add(staged)
+                self._staged.add(file.staged)
                 yield LedgerFinding("unfinished", path, "it is still staged: the next run gives it its name")
             return
         with found:
@@ -123,10 +126,9 @@ class _Check:
             whole = join_path(self._path, path)
             if whole not in self._named:
                 yield LedgerFinding("unknown", whole, "no commit names it")
-        for name in sorted(staged_names(self._storage, self._path)):
+        for name in sorted(self._staged_there - self._staged):
             whole = own_path(self._path, name + STAGED)
-            if whole not in self._staged:
-                yield LedgerFinding("staged", whole, "a run goes on, or died: the next one removes it")
+            yield LedgerFinding("staged", whole, "a run goes on, or died: the next one removes it")
 
 
 def _content(found: ReadableFile, file: MovedFile, path: str) -> Iterator[LedgerFinding]:

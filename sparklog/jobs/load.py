@@ -21,7 +21,8 @@ from sparklog.errors import InputFileError, InvalidOptionError
 from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.inputs import InputFile, find_files
 from sparklog.jobs.job import Amount, Report
-from sparklog.jobs.ledger import Ledger, Loaded, encode_commit, read_ledger
+from sparklog.jobs.landing import landed_of, lost_since
+from sparklog.jobs.ledger import Entry, Ledger, Loaded, encode_commit, read_ledger
 from sparklog.jobs.load_plan import FilePart, LoadTask, plan_tasks
 from sparklog.jobs.mapping import Columns
 from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows
@@ -32,6 +33,7 @@ from sparklog.topic.accumulator import RecordAccumulator, Task
 from sparklog.topic.commit import Job, commit
 from sparklog.topic.write_target import WriteTarget
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.commit_plan import PartitionChange
 from sparklog.write.staging import StagedRun
 
 _THREADS_BYTES_MAX: Final = 1 << 28
@@ -173,8 +175,9 @@ class LoadJob:
 
     def plan(self) -> Sequence[LoadTask]:
         found = find_files(self.sources, self.format)
-        loaded = {} if self.again else self._ledger().loaded
-        to_load = [file for file in found if self._is_new(file, loaded.get((file.name, self._into)))]
+        ledger = Ledger() if self.again else self._ledger()
+        to_load = [file for file in found if self._is_new(file, ledger.loaded.get((file.name, self._into)))]
+        self._refuse_lost(found, ledger)
         names = {file.name for file in to_load}
         self.outcome.skipped = tuple(file.name for file in found if file.name not in names)
         self._refuse_unknown_columns(to_load)
@@ -193,6 +196,17 @@ class LoadJob:
             f"{file.name} was loaded before, with {known.rows} rows, and has changed since: some of its rows may "
             f"be in the logs already. Put new rows into a file of another name, or load all of it again by again=True"
         )
+
+    def _refuse_lost(self, found: Sequence[InputFile], ledger: Ledger) -> None:
+        """Raise `InvalidOptionError` where files were loaded into logs that do not hold their rows any more."""
+        known = {file.name: ledger.landed.get((file.name, self._into), ()) for file in found}
+        lost = {landed: lost_since(self.target.directory, landed) for landed in set(known.values())}
+        for name, landed in known.items():
+            if lost[landed] is not None:
+                raise InvalidOptionError(
+                    f"{name} was loaded before, and since then its rows may be lost: {lost[landed]}. Load all of it "
+                    f"again by again=True, or leave the file out"
+                )
 
     @property
     def _into(self) -> str | None:
@@ -264,10 +278,15 @@ class LoadJob:
         )
 
     def _commit_job(self, staged: Sequence[StagedRun], loaded: Sequence[Loaded] = ()) -> Job:
-        appended, positions = {}, {}
+        appended: dict[str, Any] = {}
+        positions = {}
         if loaded:
             ledger = self._ledger()
-            lines = encode_commit(ledger.next_number, "load", self.job_id, wall_clock_ms(), loaded)
+
+            def lines(changes: Mapping[str, PartitionChange]) -> bytes:
+                entries: list[Entry] = [*loaded, *landed_of(self.target.directory, changes)]
+                return encode_commit(ledger.next_number, "load", self.job_id, wall_clock_ms(), entries)
+
             appended, positions = {files.JOBS_LEDGER: lines}, {files.JOBS_LEDGER: ledger.size_bytes}
         return Job(
             job_id=self.job_id,

@@ -23,7 +23,6 @@ from sparklog.jobs.targets import Target
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.places import path_of
 from sparklog.record.arrays import array_of, filled, numbers_of
-from sparklog.storage.capabilities import to_writable
 from sparklog.topic.ranges import ReadRange
 
 PARTITION_BY: Final = ("topic", "partition")
@@ -101,7 +100,7 @@ class Outputs:
     def __init__(self, layout: Layout, target: Target, of: ReadRange, staged_name: str, prefix: str = "") -> None:
         self._layout, self._target, self._at = layout, target, of.topic_partition
         self._stem, self._staged_name, self._prefix = _stem(of), staged_name, prefix
-        self._storage = to_writable(target.storage, target.path)
+        self._storage = target.writable
         self._opened = ExitStack()
         # Those written to last are last.
         self._open: dict[str, _Output] = {}

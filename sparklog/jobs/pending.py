@@ -10,7 +10,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sparklog.errors import CorruptCheckpointError
 from sparklog.jobs.ledger import Moved
+from sparklog.jobs.outputs import parse_file_name
 from sparklog.jobs.targets import FOLDER_OF_JOBS, UNFINISHED, own_path
 from sparklog.log.files import TopicPartition
 from sparklog.log.log_identity import LogIdentity
@@ -29,11 +31,32 @@ def remember_pending(storage: WritableStorage, path: str, moved: Sequence[Moved]
 
 
 def pending(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]]:
-    """Return the paths of files that may not have become part of the table, and the ends of their ranges."""
-    data = storage.read_small(own_path(path, UNFINISHED)) or b""
+    """Return the paths of files that may not have become part of the table, and the ends of their ranges.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The list is not one that a job has made.
+    """
+    listed = own_path(path, UNFINISHED)
+    data = storage.read_small(listed) or b""
     # A line that is cut off is of a list that was not synced, before any file had its name.
-    lines = [json.loads(line) for line in data.split(b"\n")[:-1] if line.startswith(b"[") and line.endswith(b"]")]
-    return [(TopicPartition(topic, partition), end, join_path(path, name)) for topic, partition, end, name in lines]
+    lines = [line for line in data.split(b"\n")[:-1] if line.startswith(b"[") and line.endswith(b"]")]
+    try:
+        return [_pending(path, *json.loads(line)) for line in lines]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CorruptCheckpointError(
+            f"not a list of the files of an export: {error}",
+            path=listed,
+            hint="Nothing is removed. See which files of the folder are part of the table, and remove the list",
+        ) from error
+
+
+def _pending(path: str, topic: str, partition: int, end: int, name: str) -> tuple[TopicPartition, int, str]:
+    of_file = parse_file_name(name)
+    if of_file is None or (of_file.topic_partition, of_file.end_offset) != ((topic, partition), end):
+        raise ValueError(f"{name!r} is not the file of offsets up to {end!r} of {topic!r}-{partition!r}")
+    return of_file.topic_partition, end, join_path(path, name)
 
 
 def forget_pending(storage: WritableStorage, path: str) -> None:

@@ -56,6 +56,10 @@ class Target(Protocol):
         """The folder of the table."""
 
     @property
+    def writable(self) -> WritableStorage:
+        """The storage, to be changed beneath the folder alone: ledgers and lists of files may be forged."""
+
+    @property
     def keeps_columns(self) -> bool:
         """Whether files have the columns by which they lie in folders."""
 
@@ -126,8 +130,8 @@ class FolderTarget(ABC):
     keeps_columns: ClassVar[bool] = False
 
     @property
-    def _writable(self) -> WritableStorage:
-        return to_writable(self.storage, self.path)
+    def writable(self) -> WritableStorage:
+        return to_writable(self.storage, self.path).beneath(self.path)
 
     def check(self) -> None:
         refuse_as_folder(self.storage, self.path)
@@ -137,7 +141,7 @@ class FolderTarget(ABC):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        with hold_folder(self._writable, self.path, self.lock_timeout_seconds):
+        with hold_folder(to_writable(self.storage, self.path), self.path, self.lock_timeout_seconds):
             self._settle()
             try:
                 yield
@@ -184,7 +188,7 @@ class TableFolder(FolderTarget):
         return ledger.moved.get
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
-        storage, staged = self._writable, staged_names(self.storage, self.path)
+        storage, staged = self.writable, staged_names(self.storage, self.path)
         files = [file for each in moved for file in each.all_files]
         for file in files:
             if file.staged not in staged:
@@ -199,10 +203,10 @@ class TableFolder(FolderTarget):
 
     def tell(self, entries: Sequence[Entry], job: str, run: str, now_ms: int) -> None:
         """Say in the ledger what is in place already; the target is held."""
-        self._decide(encode_commit(next_number(self._writable, self.ledger_path), job, run, now_ms, entries))
+        self._decide(encode_commit(next_number(self.writable, self.ledger_path), job, run, now_ms, entries))
 
     def _decide(self, lines: bytes) -> None:
-        storage = self._writable
+        storage = self.writable
         with storage.open_for_append(self.ledger_path) as ledger:
             before = ledger.size_bytes()
             try:
@@ -218,7 +222,7 @@ class TableFolder(FolderTarget):
 
     def _settle(self) -> None:
         """Finish the last commit of the ledger, cut off what is behind it, and remove what is staged."""
-        storage = self._writable
+        storage = self.writable
         is_unfinished = storage.identity(own_path(self.path, UNFINISHED)) is not None
         if not is_unfinished and not staged_names(storage, self.path):
             return
@@ -235,7 +239,7 @@ class TableFolder(FolderTarget):
 
     def _put_in_place(self, files: Sequence[MovedFile]) -> None:
         """Give files their names, those left out that have them, and say that this is finished."""
-        storage, staged = self._writable, staged_names(self.storage, self.path)
+        storage, staged = self.writable, staged_names(self.storage, self.path)
         left = [file for file in files if file.staged in staged]
         name_files(storage, self.path, left)
         # Of a run that died, also those of the files that it has named; people may have removed some since.
@@ -274,16 +278,16 @@ def refuse_as_folder(storage: Storage, path: str) -> None:
 @contextmanager
 def hold_folder(storage: WritableStorage, path: str, timeout_seconds: float) -> Iterator[None]:
     """Make the folder of jobs in a table's folder, and keep other runs out of it."""
-    own = join_path(path, FOLDER_OF_JOBS)
+    own, beneath = join_path(path, FOLDER_OF_JOBS), storage.beneath(path)
     # From below up to the first that is there; until something is committed none of them may be on the disk.
     above = [path]
     while above[-1] != "/" and not storage.is_folder(above[-1]):
         above.append(split_path(above[-1])[0])
     is_new = storage.identity(own_path(path, LEDGER)) is None
-    storage.make_folder(own)
+    beneath.make_folder(own)
     if is_new:
         storage.sync_folders(above if len(above) > 1 else [*above, split_path(path)[0]])
-    with _locked(storage, path, timeout_seconds):
+    with _locked(beneath, path, timeout_seconds):
         yield
 
 

@@ -34,9 +34,14 @@ _CONTENT: Final = re.compile(rb"version: 0\nlog_id: ([A-Za-z0-9_-]{22})\n?")
 _ID_BYTES: Final = 16
 
 
-def new_log_identity() -> bytes:
-    """Return the content of the file of a log that is made: an id that no other log has."""
-    return f"version: 0\nlog_id: {secrets.token_urlsafe(_ID_BYTES)}\n".encode()
+def new_log_id() -> str:
+    """Return an id for a log that is made, which no other log has."""
+    return secrets.token_urlsafe(_ID_BYTES)
+
+
+def encode_log_id(log_id: str) -> bytes:
+    """Return the content of the file."""
+    return f"version: 0\nlog_id: {log_id}\n".encode()
 
 
 def read_log_id(folder: PartitionFolder) -> str | None:

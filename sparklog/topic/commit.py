@@ -7,7 +7,7 @@ journal, which is the commit, and then it is done. A commit that died is finishe
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -63,9 +63,9 @@ class Job:
         Makes the job a no-op if it has been committed; see `sparklog.topic.txn_versions`.
     lock_timeout_seconds : float
         How long to wait for other writers.
-    appended : mapping of str to bytes
-        Bytes by which the commit extends files of the log directory, by the names of the files. A file that is not
-        there is made.
+    appended : mapping of str to bytes, or to a function
+        Bytes by which the commit extends files of the log directory, by the names of the files, or what makes them of
+        the changes to logs, by their folders. A file that is not there is made.
     append_positions : mapping of str to int
         Where the bytes go that do not go to the end of their file. What lies behind such a position counts as never
         written: it is cut off before the commit is decided.
@@ -91,7 +91,7 @@ class Job:
     overwritten_topics: Collection[str] = ()
     transaction: TxnVersion | None = None
     lock_timeout_seconds: float = 600.0
-    appended: Mapping[str, bytes] = field(default_factory=dict)
+    appended: Mapping[str, bytes | Callable[[Mapping[str, PartitionChange]], bytes]] = field(default_factory=dict)
     append_positions: Mapping[str, int] = field(default_factory=dict)
     replaced: Mapping[str, bytes] = field(default_factory=dict)
     producer: TransactionProducer | None = None
@@ -298,7 +298,7 @@ def _planned(
                 folder, found, of_folder, config, runs, small, now_ms, job.topic_id,
                 job.bounds.get(name, UNBOUND),
             )  # fmt: skip
-        extending = _extending(job, small)
+        extending = _extending(job, small, changes)
         small.flush()
     alone = [each.log_name for of_folder in by_folder.values() for each in of_folder if each.is_alone]
     storage.sync_files([directory.file(name) for name in [own_name, *alone]])
@@ -345,12 +345,12 @@ def _named(folder: str) -> TopicPartition:
     return found
 
 
-def _extending(job: Job, small: SmallFiles) -> list[Move]:
+def _extending(job: Job, small: SmallFiles, changes: Mapping[str, PartitionChange]) -> list[Move]:
     """Return the moves that extend files of the log directory, each of which is cut to where it is to go on."""
     moves: list[Move] = []
     for name, data in job.appended.items():
         position = _cut_file(job.directory, name, job.append_positions.get(name))
-        moves.append(small.append(data, name, position))
+        moves.append(small.append(data(changes) if callable(data) else data, name, position))
     return moves
 
 

@@ -23,7 +23,7 @@ from sparklog.log.checkpoints import encode_leader_epochs, encode_topic_id, pars
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.journal import NO_SEGMENT, Append, LogExtent, Move, Rename
-from sparklog.log.log_identity import new_log_identity
+from sparklog.log.log_identity import encode_log_id, new_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import Producers, encode_aborted
 from sparklog.storage.base import WritableFile
@@ -80,6 +80,8 @@ class PartitionChange:
         The journal entries that make the changes, in order.
     segments : tuple of int
         Base offsets of the segments that records are added to.
+    log_id : str or None
+        The id that the log gets, where the commit makes it.
     """
 
     before: LogExtent
@@ -87,6 +89,7 @@ class PartitionChange:
     end_offset: int
     moves: tuple[Move, ...]
     segments: tuple[int, ...]
+    log_id: str | None = None
 
 
 class SmallFiles:
@@ -187,9 +190,10 @@ def plan_commit(
     metadata = metadata_to_write(folder, topic_id)
     if metadata is not None:
         plan.put_file(metadata, files.PARTITION_METADATA)
-    if not found.has_segment:
-        plan.put_file(new_log_identity(), files.LOG_IDENTITY)
-    return plan.result(first_offset)
+    log_id = None if found.has_segment else new_log_id()
+    if log_id is not None:
+        plan.put_file(encode_log_id(log_id), files.LOG_IDENTITY)
+    return plan.result(first_offset, log_id)
 
 
 def metadata_to_write(folder: PartitionFolder, topic_id: str | None) -> bytes | None:
@@ -325,7 +329,7 @@ class _CommitPlan:
         """Write a small file of the folder; it replaces one of that name."""
         self._moves.append(self._small.append(data, self._folder.relative(name)))
 
-    def result(self, first_offset: int) -> PartitionChange:
+    def result(self, first_offset: int, log_id: str | None) -> PartitionChange:
         """Finish the plan, and return it."""
         before, tail = self._found.state, self.tail
         if not self._has_segment or (tail.end_offset > before.end_offset and not tail.segment.size_bytes):
@@ -341,6 +345,7 @@ class _CommitPlan:
             end_offset=tail.end_offset,
             moves=tuple(self._moves),
             segments=tuple(self._segments),
+            log_id=log_id,
         )
 
     def _seal(self) -> None:
