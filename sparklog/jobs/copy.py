@@ -221,7 +221,7 @@ class CopyJob:
             keeps_offsets=self.keeps_offsets,
             leader_epoch=piece.origin.leader_epoch,
             codec=self.codec,
-            producers_of=piece.producers_of,
+            producers_of=piece.moved.producers_of,
             decompressed_bytes_max=config.max_decompressed_message_bytes,
         )
         rows = log_bytes = with_producer = 0
@@ -236,7 +236,7 @@ class CopyJob:
                 with_producer += int((batches.headers.column("producer_id") >= 0).sum())
                 report(more)
         moved = replace(piece.moved, rows=rows, log_bytes=log_bytes)
-        return moved, with_producer if piece.producers_of is not None else 0
+        return moved, with_producer if moved.producers_of is not None else 0
 
     def _config_of(self, piece: CopyPiece) -> LogConfig:
         return topic_config(self.directory.folder(piece.target).topic, self.config, self.stored)

@@ -56,8 +56,6 @@ class CopyPiece:
         The folder of the log that it goes to, by its name.
     base_offset : int
         The offset that its first batch is expected to get.
-    producers_of : str or None
-        Names the source whose producers get other ids; None where they keep theirs.
     bounds : OffsetBounds
         Where that log is to start and end.
     moved : Moved
@@ -70,7 +68,6 @@ class CopyPiece:
     origin: Origin
     bounds: OffsetBounds
     moved: Moved
-    producers_of: str | None = None
 
 
 _Identity = tuple[TopicPartition, str, str | None]
@@ -218,22 +215,23 @@ class CopyPlan:
             layout=layout,
         )
 
-    def _keeps_ids(self, found: Selected, landing: _Landing, before: Moved | None) -> bool:
-        """Tell whether batches keep their producers' ids.
+    def _producers_of(self, found: Selected, landing: _Landing, before: Moved | None) -> str | None:
+        """Return the name of a source whose producers get other ids; None where they keep theirs.
 
         Every cluster gives out ids from 0 on. Where batches of another one keep theirs, a broker takes what its own
         producer of such an id sends for a repetition, acknowledges it, and writes nothing; or it fences the producer.
         """
         if before is not None and landing.has_open_transaction:
-            # It is ended by markers of the id that its batches have. Versions that did not say which kept them.
-            return before.keeps_producers is not False
+            # It is ended by markers of the id that its batches have. Earlier versions kept all ids, and said nothing.
+            return before.producers_of
         source, folder = found.range.folder, landing.folder
-        is_only_source = landing.is_empty or (before is not None and bool(before.keeps_producers))
+        is_only_source = landing.is_empty or (before is not None and before.producers_of is None)
         is_same_topic = source.topic == folder.topic and topic_id_of(folder) in (None, found.topic_id)
         clusters = {describe_directory(each.directory).cluster_id for each in (source, folder)}
-        return self._keeps_producers or (
-            is_only_source and is_same_topic and len(clusters) == 1 and None not in clusters
-        )
+        is_restored = is_only_source and is_same_topic and len(clusters) == 1 and None not in clusters
+        if self._keeps_producers or is_restored:
+            return None
+        return (before and before.producers_of) or found.topic_id or source.directory.path
 
     def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
         """Have a partition of which nothing is copied be there, and where offsets are kept begin where it begins."""
@@ -267,17 +265,16 @@ class CopyPlan:
         keeps_offsets, first_offset = self._keeps_offsets, _base_offset_at(layout, whole.start_offset)
         self._bound(first_offset, whole.end_offset, layout, landing)
         origin = Origin(layout.path, before is not None, keeps_offsets, landing.leader_epoch)
-        source, keeps_ids = layout.folder.directory.path, self._keeps_ids(found, landing, before)
+        producers_of = self._producers_of(found, landing, before)
         shift = 0 if keeps_offsets else landing.end_offset - first_offset
         base_offset = first_offset + shift
         for piece, log_bytes in cut_by_bytes(whole, layout, bytes_max):
             at, epoch = piece.topic_partition, found.leader_epoch(piece.end_offset)
             moved = Moved(
                 at.topic, at.partition, piece.start_offset, piece.end_offset, 0, log_bytes, found.topic_id, epoch,
-                source=source, target_topic=landing.folder.topic, keeps_producers=keeps_ids,
+                source=layout.folder.directory.path, target_topic=landing.folder.topic, producers_of=producers_of,
             )  # fmt: skip
-            producers_of = None if keeps_ids else found.topic_id or source
-            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved, producers_of))
+            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
             # A batch in which a piece was cut may begin before the next one: then offsets that are kept do.
             base_offset = first_offset if keeps_offsets else piece.end_offset + shift
         landing.end_offset, landing.is_empty = whole.end_offset + shift, False
