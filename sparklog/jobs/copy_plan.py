@@ -142,7 +142,7 @@ class CopyPlan:
         # A dry run does not make it.
         storage, path = directory.storage, directory.path
         there = storage.names(path) if storage.is_folder(path) else ()
-        self._there = {entry.name for entry in there if entry.is_folder}
+        self._there = {entry.name: entry.is_folder for entry in there}
         self._landings: dict[str, _Landing] = {}
         self._seen: dict[_Identity, str] = {}
         self._moved = self._ledger() if since_last else {}
@@ -193,6 +193,8 @@ class CopyPlan:
         if not is_topic_name(at.topic):
             raise InvalidOptionError(f"not a topic's name: {at.topic!r}")
         folder = PartitionFolder(self._directory, at.topic, at.partition)
+        if not self._there.get(folder.name, True):
+            raise InvalidOptionError(f"{folder.location} is no folder, and is in the way of a log: move it away")
         if folder.name not in self._landings:
             self._landings[folder.name] = self._found(folder) if folder.name in self._there else _Landing(folder, True)
         storage = folder.storage

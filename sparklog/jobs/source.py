@@ -14,6 +14,7 @@ from sparklog.errors import (
     CorruptLogError,
     DataLossError,
     InvalidOptionError,
+    OutputNameError,
     PathNotFoundError,
     SeglogError,
     StorageError,
@@ -38,7 +39,7 @@ from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 
-_OF_LOG: Final = (CorruptLogError, DataLossError, UnreadableLogError)
+_OF_LOG: Final = (CorruptLogError, DataLossError, OutputNameError, UnreadableLogError)
 """Errors because of which nothing of a log can be moved."""
 _PIECE_BYTES_MIN: Final = 1 << 26
 _TASKS_A_WORKER: Final = 3
@@ -180,7 +181,7 @@ class LogSource:
         marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
         groups = self.committed([each.folder for each in found.values() if isinstance(each, PartitionLayout)])
         selected = [
-            each if isinstance(each, Selected) else self._selected(each, moved(at), marks, groups)
+            each if isinstance(each, Selected) else self._selected(each, at, moved, marks, groups)
             for at, each in found.items()
         ]
         return [each for each in selected if each.damage is not None or each.range.size > 0]
@@ -210,14 +211,20 @@ class LogSource:
         return committed_by_groups(names, (each.directory for each in folders), self.offsets_path)
 
     def _selected(
-        self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: CommittedOffsets
+        self,
+        layout: PartitionLayout,
+        at: TopicPartition,
+        moved: Callable[[TopicPartition], Moved | None],
+        marks: HighWatermarks,
+        groups: CommittedOffsets,
     ) -> Selected:
         try:
+            last = moved(at)
             with reading():
                 found = self._identified(layout)
-                if moved is not None:
-                    _refuse_another(found, layout, moved)
-                return replace(found, range=self._range(layout, moved, marks, groups))
+                if last is not None:
+                    _refuse_another(found, layout, last)
+                return replace(found, range=self._range(layout, last, marks, groups))
         except _OF_LOG as error:
             return _damaged(layout.folder, error)
 
