@@ -145,6 +145,8 @@ class CopyPlan:
         self._there = {entry.name: entry.is_folder for entry in there}
         self._landings: dict[str, _Landing] = {}
         self._seen: dict[_Identity, str] = {}
+        self._topic_ids: dict[str, set[str | None]] = {}
+        self._clusters: dict[LogDirectory, str | None] = {}
         self._moved = self._ledger() if since_last else {}
 
     def _ledger(self) -> dict[_Identity, Moved]:
@@ -161,8 +163,9 @@ class CopyPlan:
         folders = source.logs.folders()
         moved: dict[TopicPartition, Moved] = {}
         for folder in folders:
-            target_topic = source.target_of(named(folder)).topic
-            identity = _identity(named(folder), topic_id_of(folder), folder.directory.path, target_topic)
+            target_topic, topic_id = source.target_of(named(folder)).topic, topic_id_of(folder)
+            self._note_topic_id(folder, target_topic, topic_id)
+            identity = _identity(named(folder), topic_id, folder.directory.path, target_topic)
             if identity in self._seen:
                 raise InvalidOptionError(
                     f"{folder.location} and {self._seen[identity]} are the same partition of the same topic, and both "
@@ -187,6 +190,30 @@ class CopyPlan:
                 is_committed = source.logs.isolation_level == "read_committed"
                 whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
                 self._add(found, whole, found.layout, landing, bytes_max, moved.get(named(folder)))
+
+    def _cluster(self, directory: LogDirectory) -> str | None:
+        if directory not in self._clusters:
+            self._clusters[directory] = describe_directory(directory).cluster_id
+        return self._clusters[directory]
+
+    def _note_topic_id(self, folder: PartitionFolder, target_topic: str, topic_id: str | None) -> None:
+        """Note the id that a source would give to a topic of the target, which is its cluster's or nobody's yet."""
+        if target_topic not in self._topic_ids:
+            there = [self._directory.folder(name) for name, is_folder in self._there.items() if is_folder]
+            self._topic_ids[target_topic] = {topic_id_of(each) for each in there if each.topic == target_topic}
+        ours = self._cluster(self._directory)
+        is_same = target_topic == folder.topic and ours in (None, self._cluster(folder.directory))
+        self._topic_ids[target_topic].add(topic_id if is_same else None)
+
+    def with_topic_ids(self) -> list[CopyPiece]:
+        """Return the pieces; a log that is made gets its topic's id, where all that is known of the topic has one."""
+        ids = {topic: next(iter(found)) for topic, found in self._topic_ids.items() if len(found) == 1}
+        return [
+            replace(each, bounds=replace(each.bounds, topic_id=ids.get(self._landings[each.target].folder.topic)))
+            if self._landings[each.target].is_new
+            else each
+            for each in self.pieces
+        ]
 
     def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
         """Return the log that a partition is copied to."""
@@ -229,9 +256,9 @@ class CopyPlan:
         source, folder = found.range.folder, landing.folder
         is_only_source = landing.is_empty or (before is not None and before.producers_of is None)
         is_same_topic = source.topic == folder.topic and topic_id_of(folder) in (None, found.topic_id)
-        clusters = {describe_directory(each.directory).cluster_id for each in (source, folder)}
-        is_restored = is_only_source and is_same_topic and len(clusters) == 1 and None not in clusters
-        if self._keeps_producers or is_restored:
+        ours = self._cluster(self._directory)
+        is_same_cluster = ours is not None and ours == self._cluster(source.directory)
+        if self._keeps_producers or (is_only_source and is_same_topic and is_same_cluster):
             return None
         return (before and before.producers_of) or found.topic_id or source.directory.path
 
