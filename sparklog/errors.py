@@ -114,16 +114,22 @@ class ForeignNameError(StorageError):
     code = "SEGLOG_FOREIGN_NAME"
 
 
+class InputFileError(SeglogError):
+    """A file whose rows are to be loaded is damaged, not of its format, or of a schema that does not fit."""
+
+    code = "SEGLOG_INPUT_FILE"
+
+
 class UnreadableLogError(StorageError):
     """A log that a job reads cannot be read, or has gone away; other logs can be moved all the same."""
 
     code = "SEGLOG_UNREADABLE_LOG"
 
 
-class InputFileError(SeglogError):
-    """A file whose rows are to be loaded is damaged, not of its format, or of a schema that does not fit."""
+class OutputNameError(SeglogError):
+    """A file of a job's target cannot get its name: something else has it, or it is too long."""
 
-    code = "SEGLOG_INPUT_FILE"
+    code = "SEGLOG_OUTPUT_NAME"
 
 
 class RecordTooLargeError(SeglogError):

@@ -189,18 +189,18 @@ files         array     path (in the target), bytes, rows and crc32c of each
     "copy": {
         "a range of offsets": fields_in(
             """
-topic            string    name of the topic
-partition        integer   number of the partition
-from             integer   first offset that was moved
-to               integer   the offset behind the last, from which the next copy goes on
-rows             integer   number of records in the batches
-log_bytes        integer   bytes of the batches
-topic_id         string?   from partition.metadata
-leader_epoch     integer?  of the last offset, from leader-epoch-checkpoint
-source           string    path of the log directory
-target_topic     string    the topic that it was copied to
-keeps_producers  boolean   whether batches have the producer ids that they had
-files            array     none
+topic         string    name of the topic
+partition     integer   number of the partition
+from          integer   first offset that was moved
+to            integer   the offset behind the last, from which the next copy goes on
+rows          integer   number of records in the batches
+log_bytes     integer   bytes of the batches
+topic_id      string?   from partition.metadata
+leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
+source        string    path of the log directory
+target_topic  string    the topic that it was copied to
+producers_of  string?   names the source whose producers got other ids; null where they kept theirs
+files         array     none
 """
         ),
         "a range of a task (--dry-run)": _PLANNED,

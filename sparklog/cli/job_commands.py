@@ -202,6 +202,9 @@ def copy(
     ] = False,
     recompress: Annotated[str | None, typer.Option("--recompress", help="Give all batches this codec.")] = None,
     since_last: Annotated[bool, typer.Option(help="Whether what was copied before is left out.")] = True,
+    without_properties: Annotated[
+        bool, typer.Option("--without-properties", help="Do not take stored properties of topics along.")
+    ] = False,
     processes: JobProcesses = None,
     task_bytes: TaskBytes = None,
     lock_timeout_seconds: LockTimeoutSeconds = None,
@@ -228,6 +231,7 @@ def copy(
         "keep_producers": keep_producers,
         "recompress": recompress,
         "since_last": since_last,
+        "without_properties": without_properties,
         "processes": processes,
         "task_bytes": task_bytes,
         "lock_timeout_seconds": lock_timeout_seconds,

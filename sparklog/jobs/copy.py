@@ -43,7 +43,7 @@ from sparklog.record.compression import CODEC_IDS
 from sparklog.storage.registry import Location
 from sparklog.topic.commit import Job as CommitJob
 from sparklog.topic.commit import commit
-from sparklog.topic.configs import StoredConfigs, topic_config
+from sparklog.topic.configs import StoredConfigs, changed_properties, topic_config
 from sparklog.topic.ranges import ReadRange
 from sparklog.topic.write_target import find_target
 from sparklog.write.commit_plan import OffsetBounds, PartitionChange
@@ -116,8 +116,8 @@ class CopyJob:
         Kafka's name of the codec that batches get; None leaves each as it is.
     since_last : bool
         Whether to leave out what was copied before, by the ledger.
-    topic_id : str or None
-        Goes into ``partition.metadata``, of one topic.
+    brought : mapping of str to mapping of str to str
+        The properties that new topics bring along; they are among those that are stored, for the tasks.
     run_id : str
         Of `sparklog.write.job_names.new_job`.
     now_ms : int
@@ -139,7 +139,7 @@ class CopyJob:
     keeps_producers: bool = False
     codec: str | None = None
     since_last: bool = True
-    topic_id: str | None = None
+    brought: StoredConfigs = field(default_factory=dict)
     workers: int = 1
     syncs_tasks: bool = True
     task_bytes: int = TASK_BYTES
@@ -189,7 +189,7 @@ class CopyJob:
                 planned.add(source)
             for piece in planned.pieces:
                 self._config_of(piece)
-        pieces = planned.pieces
+        pieces = planned.with_topic_ids()
         rows = grouped([piece.moved.log_bytes for piece in pieces], self.task_bytes, self.workers)
         return [CopyTask(number, _name_of(pieces[each]), tuple(pieces[each])) for number, each in enumerate(rows)]
 
@@ -220,7 +220,7 @@ class CopyJob:
             keeps_offsets=self.keeps_offsets,
             leader_epoch=piece.origin.leader_epoch,
             codec=self.codec,
-            producers_of=piece.producers_of,
+            producers_of=piece.moved.producers_of,
             decompressed_bytes_max=config.max_decompressed_message_bytes,
         )
         rows = log_bytes = with_producer = 0
@@ -235,7 +235,7 @@ class CopyJob:
                 with_producer += int((batches.headers.column("producer_id") >= 0).sum())
                 report(more)
         moved = replace(piece.moved, rows=rows, log_bytes=log_bytes)
-        return moved, with_producer if piece.producers_of is not None else 0
+        return moved, with_producer if moved.producers_of is not None else 0
 
     def _config_of(self, piece: CopyPiece) -> LogConfig:
         return topic_config(self.directory.folder(piece.target).topic, self.config, self.stored)
@@ -247,6 +247,7 @@ class CopyJob:
             return
         ledger = read_ledger(self.directory.storage, self.directory.file(files.JOBS_LEDGER))
         moved = [each for result in results for each in result.moved if each.end_offset > each.start_offset]
+        replaced = {files.TOPICS_PROPERTIES: changed_properties(self.directory, self.brought)} if self.brought else {}
 
         def lines(changes: Mapping[str, PartitionChange]) -> bytes:
             entries: list[Entry] = [*moved, *landed_of(self.directory, changes)]
@@ -257,7 +258,7 @@ class CopyJob:
             directory=self.directory,
             config=self.config,
             new_topics={},
-            topic_id=self.topic_id,
+            replaced=replaced,
             appended={files.JOBS_LEDGER: lines},
             append_positions={files.JOBS_LEDGER: ledger.size_bytes},
             bounds=bounds,

@@ -20,7 +20,7 @@ from sparklog.log.reader import IsolationLevel
 from sparklog.log.times import Time
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
-from sparklog.topic.configs import stored_configs
+from sparklog.topic.configs import StoredConfigs, stored_configs
 from sparklog.topic.discovery import named
 from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
@@ -67,6 +67,7 @@ def copy(
     keep_producers: bool = False,
     recompress: str | None = None,
     since_last: bool = True,
+    without_properties: bool = False,
     config: Mapping[str, str] | None = None,
     spark: Any = None,
     processes: int | None = None,
@@ -114,6 +115,8 @@ def copy(
         Give all batches this codec, as Kafka calls it.
     since_last : bool
         Whether what was copied before is left out.
+    without_properties : bool
+        Whether topics that are new in the target leave their stored properties behind, such as ``retention.ms``.
     config : mapping of str to str, optional
         Of the topics, such as ``segment.bytes``; over what is stored for them in the target (``topics.properties``, or
         the cluster's metadata there). No stored property changes the bytes of a batch: ``recompress`` alone does.
@@ -176,12 +179,15 @@ def copy(
         # Under other names logs may be copied beside themselves.
         if location.storage.real(location.path) != directory.storage.real(directory.path):
             refuse_nested(*location, directory)
-    now_ms = wall_clock_ms()
+    now_ms, copied_from = wall_clock_ms(), tuple(CopySource(each, tuple((renames or {}).items())) for each in sources)
+    stored = stored_configs(LogDirectory(*location))
+    brought = {} if without_properties else _brought(copied_from, LogDirectory(*location), stored)
     job = CopyJob(
         target=location,
-        sources=tuple(CopySource(each, tuple((renames or {}).items())) for each in sources),
+        sources=copied_from,
         config=LogConfig.from_properties(config or {}),
-        stored=stored_configs(LogDirectory(*location)),
+        stored=stored | brought,
+        brought=brought,
         run_id=new_job(now_ms),
         now_ms=now_ms,
         keeps_offsets=keep_offsets,
@@ -202,6 +208,20 @@ def copy(
         in_order(each for each in copied if each.end_offset > each.start_offset),
         replaced_batches=sum(result.replaced_batches for result in results),
     )
+
+
+def _brought(sources: Sequence[CopySource], target: LogDirectory, stored: StoredConfigs) -> dict[str, dict[str, str]]:
+    """Return the properties of the first source of each topic that is new in the target."""
+    names = target.storage.names(target.path) if target.storage.is_folder(target.path) else []
+    there, brought = {target.folder(each.name).topic for each in names}, dict[str, dict[str, str]]()
+    for source in sources:
+        folders = source.logs.folders()
+        of_directory = {each: stored_configs(each) for each in {folder.directory for folder in folders}}
+        for folder in folders:
+            topic = source.target_of(named(folder)).topic
+            if topic not in there and topic not in stored and topic not in brought:
+                brought[topic] = of_directory[folder.directory].get(folder.topic, {})
+    return {topic: properties for topic, properties in brought.items() if properties}
 
 
 def _refuse_absent(renames: Mapping[str, str], topics: Collection[str]) -> None:

@@ -58,8 +58,6 @@ class CopyPiece:
         The folder of the log that it goes to, by its name.
     base_offset : int
         The offset that its first batch is expected to get.
-    producers_of : str or None
-        Names the source whose producers get other ids; None where they keep theirs.
     bounds : OffsetBounds
         Where that log is to start and end.
     moved : Moved
@@ -72,7 +70,6 @@ class CopyPiece:
     origin: Origin
     bounds: OffsetBounds
     moved: Moved
-    producers_of: str | None = None
 
 
 _Identity = tuple[TopicPartition, str, str | None]
@@ -148,9 +145,11 @@ class CopyPlan:
         # A dry run does not make it.
         storage, path = directory.storage, directory.path
         there = storage.names(path) if storage.is_folder(path) else ()
-        self._there = {entry.name for entry in there if entry.is_folder}
+        self._there = {entry.name: entry.is_folder for entry in there}
         self._landings: dict[str, _Landing] = {}
         self._seen: dict[_Identity, str] = {}
+        self._topic_ids: dict[str, set[str | None]] = {}
+        self._clusters: dict[LogDirectory, str | None] = {}
         self._moved = self._ledger() if since_last else {}
 
     def _ledger(self) -> dict[_Identity, tuple[Moved, tuple[Landed, ...]]]:
@@ -171,8 +170,9 @@ class CopyPlan:
         folders = source.logs.folders()
         moved: dict[TopicPartition, Moved] = {}
         for folder in folders:
-            target_topic = source.target_of(named(folder)).topic
-            known_by = (topic_id_of(folder), read_log_id(folder), folder.directory.path)
+            target_topic, topic_id = source.target_of(named(folder)).topic, topic_id_of(folder)
+            self._note_topic_id(folder, target_topic, topic_id)
+            known_by = (topic_id, read_log_id(folder), folder.directory.path)
             identities = [_identity(named(folder), each, target_topic) for each in known_by if each is not None]
             identity = identities[0]
             if identity in self._seen:
@@ -211,10 +211,36 @@ class CopyPlan:
                 f"it again with since_last=False (--no-since-last), or copy to another directory"
             )
 
+    def _cluster(self, directory: LogDirectory) -> str | None:
+        if directory not in self._clusters:
+            self._clusters[directory] = describe_directory(directory).cluster_id
+        return self._clusters[directory]
+
+    def _note_topic_id(self, folder: PartitionFolder, target_topic: str, topic_id: str | None) -> None:
+        """Note the id that a source would give to a topic of the target, which is its cluster's or nobody's yet."""
+        if target_topic not in self._topic_ids:
+            there = [self._directory.folder(name) for name, is_folder in self._there.items() if is_folder]
+            self._topic_ids[target_topic] = {topic_id_of(each) for each in there if each.topic == target_topic}
+        ours = self._cluster(self._directory)
+        is_same = target_topic == folder.topic and ours in (None, self._cluster(folder.directory))
+        self._topic_ids[target_topic].add(topic_id if is_same else None)
+
+    def with_topic_ids(self) -> list[CopyPiece]:
+        """Return the pieces; a log that is made gets its topic's id, where all that is known of the topic has one."""
+        ids = {topic: next(iter(found)) for topic, found in self._topic_ids.items() if len(found) == 1}
+        return [
+            replace(each, bounds=replace(each.bounds, topic_id=ids.get(self._landings[each.target].folder.topic)))
+            if self._landings[each.target].is_new
+            else each
+            for each in self.pieces
+        ]
+
     def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
         """Return the log that a partition is copied to."""
         checked_partition(*at)
         folder = PartitionFolder(self._directory, at.topic, at.partition)
+        if not self._there.get(folder.name, True):
+            raise InvalidOptionError(f"{folder.location} is no folder, and is in the way of a log: move it away")
         if folder.name not in self._landings:
             self._landings[folder.name] = self._found(folder) if folder.name in self._there else _Landing(folder, True)
         storage = folder.storage
@@ -237,22 +263,23 @@ class CopyPlan:
             layout=layout,
         )
 
-    def _keeps_ids(self, found: Selected, landing: _Landing, before: Moved | None) -> bool:
-        """Tell whether batches keep their producers' ids.
+    def _producers_of(self, found: Selected, landing: _Landing, before: Moved | None) -> str | None:
+        """Return the name of a source whose producers get other ids; None where they keep theirs.
 
         Every cluster gives out ids from 0 on. Where batches of another one keep theirs, a broker takes what its own
         producer of such an id sends for a repetition, acknowledges it, and writes nothing; or it fences the producer.
         """
         if before is not None and landing.has_open_transaction:
-            # It is ended by markers of the id that its batches have. Versions that did not say which kept them.
-            return before.keeps_producers is not False
+            # It is ended by markers of the id that its batches have. Earlier versions kept all ids, and said nothing.
+            return before.producers_of
         source, folder = found.range.folder, landing.folder
-        is_only_source = landing.is_empty or (before is not None and bool(before.keeps_producers))
+        is_only_source = landing.is_empty or (before is not None and before.producers_of is None)
         is_same_topic = source.topic == folder.topic and topic_id_of(folder) in (None, found.topic_id)
-        clusters = {describe_directory(each.directory).cluster_id for each in (source, folder)}
-        return self._keeps_producers or (
-            is_only_source and is_same_topic and len(clusters) == 1 and None not in clusters
-        )
+        ours = self._cluster(self._directory)
+        is_same_cluster = ours is not None and ours == self._cluster(source.directory)
+        if self._keeps_producers or (is_only_source and is_same_topic and is_same_cluster):
+            return None
+        return (before and before.producers_of) or found.topic_id or source.directory.path
 
     def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
         """Have a partition of which nothing is copied be there, and where offsets are kept begin where it begins."""
@@ -286,18 +313,17 @@ class CopyPlan:
         keeps_offsets, first_offset = self._keeps_offsets, _base_offset_at(layout, whole.start_offset)
         self._bound(first_offset, whole.end_offset, layout, landing)
         origin = Origin(layout.path, before is not None, keeps_offsets, landing.leader_epoch)
-        source, keeps_ids = layout.folder.directory.path, self._keeps_ids(found, landing, before)
+        producers_of = self._producers_of(found, landing, before)
         shift = 0 if keeps_offsets else landing.end_offset - first_offset
         base_offset = first_offset + shift
         for piece, log_bytes in cut_by_bytes(whole, layout, bytes_max):
             at, epoch = piece.topic_partition, found.leader_epoch(piece.end_offset)
             moved = Moved(
                 at.topic, at.partition, piece.start_offset, piece.end_offset, 0, log_bytes, found.topic_id, epoch,
-                source=source, target_topic=landing.folder.topic, keeps_producers=keeps_ids, log_id=found.log_id,
-                end_batch=found.identity(piece.end_offset).end_batch,
+                source=layout.folder.directory.path, target_topic=landing.folder.topic, producers_of=producers_of,
+                log_id=found.log_id, end_batch=found.identity(piece.end_offset).end_batch,
             )  # fmt: skip
-            producers_of = None if keeps_ids else found.topic_id or source
-            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved, producers_of))
+            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
             # A batch in which a piece was cut may begin before the next one: then offsets that are kept do.
             base_offset = first_offset if keeps_offsets else piece.end_offset + shift
         landing.end_offset, landing.is_empty = whole.end_offset + shift, False

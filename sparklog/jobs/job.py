@@ -17,10 +17,17 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from sparklog.errors import CorruptLogError, DataLossError, SeglogError, UnreadableLogError, ValueDecodeError
+from sparklog.errors import (
+    CorruptLogError,
+    DataLossError,
+    OutputNameError,
+    SeglogError,
+    UnreadableLogError,
+    ValueDecodeError,
+)
 
 COMMIT_INTERVAL_MS: Final = 10_000
-OF_ONE_PARTITION: Final = (CorruptLogError, DataLossError, UnreadableLogError, ValueDecodeError)
+OF_ONE_PARTITION: Final = (CorruptLogError, DataLossError, OutputNameError, UnreadableLogError, ValueDecodeError)
 """Errors that keep one partition from being moved, and not the others."""
 
 

@@ -6,7 +6,7 @@ loaded, and then one that says that they count:
 
     {"kind": "moved", "topic": "events", "partition": 0, "from": 0, "to": 1000, "rows": 998, "log_bytes": 98304,
      "topic_id": "...", "leader_epoch": 3, "source": "/logs", "target_topic": "events",
-     "keeps_producers": false,
+     "producers_of": "/logs",
      "files": [{"path": "...", "bytes": 40960, "rows": 998, "crc32c": 305419896, "staged": "..."}]}
     {"kind": "loaded", "path": "/in/a.parquet", "into": "events", "bytes": 40960,
      "modified_ns": 1700000000000000000, "rows": 998}
@@ -22,7 +22,7 @@ loaded, and then one that says that they count:
     leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
     log_id, end_batch     of `sparklog.log.log_identity`, at the end of the range; left out where there is none
     source, target_topic  of a copy, the log directory that it has read, and the topic that it has written to
-    keeps_producers       of a copy, whether batches have the producer ids that they had in the source
+    producers_of          of a copy, names the source whose producers got other ids; null where they kept theirs
     into                  the topic, or topic:partition, that a load was told; null where rows name their topics
     files.path            relative to the target
     dead_letters          files of records that were not decoded, in the same words; left out where there is none
@@ -59,7 +59,7 @@ _VERSION: Final = 1
 _MOVED, _LOADED, _LANDED, _SETTINGS, _COMMIT = "moved", "loaded", "landed", "settings", "commit"
 _COMMIT_MARK: Final = b'"kind":"commit"'
 _WINDOW_BYTES: Final = 1 << 22
-_OF_COPY: Final = ("source", "target_topic", "keeps_producers")
+_OF_COPY: Final = ("source", "target_topic", "producers_of")
 _LINE_BYTES_MAX: Final = 1 << 26
 _COMMIT_LINE_BYTES_MAX: Final = 1 << 12
 
@@ -107,7 +107,7 @@ class Moved:
     dead_letters: tuple[MovedFile, ...] = ()
     log_id: str | None = None
     end_batch: EndBatch | None = None
-    keeps_producers: bool | None = None
+    producers_of: str | None = None
 
     @property
     def identity(self) -> LogIdentity:
@@ -164,7 +164,7 @@ class Moved:
             dead_letters=tuple(MovedFile.from_json(each) for each in found.get("dead_letters", ())),
             log_id=identity.log_id,
             end_batch=identity.end_batch,
-            keeps_producers=None if found.get("keeps_producers") is None else bool(found["keeps_producers"]),
+            producers_of=None if found.get("producers_of") is None else str(found["producers_of"]),
         )
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 import pyarrow as pa
-from crc32c import crc32c
 
 from sparklog.errors import CorruptCheckpointError, ForeignNameError, PathNotFoundError, SeglogError
 from sparklog.jobs.adopting import files_below
@@ -15,13 +13,12 @@ from sparklog.jobs.formats import format_of_file
 from sparklog.jobs.lake_check import find_lake, verify_lake
 from sparklog.jobs.ledger import LedgerCommit, Moved, MovedFile, commits
 from sparklog.jobs.seekable import SeekableFile
+from sparklog.jobs.staged_file import crc32c_of
 from sparklog.jobs.targets import TableFolder, own_path, staged_names
 from sparklog.log.files import STAGED, TopicPartition
 from sparklog.log.places import join_path
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.registry import PathText, expand_one, locate
-
-_WINDOW_BYTES: Final = 1 << 22
 
 
 def verify_ledger(
@@ -132,9 +129,7 @@ class _Check:
 
 
 def _content(found: ReadableFile, file: MovedFile, path: str) -> Iterator[LedgerFinding]:
-    checksum = position = 0
-    while window := found.read(position, _WINDOW_BYTES):
-        checksum, position = crc32c(window, checksum), position + len(window)
+    checksum = crc32c_of(found)
     if checksum != file.crc32c:
         yield LedgerFinding("checksum", path, f"its CRC-32C is {checksum}, and was {file.crc32c}")
         return

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sparklog.jobs.formats import FileFormat, RowGroups
 from sparklog.jobs.ledger import MovedFile
 from sparklog.jobs.staged_file import StagedFile
-from sparklog.jobs.targets import Target
+from sparklog.jobs.targets import Target, refuse_taken
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.places import path_of
 from sparklog.record.arrays import array_of, filled, numbers_of
@@ -134,9 +134,11 @@ class Outputs:
             self._finish_one()
         number = self._begun[folder] = self._begun.get(folder, -1) + 1
         name = f"{self._stem}~{number:04}" if number else self._stem
+        path = path_of(folder, name + self._layout.format.suffix)
+        refuse_taken(self._storage, self._target.path, path)
         staged = f"{self._staged_name}-{sum(self._begun.values()) + len(self._begun)}"
         file = self._opened.enter_context(StagedFile(self._storage, self._target.staged_path(staged)))
-        return _Output(self._layout, file, path_of(folder, name + self._layout.format.suffix), staged)
+        return _Output(self._layout, file, path, staged)
 
     def _finish_one(self) -> None:
         self._finished.append(self._open.pop(next(iter(self._open))).finish())

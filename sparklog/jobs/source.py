@@ -14,6 +14,7 @@ from sparklog.errors import (
     CorruptLogError,
     DataLossError,
     InvalidOptionError,
+    OutputNameError,
     PathNotFoundError,
     SeglogError,
     StorageError,
@@ -40,7 +41,7 @@ from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 
-_OF_LOG: Final = (CorruptLogError, DataLossError, UnreadableLogError)
+_OF_LOG: Final = (CorruptLogError, DataLossError, OutputNameError, UnreadableLogError)
 """Errors because of which nothing of a log can be moved."""
 _PIECE_BYTES_MIN: Final = 1 << 26
 _TASKS_A_WORKER: Final = 3

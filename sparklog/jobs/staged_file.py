@@ -9,10 +9,19 @@ from typing import Any, Final, Self
 from crc32c import crc32c
 
 from sparklog.errors import SeglogError
-from sparklog.storage.base import WritableStorage
+from sparklog.storage.base import ReadableFile, WritableStorage
 
+_WINDOW_BYTES: Final = 1 << 22
 _SYNC_BEGINS_BYTES: Final = 1 << 23
 """The disk begins to write whenever there is so much more, so that who syncs the file waits for the rest only."""
+
+
+def crc32c_of(file: ReadableFile) -> int:
+    """Read all of a file, and return its checksum."""
+    checksum = position = 0
+    while window := file.read(position, _WINDOW_BYTES):
+        checksum, position = crc32c(window, checksum), position + len(window)
+    return checksum
 
 
 class StagedFile:

@@ -6,26 +6,28 @@ A target is a small frozen value. `TableFolder` is a folder of files, whose ledg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
 import pyarrow as pa
 
-from sparklog.errors import CommitError, InvalidOptionError, LockedError, SeglogError
+from sparklog.errors import CommitError, InvalidOptionError, LockedError, OutputNameError, SeglogError, StorageError
 from sparklog.jobs.ledger import (
     Entry,
     Ledger,
     Moved,
     MovedFile,
     Settings,
+    commits,
     encode_commit,
     next_number,
     read_ledger,
 )
+from sparklog.jobs.staged_file import crc32c_of
 from sparklog.log.files import META_PROPERTIES, STAGED, TopicPartition, parse_partition_folder
-from sparklog.log.places import folder_of, join_path, split_path
+from sparklog.log.places import folder_of, folders_of, join_path, split_path
 from sparklog.storage.base import HeldLock, Storage, WritableStorage
 from sparklog.storage.capabilities import to_writable
 
@@ -185,7 +187,18 @@ class TableFolder(FolderTarget):
     def moved(self, table: TableShape, *, adopts: bool = False) -> MovedLast:  # noqa: ARG002 - a ledger is whole
         ledger = self.ledger()
         refuse_other_settings(self.path, dict(ledger.settings.values) if ledger.settings else {}, table.settings)
-        return ledger.moved.get
+        blocked = {each.topic_partition: file for each, file in self._unnamed()} if ledger.last else {}
+
+        def last(at: TopicPartition) -> Moved | None:
+            if at in blocked:
+                raise OutputNameError(
+                    f"what was moved of {at} before is in {self.staged_path(blocked[at].staged)}, and could not get "
+                    f"its name {join_path(self.path, blocked[at].path)}. Move away what is there, and repeat the job, "
+                    f"or take the rows from the staged file and move that away"
+                )
+            return ledger.moved.get(at)
+
+        return last
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
         storage, staged = self.writable, staged_names(self.storage, self.path)
@@ -233,18 +246,38 @@ class TableFolder(FolderTarget):
             with storage.open_for_append(self.ledger_path) as file:
                 file.truncate(ledger.size_bytes)
                 file.sync()
-            entries = () if ledger.last is None else ledger.last.entries
-            self._put_in_place([file for each in entries if isinstance(each, Moved) for file in each.all_files])
-        sweep_staged(storage, self.path)
+        entries = ledger.last.entries if is_unfinished and ledger.last else ()
+        named = [file for each in entries if isinstance(each, Moved) for file in each.all_files]
+        unnamed = [file for _, file in self._unnamed()]
+        # What is in the way of a file keeps its partition from being moved, and no other.
+        with suppress(SeglogError):
+            self._put_in_place({file.staged: file for file in (*named, *unnamed)}.values())
+        sweep_staged(storage, self.path, {file.staged for file in unnamed})
 
-    def _put_in_place(self, files: Sequence[MovedFile]) -> None:
-        """Give files their names, those left out that have them, and say that this is finished."""
+    def _unnamed(self) -> list[tuple[Moved, MovedFile]]:
+        """Return the files that commits of the ledger name and that are still staged: nobody else has their rows."""
+        staged = staged_names(self.storage, self.path)
+        entries = (each for commit in commits(self.storage, self.ledger_path) for each in commit.entries if staged)
+        moved = (each for each in entries if isinstance(each, Moved))
+        return [(each, file) for each in moved for file in each.all_files if file.staged in staged]
+
+    def _put_in_place(self, files: Collection[MovedFile]) -> None:
+        """Give files their names, those left out that have them, and say that this is finished; then raise for others.
+
+        A name that is taken keeps no other file from getting its own.
+        """
         storage, staged = self.writable, staged_names(self.storage, self.path)
-        left = [file for file in files if file.staged in staged]
-        name_files(storage, self.path, left)
+        errors: list[SeglogError] = []
+        for file in files:
+            try:
+                name_files(storage, self.path, [file] if file.staged in staged else [])
+            except SeglogError as error:
+                errors.append(error)
         # Of a run that died, also those of the files that it has named; people may have removed some since.
         sync_names(storage, self.path, files)
         storage.remove(own_path(self.path, UNFINISHED))
+        if errors:
+            raise errors[0]
 
 
 def refuse_other_settings(path: str, before: Mapping[str, str], now: Settings) -> None:
@@ -308,23 +341,56 @@ def staged_names(storage: Storage, path: str) -> set[str]:
 
 
 def name_files(storage: WritableStorage, path: str, files: Sequence[MovedFile]) -> None:
-    """Give staged files their names in the table's folder."""
+    """Give staged files their names in the table's folder; nothing of others is overwritten."""
     for folder in sorted({join_path(path, folder_of(file.path)) for file in files}):
         storage.make_folder(folder)
     for file in files:
+        try:
+            refuse_taken(storage, path, file.path)
+        except OutputNameError:
+            # A machine that died while the file was renamed may have both names.
+            if not _holds(storage, join_path(path, file.path), file):
+                raise
         storage.rename(own_path(path, file.staged + STAGED), join_path(path, file.path))
 
 
-def sync_names(storage: WritableStorage, path: str, files: Sequence[MovedFile]) -> None:
+def _holds(storage: Storage, path: str, file: MovedFile) -> bool:
+    try:
+        with storage.open(path) as found:
+            return found.size_bytes() == file.size_bytes and crc32c_of(found) == file.crc32c
+    except SeglogError:
+        return False
+
+
+def refuse_taken(storage: Storage, path: str, relative: str) -> None:
+    """Raise `OutputNameError` where no new file of a table can have a name."""
+    for above in _folders_above(relative):
+        folder = join_path(path, above)
+        if storage.identity(folder) is not None and not storage.is_folder(folder):
+            raise OutputNameError(f"{folder} is no folder, and is in the way of files of the table: move it away")
+    whole = join_path(path, relative)
+    try:
+        # A folder that is not there yet does not say how long names in it may be.
+        for name in (split_path(whole)[1], *folders_of(relative)):
+            storage.identity(join_path(path, name))
+        is_taken = storage.identity(whole) is not None
+    except StorageError as error:
+        hint = "copy a topic with a long name to a shorter one (sparklog copy --renames), and move that"
+        raise OutputNameError(f"no file can have the name that its rows ask for: {error.message}; {hint}") from error
+    if is_taken:
+        raise OutputNameError(f"{whole} is there, and no ledger knows it: move it away, and repeat the job")
+
+
+def sync_names(storage: WritableStorage, path: str, files: Iterable[MovedFile]) -> None:
     """Return when the names of files are on the disk, and those of the folders that they are in."""
     above = sorted({join_path(path, folder) for file in files for folder in _folders_above(file.path)})
     there = [folder for folder in above if storage.is_folder(folder)]
     storage.sync_folders([path, *there, join_path(path, FOLDER_OF_JOBS)])
 
 
-def sweep_staged(storage: WritableStorage, path: str) -> None:
-    """Remove all that is staged."""
-    for name in sorted(staged_names(storage, path)):
+def sweep_staged(storage: WritableStorage, path: str, but: Collection[str] = ()) -> None:
+    """Remove all that is staged, but for some names."""
+    for name in sorted(staged_names(storage, path).difference(but)):
         storage.remove(own_path(path, name + STAGED))
 
 

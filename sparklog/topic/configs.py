@@ -150,17 +150,24 @@ def update_configs(
             if value is not None:
                 now[name] = value
         LogConfig.from_properties(now)
-        path = directory.file(files.TOPICS_PROPERTIES)
-        text = javaproperties.PropertiesFile.loads(directory.storage.read_small(path) or b"")
-        for name, value in changes.items():
+        if changes:
+            write_atomically(directory, files.TOPICS_PROPERTIES, changed_properties(directory, {topic: changes}))
+        return now
+
+
+def changed_properties(directory: LogDirectory, changes: Mapping[str, Mapping[str, str | None]]) -> bytes:
+    """Return ``topics.properties`` with other values, by topic and name; None removes one, and comments stay."""
+    text = javaproperties.PropertiesFile.loads(
+        directory.storage.read_small(directory.file(files.TOPICS_PROPERTIES)) or b""
+    )
+    for topic, of_topic in changes.items():
+        for name, value in of_topic.items():
             key = topic + _BEHIND_TOPIC + name
             if value is not None:
                 text[key] = value
             elif key in text:
                 del text[key]
-        if changes:
-            write_atomically(directory, files.TOPICS_PROPERTIES, text.dumps().encode("latin-1"))
-        return now
+    return text.dumps().encode("latin-1")
 
 
 def _without_brokers_own(properties: Mapping[str, str]) -> dict[str, str]:

@@ -47,7 +47,7 @@ _GATHERED_BYTES_MAX: Final = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class OffsetBounds:
-    """Where a log that gets copied batches is to start and to end; None where its batches say all.
+    """Where a log that gets copied batches is to start and to end, and its topic's id; None where nothing is said.
 
     Attributes
     ----------
@@ -55,10 +55,13 @@ class OffsetBounds:
         Log start offset. The log must be empty.
     end_offset : int or None
         The log end offset, where that is behind the last batch.
+    topic_id : str or None
+        For ``partition.metadata``.
     """
 
     start_offset: int | None = None
     end_offset: int | None = None
+    topic_id: str | None = None
 
 
 UNBOUND: Final = OffsetBounds()
@@ -187,7 +190,7 @@ def plan_commit(
     plan.end_at(bounds.end_offset, now_ms)
     if epoch_offset is not None and not found.leader_epochs:
         plan.put_file(encode_leader_epochs([(0, epoch_offset)]), files.LEADER_EPOCH_CHECKPOINT)
-    metadata = metadata_to_write(folder, topic_id)
+    metadata = metadata_to_write(folder, bounds.topic_id or topic_id)
     if metadata is not None:
         plan.put_file(metadata, files.PARTITION_METADATA)
     log_id = None if found.has_segment else new_log_id()

@@ -11,7 +11,9 @@ import pytest
 import sparklog
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.log.index import OFFSET_ENTRY
+from sparklog.topic.configs import read_properties
 from tests.jobs.tables import EXAMPLES, append, read
+from tests.places import directory_at
 
 
 def test_every_record_is_copied_once_and_a_rerun_copies_what_is_new(tmp_path: Path) -> None:
@@ -110,6 +112,87 @@ def test_what_is_stored_for_a_topic_of_the_target_is_obeyed_and_what_is_asked_fo
     copied = b"".join(path.read_bytes() for path in sorted((tmp_path / "stored" / "new-0").glob("*.log")))
     assert copied == b"".join(path.read_bytes() for path in (tmp_path / "in" / "events-0").glob("*.log"))
     assert [row["value"] for row in read(tmp_path / "stored")] == [row["value"] for row in read(tmp_path / "in")]
+
+
+def test_new_topics_bring_their_stored_properties_along(tmp_path: Path) -> None:
+    for topic in ("events", "other", "there", "plain"):
+        append(tmp_path / "in" / f"{topic}-0", "a")
+    (tmp_path / "in" / "topics.properties").write_text(
+        "events/retention.ms=1000\nevents/cleanup.policy=compact\nother/segment.bytes=2000\nthere/retention.ms=5\n"
+    )
+    append(tmp_path / "out" / "there-0", "b")
+    (tmp_path / "out" / "topics.properties").write_text("# ours\nother/retention.ms=7\n")
+    for _ in range(2):
+        sparklog.copy(tmp_path / "in", tmp_path / "out", renames={"events": "new"}, processes=1)
+        assert read_properties(directory_at(tmp_path / "out")) == {
+            "new": {"retention.ms": "1000", "cleanup.policy": "compact"},
+            "other": {"retention.ms": "7"},
+        }
+    assert "# ours" in (tmp_path / "out" / "topics.properties").read_text()
+    planned = {"dry_run": True, "processes": 1}
+    for name, given in (("planned", planned), ("without", {"without_properties": True, "processes": 1})):
+        sparklog.copy(tmp_path / "in", tmp_path / name, **given)
+        assert not (tmp_path / name / "topics.properties").exists()
+
+
+def test_properties_that_are_brought_along_say_how_the_copy_rolls_and_come_with_it_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in range(20):
+        append(tmp_path / "in" / "events-0", f"{value:0500}")
+    (tmp_path / "in" / "topics.properties").write_text("events/segment.bytes=1500\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("sparklog.jobs.copy.commit", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            sparklog.copy(tmp_path / "in", tmp_path / "out", processes=1)
+    assert not (tmp_path / "out" / "topics.properties").exists()
+    sparklog.copy(tmp_path / "in", tmp_path / "out", processes=1)
+    assert segments(tmp_path / "out" / "events-0") > 1
+    assert (tmp_path / "out" / "topics.properties").read_text() == "events/segment.bytes=1500\n"
+
+
+TOPIC_IDS = ("Q2TYVrXaSDWPZ5lUZtm3Jg", "AAAAAAAAAAAAAAAAAAAAAQ")
+
+
+def with_id(folder: Path, topic_id: str, cluster: str | None = None) -> None:
+    append(folder, "a")
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    if cluster is not None:
+        (folder.parent / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n")
+
+
+def topic_ids(directory: Path) -> dict[str, str]:
+    found = sorted(directory.glob("*/partition.metadata"))
+    return {path.parent.name: path.read_text().rpartition(" ")[2].strip() for path in found}
+
+
+@pytest.mark.parametrize(("cluster", "is_kept"), [(None, True), ("A", True), ("B", False)])
+def test_topic_ids_come_along_to_the_same_cluster_and_to_a_directory_of_nobody(
+    tmp_path: Path, cluster: str | None, is_kept: bool
+) -> None:
+    with_id(tmp_path / "in" / "events-0", TOPIC_IDS[0], "A")
+    with_id(tmp_path / "in" / "events-1", TOPIC_IDS[0])
+    append(tmp_path / "in" / "plain-0", "a")
+    (tmp_path / "out").mkdir()
+    if cluster is not None:
+        (tmp_path / "out" / "meta.properties").write_text(f"version=1\nnode.id=2\ncluster.id={cluster}\n")
+    # Only one partition first: the other has the same id, whoever brings it.
+    sparklog.copy(tmp_path / "in", tmp_path / "out", partitions=[("events", 1)], processes=1)
+    sparklog.copy(tmp_path / "in", tmp_path / "out", processes=1)
+    assert topic_ids(tmp_path / "out") == (dict.fromkeys(("events-0", "events-1"), TOPIC_IDS[0]) if is_kept else {})
+    # A topic of another name is another topic.
+    sparklog.copy(tmp_path / "in", tmp_path / "out", renames={"events": "again"}, processes=1)
+    assert not any(name.startswith("again") for name in topic_ids(tmp_path / "out"))
+
+
+def test_a_topic_that_is_merged_of_several_has_the_id_of_none(tmp_path: Path) -> None:
+    for name, topic_id in zip("ab", TOPIC_IDS, strict=True):
+        with_id(tmp_path / name / f"events-{'ab'.index(name)}", topic_id)
+    sparklog.copy([tmp_path / "a", tmp_path / "b"], tmp_path / "out", processes=1)
+    assert topic_ids(tmp_path / "out") == {}
+    sparklog.copy(tmp_path / "a", tmp_path / "one", processes=1)
+    sparklog.copy(tmp_path / "b", tmp_path / "one", processes=1)
+    assert topic_ids(tmp_path / "one") == {"events-0": TOPIC_IDS[0]}
 
 
 def test_a_large_copy_rolls_its_own_files_by_what_is_stored(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_producers_of_another_cluster_get_ids_that_no_cluster_reaches(tmp_path: 
             assert records(copied, level, columns) == records(folder, level, columns), name
         refuse_wrong_state(copied)
         assert findings(tmp_path / name / "out") == []
-        assert [each.keeps_producers for each in moved(tmp_path / name / "out")] == [False]
+        assert [each.producers_of for each in moved(tmp_path / name / "out")] == [str(tmp_path / name / "in")]
 
 
 @pytest.mark.parametrize("codec", [None, "zstd"])
@@ -138,7 +138,7 @@ def test_an_open_transaction_is_ended_under_the_id_with_which_it_was_copied(
         if not is_said:
             patch.setattr("sparklog.jobs.ledger._OF_COPY", ("source", "target_topic"))
         copy(tmp_path / "b", source(tmp_path / "a"), keeps_producers=was_kept)
-    assert [each.keeps_producers for each in moved(tmp_path / "b")] == [was_kept if is_said else None]
+    assert [each.producers_of for each in moved(tmp_path / "b")] == [None if was_kept else str(tmp_path / "a")]
     log.write_bytes(log.read_bytes() + control_batch("abort", 15, 7, 1) + in_transaction(16, 2))
     copy(tmp_path / "b", source(tmp_path / "a"), keeps_producers=not was_kept)
     assert len(set(producers(copied))) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel
-from tests.jobs.copies import copy, refuse_wrong_state, source
+from tests.jobs.copies import copy, records, refuse_wrong_state, source
 from tests.kafka.broker import Broker, Producer, Record
 from tests.kafka.content import segment_bytes
 from tests.kafka.dump import dump_log
@@ -154,6 +155,30 @@ def test_new_producers_of_another_cluster_lose_nothing_behind_a_copy(
         ours.stop()
         refuse_wrong_state(ours.log_dir / f"{TOPIC}-0")
         assert findings(ours.log_dir) == []
+
+
+def test_a_topic_that_is_restored_is_the_same_to_its_cluster(tmp_path: Path) -> None:
+    """It has its topic's id, without which the broker would set it aside, and its producers."""
+    with Broker.start(tmp_path / "broker") as broker:
+        broker.create_topic(TOPIC)
+        told = send_of_both_kinds(broker, "own")
+        broker.stop()
+        lost, kept = broker.log_dir / f"{TOPIC}-0", tmp_path / "kept" / f"{TOPIC}-0"
+        kept.parent.mkdir()
+        shutil.copy(broker.log_dir / "meta.properties", kept.parent)
+        shutil.move(lost, kept)
+        copy(broker.log_dir, source(kept.parent, "read_committed", topics=(TOPIC,)), keeps_offsets=True)
+        columns = ["offset", "value", "producer_id", "producer_epoch", "sequence"]
+        assert records(lost, columns=columns) == records(kept, columns=columns)
+        broker.restart()
+        for level in LEVELS:
+            assert [row["value"] for row in broker.consume(TOPIC, isolation=level)] == told[level], level
+        own = send_of_both_kinds(broker, "later")
+        found = [row["value"] for row in broker.consume(TOPIC, isolation="read_committed")]
+        assert found == told["read_committed"] + own["read_committed"]
+        broker.stop()
+        assert not list(broker.log_dir.glob("*-stray"))
+        assert findings(broker.log_dir) == []
 
 
 def send_of_both_kinds(broker: Broker, name: str) -> dict[IsolationLevel, list[str]]:
