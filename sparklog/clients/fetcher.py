@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -29,36 +29,6 @@ _SLEEP_SHARE: Final = 20
 """Looking at stamps takes at most one part in so many of the time that is waited."""
 _LOOK_SECONDS: Final = 1.0
 """The logs are looked at so often also where no stamp changes."""
-
-
-class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it; the fields are those of kafka-python.
-
-    Attributes
-    ----------
-    timestamp : int
-        ms since the epoch; ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime.
-    key, value
-        Bytes, or what the deserializer makes of them; None where there is none.
-    headers : list of (str, bytes)
-    checksum : None
-    serialized_key_size, serialized_value_size, serialized_header_size : int
-        In bytes; -1 where there is none.
-    """
-
-    topic: str
-    partition: int
-    leader_epoch: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: Any
-    value: Any
-    headers: list[tuple[str, bytes | None]]
-    checksum: None
-    serialized_key_size: int
-    serialized_value_size: int
-    serialized_header_size: int
 
 
 @dataclass
