@@ -26,7 +26,9 @@ CHECKPOINTS: Final = (
 _BROKER_FILES: Final = frozenset(
     {*CHECKPOINTS, files.CLEAN_SHUTDOWN, files.META_PROPERTIES, files.BOOTSTRAP_CHECKPOINT, files.LOCK}
 )
-_PARTITION_FILES: Final = frozenset({files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA, files.QUORUM_STATE})
+_PARTITION_FILES: Final = frozenset(
+    {files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA, files.LOG_IDENTITY, files.QUORUM_STATE}
+)
 _SEGMENT_SUFFIXES: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)
 _SET_ASIDE: Final = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")

@@ -39,6 +39,8 @@ METADATA_SNAPSHOT: Final = ".checkpoint"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+LOG_IDENTITY: Final = "seglog-identity"
+"""The id of a log that sparklog has made; see `sparklog.log.log_identity`."""
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"

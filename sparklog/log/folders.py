@@ -35,7 +35,7 @@ _OF_DIRECTORY: Final = frozenset(
     }
 )
 _OF_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX, files.SNAPSHOT)
-_OF_PARTITION: Final = (files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA)
+_OF_PARTITION: Final = (files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA, files.LOG_IDENTITY)
 
 
 class FolderKind(Enum):

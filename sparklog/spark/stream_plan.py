@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
+from sparklog.log.log_identity import LOG_ID, TOPIC_ID
 from sparklog.log.places import PartitionFolder
 from sparklog.log.pruning import pruned_range
 from sparklog.spark.limits import match_time
@@ -106,10 +107,10 @@ def plan_between(
             continue
         if identities.is_other(at, end, log):
             # Its records are read by the next batch, from the earliest on.
-            losses.add(_remade(at, end, log, "when the batch was planned"))
+            losses.add(_remade(at, end, identities.difference(at, end, log), "when the batch was planned"))
             continue
         if identities.is_other(at, start, log):
-            losses.add(_remade(at, start, log, "when it was read"))
+            losses.add(_remade(at, start, identities.difference(at, start, log), "when it was read"))
             first = log.layout.start_offset
         else:
             first = _first_of_batch(at, log, start, losses)
@@ -119,9 +120,11 @@ def plan_between(
     return tasks_of(ranges, options, {at: log.layout for at, log in logs.items()})
 
 
-def _remade(at: TopicPartition, taken: StreamOffset, log: LiveLog, when: str) -> str:
-    if log.topic_id is not None and at.topic in taken.topic_ids:
+def _remade(at: TopicPartition, taken: StreamOffset, difference: str | None, when: str) -> str:
+    if difference == TOPIC_ID:
         return f"the topic of {at} was deleted and made anew: it has another id than {when}"
+    if difference == LOG_ID:
+        return f"the log of {at} was deleted and made anew, or is another: it has another id than {when}"
     return (
         f"{at} has another batch before offset {taken.offsets[at]} than {when}: its topic was deleted and made anew, "
         f"or its log was cut and written on"

@@ -100,7 +100,8 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         end = self._admitted(begin, latest) if is_limited else latest
         topic_ids = {at.topic: log.topic_id for at, log in logs.items() if at in end and log.topic_id is not None}
         end_batches = self._identities.end_batches(end, before, logs)
-        self._last = StreamOffset(end, topic_ids, self._first if is_first else None, end_batches)
+        log_ids = {at: log.log_id for at, log in logs.items() if at in end and not (log.topic_id or log.log_id is None)}
+        self._last = StreamOffset(end, topic_ids, self._first if is_first else None, end_batches, log_ids)
         if start is not None and not is_first and self._last == replace(before, first=None):
             return start
         return self._last.to_json()

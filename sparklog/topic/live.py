@@ -15,6 +15,7 @@ from sparklog.log.clock import NS_PER_MS
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import LogExtent
 from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, topic_id_of
+from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.log.transactions import SeenTransactions, stable_offset_again
 from sparklog.storage.base import Stamp
@@ -37,11 +38,14 @@ class LiveLog:
         The offset that it can be read up to: its end, or its last stable offset.
     topic_id : str or None
         That of ``partition.metadata``; None where there is none, or none that can be read.
+    log_id : str or None
+        The same of `sparklog.log.log_identity`.
     """
 
     layout: PartitionLayout
     latest: int
     topic_id: str | None
+    log_id: str | None
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class LiveLogs:
             before = folder.storage.stamp(folder.location)
             layout = layout_in(view, folder)
             latest = self._stable_offset(layout) if self._is_committed else layout.end_offset
-            log = LiveLog(layout, latest, topic_id_of(folder))
+            log = LiveLog(layout, latest, topic_id_of(folder), read_log_id(folder))
             # The stamps are those of before the look, or are the same: what changes during it is seen by the next.
             stamps = (before, _stamp_of_last(layout))
         except PathNotFoundError:

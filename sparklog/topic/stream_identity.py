@@ -1,9 +1,9 @@
 """Tells whether the logs of a stream are still those that its offsets were taken of.
 
-A topic that has an id is known by it, and another by the batch that each partition had before the stream's offset
-(`sparklog.log.end_batch`). What cannot be proven is no change: a topic without an id that was made anew goes unnoticed
-where its log has no batch there, or one with the same offsets, leader epoch, producer and sequence, and no later
-timestamp.
+A topic that has an id is known by it, and another by the ids of its logs and by the batch that each had before the
+stream's offset (`sparklog.log.log_identity`). What cannot be proven is no change: a log without an id that was made
+anew, or one that was cut, goes unnoticed where it has no batch there, or one with the same offsets, leader epoch,
+producer and sequence, and no later timestamp.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 from sparklog.log.end_batch import EndBatch, end_batch
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout
+from sparklog.log.log_identity import LogIdentity
 from sparklog.topic.live import LiveLog
 from sparklog.topic.stream_offsets import Offsets, StreamOffset
 
@@ -28,14 +29,15 @@ class Identities:
 
     def is_other(self, at: TopicPartition, taken: StreamOffset, log: LiveLog) -> bool:
         """Tell whether a log is another than the one of which an offset was taken, or was cut before it."""
+        return self.difference(at, taken, log) is not None
+
+    def difference(self, at: TopicPartition, taken: StreamOffset, log: LiveLog) -> str | None:
+        """Return what tells a log from the one of which an offset was taken, as `LogIdentity.difference` does."""
         if at not in taken.offsets:
-            return False
-        topic_id = taken.topic_ids.get(at.topic)
-        if topic_id is not None and log.topic_id is not None:
-            return topic_id != log.topic_id
-        known = taken.end_batches.get(at)
-        found = None if known is None else self._before(at, log, taken.offsets[at])
-        return known is not None and found is not None and not known.may_become(found)
+            return None
+        known = taken.identity(at)
+        before = None if known.end_batch is None else self._before(at, log, taken.offsets[at])
+        return known.difference(LogIdentity(log.topic_id, log.log_id, before))
 
     def end_batches(
         self, end: Offsets, before: StreamOffset, logs: Mapping[TopicPartition, LiveLog]

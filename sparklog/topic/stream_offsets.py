@@ -6,6 +6,7 @@ Topics are as in the offsets of Spark's Kafka source: for each partition the off
 @ in its name.
 
     @topicIds   the ids of the topics that have one, which tell a topic that was made anew
+    @logIds     of topics without an id, for each partition the id of its log, where it has one (`log.log_identity`)
     @endBatches of topics without an id, for each partition the batch that holds the offset before (`log.end_batch`):
                 its fields in their order; by it a topic that was made anew is known, as far as that can be proven
     @from       only in the first: where the stream began
@@ -23,12 +24,14 @@ from typing import Any, Final, TypeVar
 from sparklog.errors import InvalidOptionError
 from sparklog.log.end_batch import EndBatch
 from sparklog.log.files import TopicPartition
+from sparklog.log.log_identity import LogIdentity
 
 Offsets = Mapping[TopicPartition, int]
 _Value = TypeVar("_Value")
 
 INITIAL: Final[dict[str, Any]] = {"@initial": True}
 _TOPIC_IDS: Final = "@topicIds"
+_LOG_IDS: Final = "@logIds"
 _END_BATCHES: Final = "@endBatches"
 _FROM: Final = "@from"
 _MARK: Final = "@"
@@ -48,12 +51,19 @@ class StreamOffset:
         Where the stream began.
     end_batches : mapping of TopicPartition to EndBatch
         Of logs of topics without an id the batch before the offset.
+    log_ids : mapping of TopicPartition to str
+        Of such logs their own ids.
     """
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     first: Offsets | None = None
     end_batches: Mapping[TopicPartition, EndBatch] = field(default_factory=dict)
+    log_ids: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+    def identity(self, at: TopicPartition) -> LogIdentity:
+        """Return what is kept of a log by which it is known."""
+        return LogIdentity(self.topic_ids.get(at.topic), self.log_ids.get(at), self.end_batches.get(at))
 
     def topics_json(self) -> dict[str, dict[str, int]]:
         """Return the offsets as Spark's Kafka source has them."""
@@ -64,6 +74,8 @@ class StreamOffset:
         made: dict[str, Any] = self.topics_json()
         if self.topic_ids:
             made[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
+        if self.log_ids:
+            made[_LOG_IDS] = _nested(self.log_ids)
         if self.end_batches:
             made[_END_BATCHES] = _nested({at: list(batch) for at, batch in self.end_batches.items()})
         if self.first is not None:
@@ -88,6 +100,7 @@ class StreamOffset:
             _topic_ids(found.get(_TOPIC_IDS, {})),
             None if first is None else _flat(first, _offset),
             _flat(found.get(_END_BATCHES, {}), _end_batch),
+            _flat(found.get(_LOG_IDS, {}), _log_id),
         )
 
 
@@ -117,6 +130,10 @@ def _topic_ids(found: object) -> dict[str, str]:
 
 def _offset(found: object) -> int | None:
     return found if type(found) is int else None
+
+
+def _log_id(found: object) -> str | None:
+    return found if isinstance(found, str) else None
 
 
 def _end_batch(found: object) -> EndBatch | None:

@@ -23,6 +23,7 @@ from sparklog.log.checkpoints import encode_leader_epochs, encode_topic_id, pars
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.journal import NO_SEGMENT, Append, LogExtent, Move, Rename
+from sparklog.log.log_identity import new_log_identity
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import Producers, encode_aborted
 from sparklog.storage.base import WritableFile
@@ -181,6 +182,8 @@ def plan_commit(
     metadata = metadata_to_write(folder, topic_id)
     if metadata is not None:
         plan.put_file(metadata, files.PARTITION_METADATA)
+    if not found.has_segment:
+        plan.put_file(new_log_identity(), files.LOG_IDENTITY)
     return plan.result(first_offset)
 
 

@@ -174,6 +174,26 @@ def test_topics_with_an_id_are_known_by_it_alone(tmp_path: Path) -> None:
     assert end == {"t": {"0": 20}, "@topicIds": {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}, "@from": {"t": {"0": 0}}}
 
 
+def made_by_us(folder: Path, count: int) -> None:
+    with sparklog.PartitionLog.open(folder) as log:
+        for number in range(count):
+            log.append({"value": [b"%d" % number]}, now_ms=5)
+
+
+def test_log_of_ours_that_was_made_anew_is_data_loss_though_its_batches_are_the_same(tmp_path: Path) -> None:
+    made_by_us(tmp_path / "t-0", 20)
+    reader = reader_of(tmp_path, startingOffsets="earliest")
+    end = reader.latestOffset(INITIAL, ALL)
+    shutil.rmtree(tmp_path / "t-0")
+    made_by_us(tmp_path / "t-0", 30)
+    after = reader.latestOffset(end, ALL)
+    with pytest.raises(DataLossError, match="the log of t-0 was deleted and made anew, or is another: it has another id"):
+        read(reader, end, after)
+    again = reader_of(tmp_path, failOnDataLoss="false")
+    assert read(again, end, after) == [("t-0", 0, 30)]
+    assert again.latestOffset(after, ALL) == after
+
+
 def test_idle_trigger_opens_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         append(tmp_path / f"t-{number}", 0, 20)
@@ -204,3 +224,9 @@ def test_offset_whose_batches_are_damaged_is_an_error_of_ours(found: object) -> 
 def test_offset_whose_ids_are_damaged_is_an_error_of_ours(found: object) -> None:
     with pytest.raises(InvalidOptionError, match="not the ids of the topics of a stream"):
         StreamOffset.parse({"t": {"0": 5}, "@topicIds": found})
+
+
+@pytest.mark.parametrize("found", [[], "x", {"t": 5}, {"t": {"0": 5}}])
+def test_offset_whose_log_ids_are_damaged_is_an_error_of_ours(found: object) -> None:
+    with pytest.raises(InvalidOptionError, match="not the offsets of a stream"):
+        StreamOffset.parse({"t": {"0": 5}, "@logIds": found})
