@@ -440,6 +440,7 @@ class Consumer:
         if found.keys() == before and self._has_joined:
             return
         self._has_joined = True
+        self._fetcher.forget_gone()
         self._commits.commit_if_due(self._positions(), is_last=True)
         if self._listener is not None:
             self._listener.on_partitions_revoked(before)

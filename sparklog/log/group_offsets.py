@@ -49,6 +49,14 @@ class CommittedOffsets:
         newer = {group: {**self.groups.get(group, {}), **offsets} for group, offsets in groups.items()}
         return CommittedOffsets({**self.groups, **newer}, self.transactions)
 
+    def without(self, topic: str) -> CommittedOffsets:
+        """Return the offsets without those in a topic."""
+        left = {
+            group: {at: commit for at, commit in offsets.items() if at.topic != topic}
+            for group, offsets in self.groups.items()
+        }
+        return CommittedOffsets({group: offsets for group, offsets in left.items() if offsets}, self.transactions)
+
     def after(self, transaction: CommittedOffsets | None) -> CommittedOffsets:
         """Return the offsets with those of a transaction that was decided, unless it is among them."""
         if transaction is None or transaction.transactions <= self.transactions:

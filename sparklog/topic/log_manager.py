@@ -35,6 +35,7 @@ from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.topic.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.group_offsets import forget_topic
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.offset_checkpoints import BEFORE_LOG_END, keep_offsets
@@ -241,6 +242,8 @@ class LogManager:
                     directory.writable.rename(folder.location, directory.file(gone))
                 directory.writable.sync_folder(directory.path)
             self._forget(directory, name)
+        for directory in self.directories:
+            forget_topic(directory, name, lock_timeout_seconds=self._lock_timeout_seconds)
         self.remove_deleted()
 
     def remove_deleted(self) -> list[str]:

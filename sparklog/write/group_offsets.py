@@ -66,6 +66,17 @@ def commit_group_offsets(
         _write(directory, whole.updated({group: offsets}))
 
 
+def forget_topic(directory: LogDirectory, topic: str, *, lock_timeout_seconds: float = 60.0) -> None:
+    """Remove what groups have committed in a topic that is deleted, as Kafka does; the directory's lock is not held."""
+    if directory.storage.identity(directory.file(files.GROUP_OFFSETS)) is None:
+        return
+    with _lock(directory, lock_timeout_seconds):
+        found = _read(directory).after(_decided(directory))
+        left = found.without(topic)
+        if left != found:
+            _write(directory, left)
+
+
 def next_transaction(directory: LogDirectory, groups: GroupOffsets) -> CommittedOffsets | None:
     """Return what the journal of a commit is to say of offsets; None where it has none.
 
