@@ -64,6 +64,10 @@ class SeglogError(Exception):
         return f"{self.sentence}\n{self.picture}" if self.picture else self.sentence
 
 
+KafkaError = SeglogError
+"""The base of all errors under the name that it has in kafka-python, for its ``except`` clauses."""
+
+
 class outcome:  # noqa: N801 - it is used as a function is, and a generator would cost a small append much of its time
     """Set the outcome of every error of ours that leaves the ``with`` block and has none yet."""
 

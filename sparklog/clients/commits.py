@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
 
+from sparklog.clients.futures import Delivery, FutureCommit
 from sparklog.clients.settings import ConsumerSettings
-from sparklog.errors import IllegalStateError, SeglogError
+from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import NO_OFFSET, OffsetCommit, latest
 from sparklog.log.places import LogDirectory
-from sparklog.topic.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from sparklog.topic.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, committable, named_partition
 from sparklog.topic.group_tables import GroupOffsetsOf
 from sparklog.topic.groups import group_logs
 from sparklog.topic.live import LiveLog, LiveLogs
@@ -66,20 +67,37 @@ class Commits:
         """Return what the group has committed for partitions: the later of here and ``__consumer_offsets``."""
         return self._committed(partitions, with_decided=False)
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], lock_timeout_seconds: float = COMMIT_SECONDS
-    ) -> None:
-        """Commit offsets, in one step."""
+    def commit(self, offsets: Mapping[Any, Any], lock_timeout_seconds: float = COMMIT_SECONDS) -> None:
+        """Commit offsets, in one step; they are given as `sparklog.Consumer.commit` takes them."""
         now_ms, of_cluster = wall_clock_ms(), self._of_cluster
+        given = {named_partition(at): committable(each) for at, each in offsets.items()}
         # Behind what the consumer knew of the cluster's commits, also where a clock there goes ahead of this one.
-        behind_ms = {at: of_cluster[at].timestamp + 1 for at in offsets if at in of_cluster}
+        behind_ms = {at: of_cluster[at].timestamp + 1 for at in given if at in of_cluster}
         commits = {
             at: OffsetCommit(each.offset, each.metadata, max(now_ms, behind_ms.get(at, 0)))
-            for at, each in offsets.items()
+            for at, each in given.items()
         }
         commit_group_offsets(self._directories[0], self._group, commits, lock_timeout_seconds=lock_timeout_seconds)
         # These offsets need not be the positions, which are committed again when it is time.
         self._clean = {}
+
+    def commit_async(self, offsets: Mapping[Any, Any], callback: Callable[[Any, Any], object] | None) -> FutureCommit:
+        """Commit offsets, tell a function, and return a future that is done."""
+        errors: dict[int, Exception] = {}
+        try:
+            self.commit(offsets)
+        except SeglogError as error:
+            if isinstance(error, IllegalStateError | InvalidOptionError):
+                # It is the caller's, and not one of the commit.
+                raise
+            errors[0] = error
+            if callback is None:
+                self._warn(error)
+        if callback is not None:
+            callback(offsets, errors.get(0))
+        done = Delivery("a commit", lambda: None)
+        done.resolve(lambda _: offsets, errors)
+        return FutureCommit((done, 0))
 
     def commit_if_due(self, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> None:
         """Commit positions without being asked, if it is time, or for the last time, and something has changed."""
@@ -89,11 +107,14 @@ class Commits:
         if positions == self._clean:
             return
         try:
-            self.commit({at: OffsetAndMetadata(position) for at, position in positions.items()})
+            self.commit(positions)
             self._clean = dict(positions)
         except SeglogError as error:
             # As Kafka's consumers do: the next commit may succeed, and has all that this one would have had.
-            _log.warning("the offsets of group %s could not be committed: %s", self._group, error)
+            self._warn(error)
+
+    def _warn(self, error: SeglogError) -> None:
+        _log.warning("the offsets of group %s could not be committed: %s", self._group, error)
 
     def _committed(
         self, partitions: Collection[TopicPartition], *, with_decided: bool

@@ -23,13 +23,14 @@ from contextlib import suppress
 from typing import Any, Self
 
 from sparklog.clients.commits import COMMIT_SECONDS, Commits
-from sparklog.clients.fetcher import ConsumerRecord, Fetcher
-from sparklog.clients.settings import ConsumerSettings, converter
+from sparklog.clients.consumer_records import ConsumerRecord, RecordMaker
+from sparklog.clients.fetcher import Fetcher
+from sparklog.clients.futures import FutureCommit
+from sparklog.clients.settings import ConsumerSettings
 from sparklog.clients.times import OffsetAndTimestamp, first_from
 from sparklog.errors import (
     IllegalStateError,
     InvalidOptionError,
-    SeglogError,
     UnknownTopicOrPartitionError,
 )
 from sparklog.log.files import TopicPartition, checked_topic
@@ -39,10 +40,9 @@ from sparklog.log.reader import LogReader
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText
 from sparklog.topic.discovery import INTERNAL_PREFIX
-from sparklog.topic.group_offsets import ConsumerGroupMetadata, committable, named_partition
+from sparklog.topic.group_offsets import ConsumerGroupMetadata, named_partition
 from sparklog.topic.log_manager import LogManager
 
-_NO_SIZE = -1
 _TOPICS_SECONDS = 1.0
 
 
@@ -74,8 +74,7 @@ class Consumer:
 
     def __init__(self, log_directory: PathText | Sequence[PathText], *topics: str, **config: Any) -> None:
         self._settings = ConsumerSettings.of(config)
-        self._key = converter(self._settings.key_deserializer, "deserialize", "key_deserializer")
-        self._value = converter(self._settings.value_deserializer, "deserialize", "value_deserializer")
+        self._maker = RecordMaker(self._settings)
         self._manager = LogManager(log_directory)
         self._commits = Commits(self._manager.directories, self._settings)
         self._fetcher = Fetcher(
@@ -84,10 +83,9 @@ class Consumer:
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._listener: Any = None
-        self._is_assigned = self._is_closed = False
+        self._is_assigned = self._is_closed = self._has_joined = False
         self._process = process_id()
         self._topics_seconds = float("-inf")
-        self._consumed_records = self._consumed_bytes = 0
         if topics:
             self.subscribe(topics)
 
@@ -112,7 +110,7 @@ class Consumer:
             Instead: a regular expression that the beginning of a topic's name matches; Kafka's own topics never do.
         listener : object, optional
             With methods ``on_partitions_revoked`` and ``on_partitions_assigned``, which are called with sets of
-            partitions when those change.
+            partitions, the first time and when those change.
 
         Raises
         ------
@@ -130,7 +128,7 @@ class Consumer:
         for name in names:
             checked_topic(name)
         self._topics, self._pattern = names, None if pattern is None else re.compile(pattern)
-        self._listener, self._topics_seconds = listener, float("-inf")
+        self._listener, self._topics_seconds, self._has_joined = listener, float("-inf"), False
         self._find_partitions()
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -227,40 +225,23 @@ class Consumer:
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         try:
             for at, row in self._fetcher.fetch(most):
-                record = self._record(at, row)
+                record = self._maker.make(at, row)
                 found.setdefault(at, []).append(record)
-                self._consumed_records += 1
-                self._consumed_bytes += max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
         except Exception:
             # What was fetched before is not lost; the next poll raises again.
             if not found:
                 raise
         return found
 
-    def _record(self, at: TopicPartition, row: tuple[Any, ...]) -> ConsumerRecord:
-        offset, timestamp, timestamp_type, key, value, pairs, leader_epoch = row
-        headers = [(pair["key"], pair["value"]) for pair in pairs or ()]
-        key_bytes = _NO_SIZE if key is None else len(key)
-        value_bytes = _NO_SIZE if value is None else len(value)
-        header_bytes = sum(len(name.encode()) + len(data or b"") for name, data in headers) if headers else _NO_SIZE
-        if self._key is not None and key is not None:
-            key = self._key(at.topic, headers, key)
-        if self._value is not None and value is not None:
-            value = self._value(at.topic, headers, value)
-        return ConsumerRecord(
-            at.topic, at.partition, leader_epoch, offset, timestamp, timestamp_type, key, value, headers, None,
-            key_bytes, value_bytes, header_bytes,
-        )  # fmt: skip
-
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """Return the next record; ends when none comes within ``consumer_timeout_ms``, or the consumer is closed."""
+        """Return the next record; end when none comes within ``consumer_timeout_ms`` (-1: ever), or after `close`."""
         if self._is_closed:
             raise StopIteration
         timeout_ms = self._settings.consumer_timeout_ms
-        deadline = time.monotonic() + timeout_ms / 1000
+        deadline = time.monotonic() + (timeout_ms / 1000 if timeout_ms >= 0 else float("inf"))
         while True:
             left_ms = min(1000.0, max(0.0, (deadline - time.monotonic()) * 1000))
             for records in self.poll(left_ms, max_records=1).values():
@@ -281,13 +262,14 @@ class Consumer:
         self._refuse_closed()
         return self._fetcher.locate(self._assigned(partition))
 
-    def metrics(self) -> dict[str, int]:
+    def metrics(self) -> dict[str, dict[str, int]]:
         """Return how many records and bytes of keys and values were got, and the most that a partition has left."""
-        return {
-            "records-consumed-total": self._consumed_records,
-            "bytes-consumed-total": self._consumed_bytes,
+        of_fetches = {
+            "records-consumed-total": self._maker.records,
+            "bytes-consumed-total": self._maker.key_and_value_bytes,
             "records-lag-max": self._fetcher.lag_max,
         }
+        return {"consumer-fetch-manager-metrics": of_fetches}
 
     def highwater(self, partition: tuple[str, int]) -> int | None:
         """Return where a partition could be read up to when it was last looked at; None before that."""
@@ -382,25 +364,21 @@ class Consumer:
         """
         self._refuse_closed()
         chosen: Mapping[Any, Any] = self._positions() if offsets is None else offsets
-        seconds = COMMIT_SECONDS if timeout_ms is None else timeout_ms / 1000
-        self._commits.commit({named_partition(at): committable(each) for at, each in chosen.items()}, seconds)
+        self._commits.commit(chosen, COMMIT_SECONDS if timeout_ms is None else timeout_ms / 1000)
 
     def commit_async(
         self,
         offsets: Mapping[tuple[str, int], Any] | None = None,
         callback: Callable[[Any, Any], object] | None = None,
-    ) -> None:
-        """Commit as `commit` does, and then call back with the offsets and what was raised, or None."""
+    ) -> FutureCommit:
+        """Commit as `commit` does, and return a future that is done.
+
+        Then ``callback`` is called with the offsets, and with what was raised by the commit, or None; without it that
+        is a warning.
+        """
+        self._refuse_closed()
         given: dict[Any, Any] = dict(self._positions() if offsets is None else offsets)
-        try:
-            self.commit(given)
-        except SeglogError as error:
-            if callback is None:
-                raise
-            callback(given, error)
-        else:
-            if callback is not None:
-                callback(given, None)
+        return self._commits.commit_async(given, callback)
 
     def committed(self, partition: tuple[str, int], metadata: bool = False, timeout_ms: Any = None) -> Any:  # noqa: ARG002
         """Return the offset that the group has committed for a partition, whether it is assigned or not.
@@ -420,12 +398,17 @@ class Consumer:
         return self._commits.group_metadata
 
     def close(self, autocommit: bool = True, timeout_ms: Any = None) -> None:  # noqa: ARG002
-        """Commit where ``enable_auto_commit`` is on, and read no more. A second call does nothing."""
+        """Commit where ``enable_auto_commit`` is on, and read no more. A second call does nothing.
+
+        The listener of `subscribe` is told of the partitions that are given up, and may still commit.
+        """
         if self._is_closed or self._process != process_id():
             return
         try:
             if autocommit:
                 self._commits.commit_if_due(self._positions(), is_last=True)
+            if self._listener is not None and self._fetcher.partitions:
+                self._listener.on_partitions_revoked(self.assignment())
         finally:
             self._is_closed = True
             self._fetcher.assign({})
@@ -450,10 +433,12 @@ class Consumer:
                 folders = self._manager.partitions(topic)
                 found.update({TopicPartition(topic, number): folder for number, folder in folders.items()})
         before = set(self._fetcher.partitions)
-        if found.keys() == before:
+        if found.keys() == before and self._has_joined:
             return
+        self._has_joined = True
+        self._fetcher.forget_gone()
         self._commits.commit_if_due(self._positions(), is_last=True)
-        if self._listener is not None and before:
+        if self._listener is not None:
             self._listener.on_partitions_revoked(before)
         self._fetcher.assign(found)
         if self._listener is not None:

@@ -6,20 +6,25 @@ file, which is cheap, and at the logs themselves only when one has changed.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
 from sparklog.errors import DataLossError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from sparklog.log.end_batch import end_batch
 from sparklog.log.files import TopicPartition
+from sparklog.log.log_identity import LogIdentity
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.storage.base import Stamp
 from sparklog.topic.live import LiveLog, LiveLogs, stamps_of
+
+_log = logging.getLogger("sparklog")
 
 _COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers", "leader_epoch")
 _SLEEP_SECONDS_MIN: Final = 0.001
@@ -29,36 +34,6 @@ _SLEEP_SHARE: Final = 20
 """Looking at stamps takes at most one part in so many of the time that is waited."""
 _LOOK_SECONDS: Final = 1.0
 """The logs are looked at so often also where no stamp changes."""
-
-
-class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it; the fields are those of kafka-python.
-
-    Attributes
-    ----------
-    timestamp : int
-        ms since the epoch; ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime.
-    key, value
-        Bytes, or what the deserializer makes of them; None where there is none.
-    headers : list of (str, bytes)
-    checksum : None
-    serialized_key_size, serialized_value_size, serialized_header_size : int
-        In bytes; -1 where there is none.
-    """
-
-    topic: str
-    partition: int
-    leader_epoch: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: Any
-    value: Any
-    headers: list[tuple[str, bytes | None]]
-    checksum: None
-    serialized_key_size: int
-    serialized_value_size: int
-    serialized_header_size: int
 
 
 @dataclass
@@ -76,6 +51,8 @@ class Fetched:
         Those behind them.
     end : int
         Where the read that they come from ends.
+    is_other : bool
+        Whether the position is of a log that was made anew since, and nobody has sought one.
     log : LiveLog or None
         The log as it was when it was last looked at.
     stamps : tuple of Stamp
@@ -88,6 +65,7 @@ class Fetched:
     rows: deque[tuple[Any, ...]] = field(default_factory=deque)
     batches: Iterator[pa.RecordBatch] | None = None
     end: int = 0
+    is_other: bool = False
     log: LiveLog | None = None
     stamps: tuple[Stamp | None, ...] = ()
 
@@ -98,7 +76,7 @@ class Fetched:
 
     def seek(self, offset: int | None) -> None:
         """Go on at an offset, and forget what is read ahead."""
-        self.position, self.batches = offset, None
+        self.position, self.batches, self.is_other = offset, None, False
         self.rows.clear()
 
 
@@ -124,6 +102,8 @@ class Fetcher:
         self._isolation_level, self._begin, self._reset = isolation_level, begin, reset
         self._live = LiveLogs(is_committed=isolation_level == "read_committed")
         self.partitions: dict[TopicPartition, Fetched] = {}
+        # By what a log is known at an offset, also of one that is gone and may be made anew.
+        self._identities: dict[PartitionFolder, tuple[int, LogIdentity]] = {}
         self._turn = 0
         self._looked_seconds = float("-inf")
 
@@ -161,9 +141,34 @@ class Fetcher:
         self._looked_seconds = time.monotonic()
         for at, each in self.partitions.items():
             before, each.log = each.log, found.get(at)
+            if each.log is None:
+                # What comes back may be another log.
+                each.seek(None)
+            elif each.log is not before:
+                self._compare(at, each, each.log)
             is_same = each.log is not None and before is not None and _file_of(before) == _file_of(each.log)
             # Of another file the stamps were not looked at before its log was: it may have changed meanwhile.
             each.stamps = stamps[at] if is_same else ()
+
+    def forget_gone(self) -> None:
+        """Forget the positions in logs that are gone: they are not to be committed for logs that come after."""
+        for each in self.partitions.values():
+            if not each.folder.storage.is_folder(each.folder.location):
+                each.seek(None)
+
+    def _compare(self, at: TopicPartition, each: Fetched, log: LiveLog) -> None:
+        """Begin anew where a log is not the one that was looked at before: deleted and made anew, or cut.
+
+        What it has by now has come since, and so its beginning is also where a consumer of the latest records goes on.
+        """
+        offset, known = self._identities.get(each.folder, (0, LogIdentity()))
+        change = known.difference(_identity_at(log, offset))
+        if change is not None:
+            _log.warning("%s is another log than before, or was cut: the %s is not the same", at, change)
+            each.seek(log.layout.start_offset)
+            each.is_other = True
+        offset = log.latest if each.position is None else each.position
+        self._identities[each.folder] = offset, _identity_at(log, offset)
 
     def wait(self, deadline: float) -> None:
         """Wait until a log has changed, or until a time of the monotonic clock."""
@@ -253,6 +258,11 @@ class Fetcher:
         log, position = each.log, self.locate(at)
         if log is None or position is None:
             return False
+        if each.is_other and self._reset == "none":
+            raise OffsetOutOfRangeError(
+                f"{at} was made anew or cut since it was read, its log has [{log.layout.start_offset}, "
+                f"{log.layout.end_offset}), and auto_offset_reset is none: seek, or set it to earliest or latest"
+            )
         if not log.layout.start_offset <= position <= log.layout.end_offset:
             each.seek(self._out_of_range(at, log, position))
             position = each.position or 0
@@ -277,6 +287,10 @@ class Fetcher:
                 f"{log.layout.end_offset}), and auto_offset_reset is none: seek, or set it to earliest or latest"
             )
         return self._reset_to(at, log)
+
+
+def _identity_at(log: LiveLog, offset: int) -> LogIdentity:
+    return LogIdentity(log.topic_id, log.log_id, end_batch(log.layout, offset))
 
 
 def _file_of(log: LiveLog) -> str | None:

@@ -271,6 +271,12 @@ class FutureTableMetadata(_Future):
     __slots__ = ()
 
 
+class FutureCommit(_Future):
+    """The result of `sparklog.Consumer.commit_async`: the offsets."""
+
+    __slots__ = ()
+
+
 def _bound(call: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], object]:
     return functools.partial(call, *args, **kwargs) if args or kwargs else call
 

@@ -190,18 +190,18 @@ class Producer:
             size_bytes += sum(len(name) + len(data or b"") for name, data in headers)
         if value is None and key is None:
             raise InvalidOptionError("a record has a key or a value, and this has neither")
-        if self._serialize_value is not None:
-            value = self._serialize_value(topic, headers or [], value)
-        if value is not None:
-            if value.__class__ is not bytes:
-                value = to_bytes(value, "value")
-            size_bytes += len(value)
         if self._serialize_key is not None:
             key = self._serialize_key(topic, headers or [], key)
         if key is not None:
             if key.__class__ is not bytes:
                 key = to_bytes(key, "key")
             size_bytes += len(key)
+        if self._serialize_value is not None:
+            value = self._serialize_value(topic, headers or [], value)
+        if value is not None:
+            if value.__class__ is not bytes:
+                value = to_bytes(value, "value")
+            size_bytes += len(value)
         if size_bytes > self._record_bytes_max:
             raise MessageSizeTooLargeError(
                 f"a record for {topic} has {size_bytes + _BATCH_BYTES} bytes, and max_request_size is "
@@ -317,14 +317,14 @@ class Producer:
             for pending in self._accumulator.abandon():
                 pending.fail(left, pending.records)
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, dict[str, Any]]:
         """Return what was sent, and what the logs that are open have counted."""
-        return {
+        of_producer = {
             "record-send-total": self._sender.sent_records,
             "record-error-total": self._sender.failed_records,
             "byte-total": self._sender.sent_bytes,
-            "logs": self._sender.logs(),
         }
+        return {"producer-metrics": of_producer, "logs": self._sender.logs()}
 
     def init_transactions(self) -> None:
         """Start the transactional id: fence whoever started it before, and abort the transaction that was left open.

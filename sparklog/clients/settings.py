@@ -148,7 +148,7 @@ class ConsumerSettings:
             raise KafkaConfigurationError(
                 f"isolation_level must be read_uncommitted or read_committed, and is {self.isolation_level!r}"
             )
-        _refuse_low(self, max_poll_records=1, auto_commit_interval_ms=0, consumer_timeout_ms=0)
+        _refuse_low(self, max_poll_records=1, auto_commit_interval_ms=0, consumer_timeout_ms=float("-inf"))
         if self.group_id is not None and (not isinstance(self.group_id, str) or not self.group_id):
             raise KafkaConfigurationError(f"group_id must be a text that is not empty, and is {self.group_id!r}")
 

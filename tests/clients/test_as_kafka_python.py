@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kafka.errors
 import pytest
 
 import sparklog
@@ -17,6 +18,9 @@ from sparklog.clients.consumer import Consumer
 from sparklog.clients.producer import Producer
 from sparklog.errors import (
     CorruptBatchError,
+    CorruptCheckpointError,
+    IllegalStateError,
+    InvalidOptionError,
     InvalidTopicError,
     KafkaConfigurationError,
     LockedError,
@@ -164,12 +168,98 @@ def test_calls_with_a_timeout_are_taken(tmp_path: Path) -> None:
 def test_consumer_counts_what_it_gets(tmp_path: Path) -> None:
     send(tmp_path, b"abc", b"de", b"f")
     with from_start(tmp_path, "events") as consumer:
-        assert consumer.metrics() == {"records-consumed-total": 0, "bytes-consumed-total": 0, "records-lag-max": 0}
+        names = ("records-consumed-total", "bytes-consumed-total", "records-lag-max")
+
+        def counted() -> list[int]:
+            return [consumer.metrics()["consumer-fetch-manager-metrics"][name] for name in names]
+
+        assert counted() == [0, 0, 0]
         assert polled(consumer, 1, max_records=1) == [b"abc"]
         # The position is behind a record when the next one is asked for.
-        assert consumer.metrics()["records-consumed-total"] == 1
+        assert counted()[0] == 1
         assert polled(consumer, 1, max_records=1) == [b"de"]
-        assert consumer.metrics() == {"records-consumed-total": 2, "bytes-consumed-total": 5, "records-lag-max": 1}
+        assert counted() == [2, 5, 1]
+
+
+def test_errors_have_the_base_that_they_have_in_kafka_python(tmp_path: Path) -> None:
+    for name in ("KafkaTimeoutError", "IllegalStateError", "UnknownTopicOrPartitionError", "NoOffsetForPartitionError"):
+        assert issubclass(getattr(kafka.errors, name), kafka.errors.KafkaError)
+        assert issubclass(getattr(sparklog.errors, name), sparklog.errors.KafkaError)
+    with Producer(tmp_path, allow_auto_create_topics=False) as producer, pytest.raises(sparklog.errors.KafkaError):
+        producer.send("events", b"a")
+
+
+def test_serializers_and_deserializers_are_called_for_none_and_for_the_key_first(tmp_path: Path) -> None:
+    calls: list[Any] = []
+
+    def called(name: str) -> Callable[[Any], Any]:
+        return lambda data: (calls.append((name, data)), data)[1]
+
+    with Producer(tmp_path, key_serializer=called("key"), value_serializer=called("value")) as producer:
+        producer.send("events", b"v")
+        producer.send("events", key=b"k")
+    wanted = [("key", None), ("value", b"v"), ("key", b"k"), ("value", None)]
+    assert calls == wanted
+    calls.clear()
+    with from_start(tmp_path, "events", key_deserializer=called("key"), value_deserializer=called("value")) as consumer:
+        assert polled(consumer, 2) == [b"v", None]
+    assert calls == wanted
+
+
+def test_commit_async_returns_a_future_of_the_commit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    send(tmp_path, b"a")
+    seen: list[Any] = []
+    with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
+        future = consumer.commit_async({EVENTS: 1}).add_callback(seen.append)
+        assert (future.is_done, future.succeeded(), future.get(0), seen) == (True, True, {EVENTS: 1}, [{EVENTS: 1}])
+        (tmp_path / "seglog.offsets").write_bytes(b"{")
+        failed = consumer.commit_async({EVENTS: 1}, lambda *found: seen.append(found)).add_errback(seen.append)
+        assert failed.failed()
+        assert isinstance(failed.exception, CorruptCheckpointError)
+        assert seen[1:] == [({EVENTS: 1}, failed.exception), failed.exception]
+        assert consumer.commit_async().failed()
+        assert "could not be committed" in caplog.text
+        with pytest.raises(InvalidOptionError):
+            consumer.commit_async({EVENTS: -1})
+    with from_start(tmp_path, "events") as consumer, pytest.raises(IllegalStateError, match="group_id"):
+        consumer.commit_async()
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.consumer: Any = None
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.seen.append(("revoked", {tuple(at) for at in revoked}))
+        if revoked and self.consumer is not None:
+            self.consumer.commit()
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.seen.append(("assigned", {tuple(at) for at in assigned}))
+
+
+def test_listener_is_called_at_the_first_assignment_and_before_the_consumer_is_closed(tmp_path: Path) -> None:
+    send(tmp_path, b"a")
+    listener = Listener()
+    consumer = from_start(tmp_path, group_id="g", enable_auto_commit=False)
+    consumer.subscribe(["events"], listener=listener)
+    listener.consumer = consumer
+    assert polled(consumer, 1) == [b"a"]
+    consumer.close()
+    consumer.close()
+    assert listener.seen == [("revoked", set()), ("assigned", {EVENTS}), ("revoked", {EVENTS})]
+    assert read_group_offsets(directory_at(tmp_path))["g"][EVENTS].offset == 1
+
+
+def test_iteration_without_a_timeout_waits(tmp_path: Path) -> None:
+    send(tmp_path, b"a")
+    with from_start(tmp_path, "events", consumer_timeout_ms=-1) as consumer:
+        assert next(consumer).value == b"a"
+        timer = threading.Timer(0.3, send, [tmp_path, b"b"])
+        timer.start()
+        assert next(consumer).value == b"b"
+        timer.join()
 
 
 def test_records_before_a_damaged_batch_are_given_first(tmp_path: Path) -> None:

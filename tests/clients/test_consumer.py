@@ -23,6 +23,7 @@ from sparklog.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
@@ -382,7 +383,93 @@ def test_subscription_finds_topics_that_come_later(tmp_path: Path) -> None:
         consumer.assign([("other", 0)])
         assert polled(consumer, 1) == [b"other"]
     both = sorted([EVENTS, TopicPartition("evening", 0)])
-    assert listener.seen == [("assigned", [EVENTS]), ("revoked", [EVENTS]), ("assigned", both)]
+    assert listener.seen == [
+        *[("revoked", []), ("assigned", [])],
+        *[("revoked", []), ("assigned", [EVENTS])],
+        *[("revoked", [EVENTS]), ("assigned", both)],
+    ]
+
+
+def make_anew(path: Path, *values: bytes, keeps_id: bool = False) -> None:
+    """Delete the topic and make it again: with another id of its log, or like one of before that had none."""
+    manager = LogManager(path)
+    manager.delete_topic("events")
+    manager.create_topic("events")
+    if keeps_id:
+        (path / "events-0" / files.LOG_IDENTITY).unlink()
+    send(path, *values)
+
+
+@pytest.mark.parametrize("is_subscribed", [True, False])
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("keeps_id", [False, True])
+def test_topic_that_is_made_anew_is_read_from_its_beginning(
+    tmp_path: Path, is_subscribed: bool, reset: str, keeps_id: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(tmp_path, b"old 1", b"old 2", timestamp_ms=77)
+    with Consumer(tmp_path, group_id="g", auto_offset_reset=reset) as consumer:
+        if is_subscribed:
+            consumer.subscribe("events")
+        else:
+            consumer.assign([EVENTS])
+        consumer.seek(EVENTS, 0)
+        assert polled(consumer, 2) == [b"old 1", b"old 2"]
+        consumer.commit()
+        if keeps_id:
+            (tmp_path / "events-0" / files.LOG_IDENTITY).unlink()
+            consumer.seek(EVENTS, 2)
+        consumer.poll(20)
+        make_anew(tmp_path, b"1", b"2", b"3", keeps_id=keeps_id)
+        assert polled(consumer, 3) == [b"1", b"2", b"3"]
+        assert "events-0 is another log than before" in caplog.text
+        send(tmp_path, b"4")
+        assert polled(consumer, 1) == [b"4"]
+        assert consumer.position(EVENTS) == 4
+
+
+def test_topic_that_is_gone_for_a_while_is_read_from_its_beginning_and_old_offsets_do_not_come_back(
+    tmp_path: Path,
+) -> None:
+    send(tmp_path, b"old 1", b"old 2")
+    send(tmp_path, b"other", topic="other")
+    with from_start(tmp_path, "events", "other", group_id="g") as consumer:
+        polled(consumer, 3)
+        consumer.commit()
+        LogManager(tmp_path).delete_topic("events")
+        assert read_group_offsets(directory_at(tmp_path))["g"].keys() == {("other", 0)}
+        deadline = time.monotonic() + SECONDS
+        while EVENTS in consumer.assignment() and time.monotonic() < deadline:
+            consumer.poll(100)
+        assert read_group_offsets(directory_at(tmp_path))["g"].keys() == {("other", 0)}
+        send(tmp_path, b"1", b"2", b"3")
+        assert polled(consumer, 3) == [b"1", b"2", b"3"]
+
+
+def test_topic_that_is_made_anew_is_refused_where_nothing_says_where_to_begin(tmp_path: Path) -> None:
+    send(tmp_path, b"old")
+    with Consumer(tmp_path, auto_offset_reset="none") as consumer:
+        consumer.assign([EVENTS])
+        consumer.seek(EVENTS, 0)
+        assert polled(consumer, 1) == [b"old"]
+        consumer.poll(0)
+        make_anew(tmp_path, b"1", b"2")
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError, match="made anew or cut"):
+                consumer.poll(2000)
+        consumer.seek(EVENTS, 1)
+        assert polled(consumer, 1) == [b"2"]
+
+
+def test_log_that_is_cut_and_written_on_is_read_from_its_beginning(tmp_path: Path) -> None:
+    for value in (b"a", b"b", b"c"):
+        send(tmp_path, value)
+    with from_start(tmp_path, "events") as consumer:
+        assert polled(consumer, 3) == [b"a", b"b", b"c"]
+        consumer.poll(0)
+        sparklog.truncate_to(tmp_path / "events-0", 1)
+        for value in (b"d", b"e", b"f"):
+            send(tmp_path, value)
+        assert polled(consumer, 4) == [b"a", b"d", b"e", b"f"]
 
 
 def test_calls_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_record_that_a_log_refuses_fails_alone(tmp_path: Path) -> None:
             assert failed.failed()
             assert isinstance(failed.exception, SeglogError)
         assert last.get(SECONDS).offset == 20
-        assert producer.metrics()["record-error-total"] == 3
+        assert producer.metrics()["producer-metrics"]["record-error-total"] == 3
     assert findings(tmp_path) == []
 
 
@@ -471,7 +471,7 @@ def test_records_whose_partitioner_fails_are_not_taken_for_written(tmp_path: Pat
         with pytest.raises(ZeroDivisionError):
             future.get(SECONDS)
         assert future.failed()
-        assert producer.metrics()["record-error-total"] == 1
+        assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
 
 
 def wait_until_released(path: Path) -> None:

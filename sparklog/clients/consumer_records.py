@@ -1,0 +1,76 @@
+"""Makes the records that a consumer returns of the rows that it has fetched."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from sparklog.clients.settings import ConsumerSettings, converter
+from sparklog.log.files import TopicPartition
+
+_NO_SIZE: Final = -1
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as a consumer gets it; the fields are those of kafka-python.
+
+    Attributes
+    ----------
+    timestamp : int
+        ms since the epoch; ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime.
+    key, value
+        Bytes, or what the deserializer makes of them; None where there is none.
+    headers : list of (str, bytes)
+    checksum : None
+    serialized_key_size, serialized_value_size, serialized_header_size : int
+        In bytes; -1 where there is none.
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: Any
+    value: Any
+    headers: list[tuple[str, bytes | None]]
+    checksum: None
+    serialized_key_size: int
+    serialized_value_size: int
+    serialized_header_size: int
+
+
+class RecordMaker:
+    """Deserializes keys and values, and counts.
+
+    Attributes
+    ----------
+    records, key_and_value_bytes : int
+        How much of it was made.
+    """
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._key = converter(settings.key_deserializer, "deserialize", "key_deserializer")
+        self._value = converter(settings.value_deserializer, "deserialize", "value_deserializer")
+        self.records = self.key_and_value_bytes = 0
+
+    def make(self, at: TopicPartition, row: tuple[Any, ...]) -> ConsumerRecord:
+        """Return the record of a row of `Fetcher.fetch`; what a deserializer raises comes as it is.
+
+        As in kafka-python, deserializers are called for None as well, and that of the key first.
+        """
+        offset, timestamp, timestamp_type, key, value, pairs, leader_epoch = row
+        headers = [(pair["key"], pair["value"]) for pair in pairs or ()]
+        key_bytes = _NO_SIZE if key is None else len(key)
+        value_bytes = _NO_SIZE if value is None else len(value)
+        header_bytes = sum(len(name.encode()) + len(data or b"") for name, data in headers) if headers else _NO_SIZE
+        if self._key is not None:
+            key = self._key(at.topic, headers, key)
+        if self._value is not None:
+            value = self._value(at.topic, headers, value)
+        self.records += 1
+        self.key_and_value_bytes += max(0, key_bytes) + max(0, value_bytes)
+        return ConsumerRecord(
+            at.topic, at.partition, leader_epoch, offset, timestamp, timestamp_type, key, value, headers, None,
+            key_bytes, value_bytes, header_bytes,
+        )  # fmt: skip
