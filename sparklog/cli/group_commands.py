@@ -67,7 +67,8 @@ def set_offsets(
     """Set the committed offsets of a consumer group in the log directory of a stopped broker.
 
     The options are those of kafka-consumer-groups --reset-offsets. All offsets are set, or none; the broker hands them
-    out when it starts. An offset that a log has not becomes the nearest that it has, with a warning.
+    out when it starts. Where no log here has the group, they are set in seglog.offsets. An offset that a log has not
+    becomes the nearest that it has, with a warning.
     """
     # This loads compiled code, which other commands should not wait for.
     from sparklog.cli.set_offsets import Wanted, show_changes

@@ -83,9 +83,10 @@ def show_changes(paths: Sequence[str], wanted: Wanted, *, executes: bool, as_jso
         tables.table(system_tables.NEW_OFFSETS, rows)
     count = f"{len(rows)} offset{'s' * (len(rows) != 1)} of group {wanted.group}"
     if executes:
-        render.say(f"{count} set, in {done.folder.location} from offset {done.log_offset} on")
+        where = done.location if done.log_offset is None else f"{done.location} from offset {done.log_offset} on"
+        render.say(f"{count} set, in {where}")
     else:
-        render.say(f"{count} to set in {done.folder.location}; nothing was changed, --execute writes them")
+        render.say(f"{count} to set in {done.location}; nothing was changed, --execute writes them")
 
 
 def _topics(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:

@@ -67,7 +67,9 @@ state_timestamp  integer?  of the last change of a classic group, ms since 1970
 members          array?    as of --members
 """
         ),
-        "an offset (--offsets)": fields_in(_COMMITTED),
+        "an offset (--offsets)": fields_in(
+            _COMMITTED + "committed_in      string    __consumer_offsets or seglog.offsets"
+        ),
         "a member (--members)": fields_in(
             """
 group                   string    name of the group
@@ -93,6 +95,7 @@ lag             integer?  log_end_offset less current_offset
 consumer_id     string?   id of the member that the partition is assigned
 host            string?   of that member
 client_id       string?   of that member
+committed_in    string?   __consumer_offsets or seglog.offsets
 """
         ),
         "a record (--history)": fields_in(_OF_GROUP.strip() + _WRITTEN),

@@ -104,6 +104,7 @@ OFFSETS: Final = (
     _plain("leader_epoch", "EPOCH", rank=1),
     _time("commit_timestamp", "WHEN (UTC)"),
     _name("metadata", rank=2),
+    _name("committed_in", "IN", rank=3),
 )
 LAG: Final = (
     _PARTITION,
@@ -113,6 +114,7 @@ LAG: Final = (
     _name("consumer_id", "CONSUMER ID", rank=3),
     _name("host", rank=2),
     _name("client_id", "CLIENT ID", rank=1),
+    _name("committed_in", "IN", rank=4),
 )
 NEW_OFFSETS: Final = (
     _PARTITION,
@@ -151,9 +153,9 @@ TOPICS: Final = (
     _plain("replication_factor", "REPLICAS"),
     Column("CONFIGS", _configs, folded_width=30),
 )
+MANAGED_TOPICS: Final = (_name("topic", width=30), _plain("partitions", "PARTS"), TOPICS[-1])
 PARTITIONS: Final = (
     _PARTITION,
-MANAGED_TOPICS: Final = (_name("topic", width=30), _plain("partitions", "PARTS"), TOPICS[-1])
     _plain("leader"),
     _plain("leader_epoch", "EPOCH"),
     _numbers("replicas", "REPLICAS"),

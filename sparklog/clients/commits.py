@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from sparklog.clients.settings import ConsumerSettings
-from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError
+from sparklog.errors import IllegalStateError, SeglogError
 from sparklog.log.files import TopicPartition
-from sparklog.log.group_offsets import OffsetCommit
+from sparklog.log.group_offsets import NO_OFFSET, OffsetCommit, latest
 from sparklog.log.places import LogDirectory
 from sparklog.topic.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from sparklog.topic.group_tables import GroupOffsetsOf
 from sparklog.topic.groups import group_logs
+from sparklog.topic.live import LiveLog, LiveLogs
 from sparklog.write.clock import wall_clock_ms
-from sparklog.write.group_offsets import commit_group_offsets, read_group_offsets
+from sparklog.write.group_offsets import commit_group_offsets
 
 _log = logging.getLogger("sparklog")
 
@@ -36,7 +37,9 @@ class Commits:
 
     def __init__(self, directories: Sequence[LogDirectory], settings: ConsumerSettings) -> None:
         self._directories, self._settings = directories, settings
-        self._of_cluster: dict[TopicPartition, int] | None = None
+        self._of_cluster: dict[TopicPartition, OffsetCommit] = {}
+        self._logs: dict[TopicPartition, LiveLog] = {}
+        self._live = LiveLogs(is_committed=False)
         self._commits_itself = settings.enable_auto_commit and settings.group_id is not None
         self._interval_seconds = settings.auto_commit_interval_ms / 1000
         self.due = time.monotonic() + self._interval_seconds if self._commits_itself else float("inf")
@@ -56,24 +59,24 @@ class Commits:
         """Return where the group begins with partitions: all of which it has committed something, if it is a group."""
         if self._settings.group_id is None:
             return {}
-        return {at: each.offset for at, each in self.committed(partitions).items()}
+        # Nothing undoes a transaction that is decided: what was consumed in it is not consumed again.
+        return {at: each.offset for at, each in self._committed(partitions, with_decided=True).items()}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed for partitions: here, else in ``__consumer_offsets``."""
-        found = read_group_offsets(self._directories[0]).get(self._group, {})
-        committed = {at: OffsetAndMetadata(found[at].offset, found[at].metadata) for at in partitions if at in found}
-        if len(committed) < len(partitions):
-            of_cluster = self._committed_in_cluster()
-            others = (at for at in partitions if at not in found and at in of_cluster)
-            committed.update((at, OffsetAndMetadata(of_cluster[at])) for at in others)
-        return committed
+        """Return what the group has committed for partitions: the later of here and ``__consumer_offsets``."""
+        return self._committed(partitions, with_decided=False)
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], lock_timeout_seconds: float = COMMIT_SECONDS
     ) -> None:
         """Commit offsets, in one step."""
-        now_ms = wall_clock_ms()
-        commits = {at: OffsetCommit(each.offset, each.metadata, now_ms) for at, each in offsets.items()}
+        now_ms, of_cluster = wall_clock_ms(), self._of_cluster
+        # Behind what the consumer knew of the cluster's commits, also where a clock there goes ahead of this one.
+        behind_ms = {at: of_cluster[at].timestamp + 1 for at in offsets if at in of_cluster}
+        commits = {
+            at: OffsetCommit(each.offset, each.metadata, max(now_ms, behind_ms.get(at, 0)))
+            for at, each in offsets.items()
+        }
         commit_group_offsets(self._directories[0], self._group, commits, lock_timeout_seconds=lock_timeout_seconds)
 
     def commit_if_due(self, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> None:
@@ -90,11 +93,18 @@ class Commits:
             # As Kafka's consumers do: the next commit may succeed, and has all that this one would have had.
             _log.warning("the offsets of group %s could not be committed: %s", self._group, error)
 
-    def _committed_in_cluster(self) -> dict[TopicPartition, int]:
-        """Return what the group has committed in ``__consumer_offsets``, which is read once."""
-        if self._of_cluster is None:
-            self._of_cluster = {}
-            # There is no such topic, or the group has committed nothing there.
-            with suppress(InvalidOptionError):
-                self._of_cluster = group_logs(self._directories).committed(self._group)
+    def _committed(
+        self, partitions: Collection[TopicPartition], *, with_decided: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        own = GroupOffsetsOf.directories(self._directories, with_decided=with_decided).groups.get(self._group, {})
+        found = latest(own, self._committed_in_cluster())
+        known = {at: found[at] for at in partitions if at in found and found[at].offset != NO_OFFSET}
+        return {at: OffsetAndMetadata(each.offset, each.metadata) for at, each in known.items()}
+
+    def _committed_in_cluster(self) -> Mapping[TopicPartition, OffsetCommit]:
+        """Return what the group has committed in ``__consumer_offsets``, which is read where it has changed."""
+        logs = group_logs(self._directories)
+        found = self._live.look(logs.folders.values())
+        if found != self._logs:
+            self._of_cluster, self._logs = logs.commits(self._group), found
         return self._of_cluster

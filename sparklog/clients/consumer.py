@@ -5,8 +5,8 @@
             print(record.offset, record.value)
 
 It reads what a producer of ours, a write of Spark or a running broker has put into the files, as soon as it is there,
-and changes nothing but ``seglog.offsets``, in which it commits; see `sparklog.log.group_offsets`. A group whose
-offsets are not in that file goes on from what it has committed in ``__consumer_offsets``, if that is there.
+and changes nothing but ``seglog.offsets``, in which it commits; see `sparklog.log.group_offsets`. Where its group has
+committed in ``__consumer_offsets`` as well, it goes on from the later commit.
 
 A group is a name for committed offsets and no more: nobody coordinates its members, and each consumer that subscribes
 to a topic gets all of its partitions. To share the work, `Consumer.assign` partitions.

@@ -47,7 +47,7 @@ TOPIC: Final = "__consumer_offsets"
 _COMPONENT: Final = "group-coordinator"
 _OFFSETS: Final = (0, 1)
 
-OFFSETS_SCHEMA: Final = pa.schema(
+_OFFSET_FIELDS: Final = pa.schema(
     [
         ("group", pa.string()),
         ("topic", pa.string()),
@@ -62,7 +62,10 @@ OFFSETS_SCHEMA: Final = pa.schema(
 )
 """A committed offset; what a commit did not say is null. Of a tombstone all but the first three are null."""
 
-OFFSETS_HISTORY_SCHEMA: Final = pa.schema([*OFFSETS_SCHEMA, *HISTORY_FIELDS])
+OFFSETS_SCHEMA: Final = pa.schema([*_OFFSET_FIELDS, pa.field("committed_in", pa.string())])
+"""An offset that is committed now; ``committed_in`` says where: in this topic, or in a file of ours."""
+
+OFFSETS_HISTORY_SCHEMA: Final = pa.schema([*_OFFSET_FIELDS, *HISTORY_FIELDS])
 
 _PARTITIONS_TYPE: Final = pa.list_(
     pa.struct(
@@ -130,7 +133,7 @@ def current_offsets(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     """Return the offsets that are committed now, one row of a group, topic and partition."""
     last = last_records(log, _without_legacy_types)
     rows = [
-        _offset_row(found)
+        (*_offset_row(found), TOPIC)
         for _, found in decode_records(log, last, _COMPONENT, unreadable, _is_offset)
         if found.is_there
     ]
@@ -145,10 +148,11 @@ def offsets_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.Rec
 def current_groups(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     """Return the groups that there are now.
 
-    A group that has committed offsets and nothing else is one, as it is to a broker: classic, and empty.
+    A group that has committed offsets and nothing else is one, as it is to a broker: classic, and empty. So is a group
+    that has done so in an open transaction.
     """
     groups: defaultdict[str, _Group] = defaultdict(_Group)
-    last = last_records(log, _without_legacy_types)
+    last = last_records(log, _without_legacy_types, with_open=True)
     for _, found in decode_records(log, last, _COMPONENT, unreadable, lambda _: True):
         if found.key and (found.is_there or found.is_raw):
             groups[_group_of(found.key)].apply(found)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.system.codecs import Fields
 from sparklog.system.messages import message
 from sparklog.system.records import InternalLog, Unreadable, decode_records, last_records
@@ -41,7 +42,7 @@ class GroupRecords:
 
     Attributes
     ----------
-    offsets : mapping of TopicPartition to int
+    offsets : mapping of TopicPartition to OffsetCommit
         Those that the group has committed.
     offset_version : int
         Of the values of new commits.
@@ -53,7 +54,7 @@ class GroupRecords:
         All groups in the log.
     """
 
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, OffsetCommit]
     offset_version: int
     classic: Fields | None
     classic_version: int
@@ -62,7 +63,7 @@ class GroupRecords:
 
 def read_group(log: InternalLog, group: str) -> GroupRecords:
     """Read what a log says of a group."""
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, OffsetCommit] = {}
     versions, groups = set[int](), set[str]()
     classic: tuple[Fields | None, int] = (None, 0)
     unreadable = Unreadable()
@@ -74,7 +75,9 @@ def read_group(log: InternalLog, group: str) -> GroupRecords:
         if name == _OFFSET:
             versions.add(version)
             if key["group"] == group:
-                offsets[TopicPartition(key["topic"], key["partition"])] = found.value["offset"]
+                value = found.value
+                commit = OffsetCommit(value["offset"], value["metadata"], value["commitTimestamp"])
+                offsets[TopicPartition(key["topic"], key["partition"])] = commit
         elif name == _GROUP and key["group"] == group:
             classic = found.value, version
     unreadable.warn(is_history=False)

@@ -108,15 +108,19 @@ class Unreadable:
             )
 
 
-def last_records(log: InternalLog, identities: Callable[[pa.Array], pa.Array] | None = None) -> pa.Table:
+def last_records(
+    log: InternalLog, identities: Callable[[pa.Array], pa.Array] | None = None, *, with_open: bool = False
+) -> pa.Table:
     """Read the last record of each key, tombstones included, in offset order.
 
-    Records of aborted and open transactions are left out.
+    Records of aborted transactions are left out.
 
     Parameters
     ----------
     identities : callable, optional
         Turns keys into bytes that are the same for the same thing, where several keys mean one.
+    with_open : bool
+        Whether records of open transactions count, too: by them it is known already what there is.
 
     Returns
     -------
@@ -127,7 +131,7 @@ def last_records(log: InternalLog, identities: Callable[[pa.Array], pa.Array] | 
     rows, limit = 0, _FOLD_ROWS_MIN
     for batch in log.batches():
         table = pa.Table.from_batches([batch])
-        kept.append(_last(_counting(table), identities))
+        kept.append(_last(_counting(table, with_open), identities))
         rows += kept[-1].num_rows
         if rows > limit:
             kept = [_last(pa.concat_tables(kept), identities)]
@@ -136,10 +140,10 @@ def last_records(log: InternalLog, identities: Callable[[pa.Array], pa.Array] | 
     return _last(pa.concat_tables(kept), identities) if kept else _NONE
 
 
-def _counting(table: pa.Table) -> pa.Table:
+def _counting(table: pa.Table, with_open: bool) -> pa.Table:
     """Leave out records of transactions that were aborted, or are open."""
-    state = table[TRANSACTION_COLUMN]
-    counts = pc.or_(pc.is_null(state), pc.fill_null(pc.equal(state, TransactionState.COMMITTED.name.lower()), False))
+    counting = (TransactionState.COMMITTED, TransactionState.OPEN)[: 2 if with_open else 1]
+    counts = pc.is_in(table[TRANSACTION_COLUMN], pa.array([None, *(state.name.lower() for state in counting)]))
     return table.filter(counts).drop_columns([TRANSACTION_COLUMN])
 
 

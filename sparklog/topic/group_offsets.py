@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from sparklog.log.files import TopicPartition
+from sparklog.log.files import OFFSET_MAX, PARTITION_MAX, TopicPartition, is_topic_name
 from sparklog.log.places import LogDirectory
 
 _NO_EPOCH: Final = -1
@@ -27,20 +28,24 @@ class ConsumerGroupMetadata(NamedTuple):
     log_directory: LogDirectory
 
 
-def named_partition(partition: tuple[str, int]) -> TopicPartition:
+def named_partition(partition: Any) -> TopicPartition:
     """Return a partition that is given as a pair, such as a TopicPartition of kafka-python."""
-    if not isinstance(partition, tuple) or len(partition) != 2 or not isinstance(partition[0], str):
+    topic, number = partition if isinstance(partition, tuple) and len(partition) == 2 else (None, None)
+    is_number = type(number) is not bool and isinstance(number, Integral) and 0 <= int(number) <= PARTITION_MAX
+    if not isinstance(topic, str) or not is_topic_name(topic) or not is_number:
         raise InvalidOptionError(f"a partition is a TopicPartition, or (topic, number), and not {partition!r}")
-    return TopicPartition(*partition)
+    return TopicPartition(topic, int(partition[1]))
 
 
 def committable(given: Any) -> OffsetAndMetadata:
     """Return an offset to commit: a number, or a tuple such as an OffsetAndMetadata of kafka-python."""
     values = given if isinstance(given, tuple) else (given,)
     found = OffsetAndMetadata(*values[:2])
-    if isinstance(found.offset, bool) or not isinstance(found.offset, int) or found.offset < 0:
+    if isinstance(found.offset, bool) or not isinstance(found.offset, int) or not 0 <= found.offset <= OFFSET_MAX:
         raise InvalidOptionError(f"an offset is a whole number, at least 0, and not {found.offset!r}")
-    return found
+    if found.metadata is not None and not isinstance(found.metadata, str):
+        raise InvalidOptionError(f"the metadata of an offset are a text, and not {found.metadata!r}")
+    return found._replace(metadata=found.metadata or "")
 
 
 def offsets_of_group(

@@ -1,4 +1,7 @@
-"""What consumers of ours have committed, as rows of the views of consumer groups."""
+"""What consumers of ours have committed, put together with what ``__consumer_offsets`` says of the same groups.
+
+A group may commit here and in a cluster, one after the other. The later commit counts, by its own time, wherever it is.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
+from sparklog.log import files
 from sparklog.log.files import TopicPartition
-from sparklog.log.group_offsets import GroupOffsets, OffsetCommit
+from sparklog.log.group_offsets import NO_OFFSET, GroupOffsets, OffsetCommit, latest
 from sparklog.log.places import LogDirectory
 from sparklog.system.consumer_offsets import GROUPS_SCHEMA, OFFSETS_SCHEMA
 from sparklog.write.group_offsets import read_group_offsets
@@ -19,7 +23,6 @@ OF_GROUPS: Final = ("consumer_offsets", "consumer_groups")
 
 # As of a group that has committed in a cluster, and has no members there.
 _GROUP: Final = {"type": "classic", "state": "Empty", "members": []}
-_KEY: Final = ("group", "topic", "partition")
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,13 @@ class GroupOffsetsOf:
     groups: GroupOffsets = field(default_factory=dict)
 
     @classmethod
-    def directories(cls, directories: Iterable[LogDirectory]) -> Self:
-        """Read the offsets of directories.
+    def directories(cls, directories: Iterable[LogDirectory], *, with_decided: bool = False) -> Self:
+        """Read the offsets of directories; of a partition that is in several, the last commit.
+
+        Parameters
+        ----------
+        with_decided : bool
+            As of `sparklog.write.group_offsets.read_group_offsets`.
 
         Raises
         ------
@@ -39,33 +47,47 @@ class GroupOffsetsOf:
         """
         found: dict[str, dict[TopicPartition, OffsetCommit]] = {}
         for directory in directories:
-            for group, offsets in read_group_offsets(directory).items():
-                found.setdefault(group, {}).update(offsets)
+            for group, offsets in read_group_offsets(directory, with_decided=with_decided).items():
+                found[group] = latest(found.get(group, {}), offsets)
         return cls(found)
 
     def over(self, rows: pa.Table, name: str) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a view, and over them those of consumers of ours."""
-        own = self._offsets() if name == "consumer_offsets" else self._groups({*rows["group"].to_pylist()})
-        key = _KEY if name == "consumer_offsets" else _KEY[:1]
-        known = {tuple(row[each] for each in key) for row in own}
-        kept = [row for row in rows.to_pylist() if tuple(row[each] for each in key) not in known]
-        return iter(pa.Table.from_pylist([*kept, *own], schema=rows.schema).to_batches())
+        """Return the rows of a view with those of consumers of ours, the later one of each partition of a group."""
+        of_cluster, own = self._offsets(rows) if name == "consumer_offsets" else (rows, self._groups(rows))
+        return iter(pa.concat_tables([of_cluster, pa.Table.from_pylist(own, schema=rows.schema)]).to_batches())
 
-    def _offsets(self) -> list[dict[str, Any]]:
+    def _offsets(self, rows: pa.Table) -> tuple[pa.Table, list[dict[str, Any]]]:
+        keys = list(zip(*(rows[name].to_pylist() for name in ("group", "topic", "partition")), strict=True))
+        of_cluster = dict(zip(keys, commits_of(rows), strict=True))
+        own = {(group, *at): commit for group, offsets in self.groups.items() for at, commit in offsets.items()}
+        found = latest(own, of_cluster)
         empty = dict.fromkeys(OFFSETS_SCHEMA.names)
-        return [
+        made = [
             {
                 **empty,
-                "group": group,
-                **at._asdict(),
+                **dict(zip(("group", "topic", "partition"), key, strict=True)),
                 "offset": commit.offset,
                 "metadata": commit.metadata,
                 "commit_timestamp": commit.timestamp,
+                "committed_in": files.GROUP_OFFSETS,
             }
-            for group, offsets in sorted(self.groups.items())
-            for at, commit in sorted(offsets.items())
+            for key, commit in sorted(own.items())
+            if found[key] is commit and commit.offset != NO_OFFSET
         ]
+        is_last = [found[key] is of_cluster[key] for key in keys]
+        return rows.filter(pa.array(is_last, pa.bool_())), made
 
-    def _groups(self, known: set[str]) -> list[dict[str, Any]]:
-        empty = dict.fromkeys(GROUPS_SCHEMA.names)
-        return [{**empty, **_GROUP, "group": group} for group in sorted(self.groups) if group not in known]
+    def _groups(self, rows: pa.Table) -> list[dict[str, Any]]:
+        empty, known = dict.fromkeys(GROUPS_SCHEMA.names), {*rows["group"].to_pylist()}
+        own = {group for group, offsets in self.groups.items() if any(each.offset >= 0 for each in offsets.values())}
+        return [{**empty, **_GROUP, "group": group} for group in sorted(own - known)]
+
+
+def commits_of(rows: pa.Table) -> list[OffsetCommit]:
+    """Return the commits of rows of `OFFSETS_SCHEMA`."""
+    times = rows["commit_timestamp"].cast(pa.int64()).to_pylist()
+    columns = (rows["offset"].to_pylist(), rows["metadata"].to_pylist(), times)
+    return [
+        OffsetCommit(offset, metadata, NO_OFFSET if time is None else time)
+        for offset, metadata, time in zip(*columns, strict=True)
+    ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
+from sparklog.log.group_offsets import NO_OFFSET, OffsetCommit, latest
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.registry import PathText
 from sparklog.system import consumer_offsets
 from sparklog.system.records import InternalLog, Unreadable
-from sparklog.topic.discovery import discover, named, partitions_in
-from sparklog.topic.group_tables import GroupOffsetsOf
+from sparklog.topic.discovery import discover, log_directories, named, partitions_in
+from sparklog.topic.group_tables import GroupOffsetsOf, commits_of
 
 CONSUMER_OFFSETS: Final = consumer_offsets.TOPIC
 _INT_BITS: Final = 32
@@ -63,28 +64,14 @@ class GroupLogs:
         count = len(self.folders)
         return count if count and set(self.folders) == set(range(count)) else None
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """Return the offsets that a group has committed.
-
-        Raises
-        ------
-        InvalidOptionError
-            It has none here.
-        """
+    def commits(self, group: str) -> dict[TopicPartition, OffsetCommit]:
+        """Return what a group has committed here; nothing where it is not here."""
         if self.partitions is not None:
             # Most likely it is there; all are read only where it is not.
             found = _of_group(self.offsets({partition_of_group(group, self.partitions)}), group)
             if found:
                 return found
-        offsets = self.offsets(self.folders)
-        found = _of_group(offsets, group)
-        if not found:
-            known = sorted(set(offsets["group"].to_pylist()))
-            raise InvalidOptionError(
-                f"no group {group!r} has committed offsets in {listed(list(self.paths))}: "
-                f"{did_you_mean(group, known, f'groups are {listed(known)}')}"
-            )
-        return found
+        return _of_group(self.offsets(self.folders), group)
 
     def offsets(self, numbers: Iterable[int]) -> pa.Table:
         """Read the offsets that are committed in some of the partitions, in the columns of the view."""
@@ -98,7 +85,7 @@ class GroupLogs:
 
 
 def group_logs(directories: Iterable[LogDirectory], offsets_path: Sequence[PathText] = ()) -> GroupLogs:
-    """Find the logs of ``__consumer_offsets``.
+    """Find the logs of ``__consumer_offsets``; there may be none.
 
     Parameters
     ----------
@@ -110,7 +97,7 @@ def group_logs(directories: Iterable[LogDirectory], offsets_path: Sequence[PathT
     Raises
     ------
     InvalidOptionError
-        There is none, or one is in two places.
+        One is in two places.
     PathNotFoundError
         There is nothing at a path.
     """
@@ -132,26 +119,21 @@ def group_logs(directories: Iterable[LogDirectory], offsets_path: Sequence[PathT
                 f"{folder.name} is in two places, {other.location} and {folder.location}: say by consumerOffsetsPath, "
                 f"which is offsets_path in Python and --offsets-path at the terminal, which of them counts"
             )
-    if not by_number:
-        raise InvalidOptionError(
-            f"there is no {CONSUMER_OFFSETS} in {listed(list(paths))}, where groups commit their offsets: give the log "
-            f"directories that have it by consumerOffsetsPath, offsets_path in Python, --offsets-path at the terminal"
-        )
     return GroupLogs(by_number, paths)
 
 
 def committed_by_groups(
     groups: Iterable[str], directories: Iterable[LogDirectory], offsets_path: Sequence[PathText] = ()
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Return the offsets that groups have committed: in ``seglog.offsets``, and else in ``__consumer_offsets``.
+    """Return the offsets that groups have committed: the later of ``seglog.offsets`` and ``__consumer_offsets``.
 
     Parameters
     ----------
     groups : iterable of str
     directories : iterable of LogDirectory
-        Those that are read; what is in their ``seglog.offsets`` is over what is in ``__consumer_offsets``.
+        Those that are read.
     offsets_path : sequence of str or os.PathLike
-        The log directories to look in for ``__consumer_offsets`` instead, and nowhere else.
+        The log directories to look in instead, and nowhere else.
 
     Raises
     ------
@@ -161,20 +143,29 @@ def committed_by_groups(
         A ``seglog.offsets`` cannot be read.
     """
     known = sorted(set(directories), key=lambda each: each.path)
-    own = GroupOffsetsOf.directories(() if offsets_path else known).groups
+    logs = group_logs(known, offsets_path)
+    own = GroupOffsetsOf.directories(log_directories(offsets_path) if offsets_path else known).groups
     found: dict[str, dict[TopicPartition, int]] = {}
     for group in groups:
-        of_own = {at: commit.offset for at, commit in own.get(group, {}).items()}
-        try:
-            found[group] = {**group_logs(known, offsets_path).committed(group), **of_own}
-        except InvalidOptionError:
-            if not of_own:
-                raise
-            found[group] = of_own
+        commits = latest(own.get(group, {}), logs.commits(group))
+        found[group] = {at: each.offset for at, each in commits.items() if each.offset != NO_OFFSET}
+        if not found[group]:
+            _refuse_unknown(group, logs, own)
     return found
 
 
-def _of_group(offsets: pa.Table, group: str) -> dict[TopicPartition, int]:
+def _refuse_unknown(group: str, logs: GroupLogs, own: Iterable[str]) -> NoReturn:
+    where, known = listed(list(logs.paths)), sorted({*own, *logs.offsets(logs.folders)["group"].to_pylist()})
+    if not known:
+        raise InvalidOptionError(
+            f"no group has committed offsets in {where}: there is no {CONSUMER_OFFSETS}, or nothing in it. Give the "
+            "directories that have it by consumerOffsetsPath, offsets_path in Python, --offsets-path at the terminal"
+        )
+    hint = did_you_mean(group, known, f"groups are {listed(known)}")
+    raise InvalidOptionError(f"no group {group!r} has committed offsets in {where}: {hint}")
+
+
+def _of_group(offsets: pa.Table, group: str) -> dict[TopicPartition, OffsetCommit]:
     rows = offsets.filter(pc.equal(offsets["group"], group))
-    columns = (rows[name].to_pylist() for name in ("topic", "partition", "offset"))
-    return {TopicPartition(topic, partition): offset for topic, partition, offset in zip(*columns, strict=True)}
+    at = map(TopicPartition, rows["topic"].to_pylist(), rows["partition"].to_pylist())
+    return dict(zip(at, commits_of(rows), strict=True))

@@ -4,13 +4,14 @@ The rows are those of ``kafka-consumer-groups --describe``: every partition that
 committed offset, and every other partition of which the group has one. The log end offset is that of the files, which
 is the high watermark of a broker that is alone, and of one that starts on the directory.
 
-Source: apache/kafka, ConsumerGroupCommand.java (collectGroupsOffsets, collectConsumerAssignment).
+Source: apache/kafka, ConsumerGroupCommand.java (collectGroupsOffsets, collectConsumerAssignment),
+ListGroupsOptions.java (forConsumerGroups).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -34,15 +35,20 @@ SCHEMA: Final = pa.schema(
         ("consumer_id", pa.string()),
         ("host", pa.string()),
         ("client_id", pa.string()),
+        ("committed_in", pa.string()),
     ]
 )
 """The columns of `lag`.
 
 ``current_offset`` is null where the group has committed none, ``log_end_offset`` where the log is not there, ``lag``
-where either is; the last three are null of a partition that no member is assigned.
+where either is; the three of a member are null of a partition that none is assigned. ``committed_in`` is as of the view
+``consumer_offsets``.
 """
 
-_WITHOUT_OFFSETS: Final = "share"
+
+_SHARE, _STREAMS = "share", "streams"
+_Commit: TypeAlias = tuple[int | None, str | None]
+_NO_COMMIT: Final[_Commit] = (None, None)
 
 
 class _Member(NamedTuple):
@@ -61,7 +67,8 @@ def lag(path: PathText | Sequence[PathText], groups: str | Sequence[str] = ()) -
     path : str, os.PathLike or a sequence of them
         Log directories, ``__consumer_offsets`` among what is in them.
     groups : str or sequence of str
-        Only these groups.
+        Only these groups. By default those that the tool shows: streams groups have one of their own, and groups of
+        another protocol, as those of Kafka Connect, none.
 
     Returns
     -------
@@ -81,24 +88,34 @@ def lag(path: PathText | Sequence[PathText], groups: str | Sequence[str] = ()) -
     paths = paths_of(path)
     of_groups, wanted = views.read(paths, "consumer_groups").to_pylist(), _names(groups)
     _refuse_unknown(wanted, [each["group"] for each in of_groups])
+    offsets = views.read(paths, "consumer_offsets").select(["group", "topic", "partition", "offset", "committed_in"])
     committed = {
-        (row["group"], TopicPartition(row["topic"], row["partition"])): row["offset"]
-        for row in views.read(paths, "consumer_offsets").select(["group", "topic", "partition", "offset"]).to_pylist()
+        (row["group"], TopicPartition(row["topic"], row["partition"])): (row["offset"], row["committed_in"])
+        for row in offsets.to_pylist()
     }
     members = {
         (each["group"], at): member
         for each in of_groups
-        if each["type"] != _WITHOUT_OFFSETS
+        if each["type"] != _SHARE
         for at, member in _assigned(each["members"] or ())
     }
-    keys = sorted(key for key in {*committed, *members} if not wanted or key[0] in wanted)
+    shown = wanted or {each["group"] for each in of_groups if _is_shown(each)}
+    keys = sorted(key for key in {*committed, *members} if key[0] in shown)
     ends = _end_offsets(paths, {at for _, at in keys})
-    rows = [_row(group, at, committed.get((group, at)), ends.get(at), members.get((group, at))) for group, at in keys]
+    rows = [
+        _row(group, at, committed.get((group, at), _NO_COMMIT), ends.get(at), members.get((group, at)))
+        for group, at in keys
+    ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def _names(groups: str | Sequence[str]) -> set[str]:
     return {groups} if isinstance(groups, str) else set(groups)
+
+
+def _is_shown(group: Mapping[str, Any]) -> bool:
+    """Tell whether the tool describes a group where none is named; one that cannot be read is not kept back."""
+    return group["type"] not in (_SHARE, _STREAMS) and group["protocol_type"] in (None, "", "consumer")
 
 
 def _refuse_unknown(wanted: Iterable[str], known: Sequence[str]) -> None:
@@ -137,8 +154,9 @@ def _end_offset(folder: PartitionFolder) -> int | None:
 
 
 def _row(
-    group: str, at: TopicPartition, current_offset: int | None, end_offset: int | None, member: _Member | None
+    group: str, at: TopicPartition, committed: _Commit, end_offset: int | None, member: _Member | None
 ) -> dict[str, Any]:
+    current_offset, committed_in = committed
     return {
         "group": group,
         "topic": at.topic,
@@ -147,4 +165,5 @@ def _row(
         "log_end_offset": end_offset,
         "lag": None if current_offset is None or end_offset is None else end_offset - current_offset,
         **(member or _Member())._asdict(),
+        "committed_in": committed_in,
     }

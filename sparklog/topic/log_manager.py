@@ -36,6 +36,7 @@ from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.topic.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.group_offsets import forget_offsets
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.offset_checkpoints import BEFORE_LOG_END, keep_offsets
@@ -206,6 +207,7 @@ class LogManager:
             self._forget(directory, name)
             if stored:
                 update_configs(directory, name, stored, lock_timeout_seconds=self._lock_timeout_seconds)
+        self._forget_commits(name)
         config = topic_config(name, LogConfig(), {name: stored}) if stored else config
         self._make_logs([chosen[number] for number in sorted(chosen, reverse=True)], config, topic_id)
         self.remove_deleted()
@@ -244,6 +246,7 @@ class LogManager:
         new = {number: folder for number, folder in self._placed(topic, partitions).items() if number not in there}
         for directory in self._holding(new):
             self._forget_starts(directory, topic)
+        self._forget_commits(topic)
         self._make_logs(list(new.values()), self.config(topic), topic_id_of(there[0]))
         return new
 
@@ -281,6 +284,7 @@ class LogManager:
                     directory.writable.rename(folder.location, directory.file(gone))
                 directory.writable.sync_folder(directory.path)
             self._forget(directory, name)
+        self._forget_commits(name)
         self.remove_deleted()
 
     def remove_deleted(self) -> list[str]:
@@ -351,6 +355,19 @@ class LogManager:
             there = {each.name for each in directory.storage.names(directory.path) if each.is_folder}
             for name in _CHECKPOINTS:
                 keep_offsets(directory, name, lambda at: at.topic != topic or str(at) in there)
+
+    def _forget_commits(self, topic: str) -> None:
+        """Let no group have offsets of partitions of a topic that are not there; any directory may have them."""
+        there = self._folders().get(topic, {})
+        for directory in self.directories:
+            if directory.storage.read_small(directory.file(files.GROUP_OFFSETS)) is not None:
+                with only_writer(directory, self._lock_timeout_seconds):
+                    forget_offsets(
+                        directory,
+                        lambda at: at.topic == topic and at.partition not in there,
+                        self._clock(),
+                        self._lock_timeout_seconds,
+                    )
 
     def _where(self) -> str:
         return ", ".join(each.path for each in self.directories)

@@ -2,7 +2,9 @@
 
 It is ``kafka-consumer-groups --reset-offsets`` without a broker. The records that a broker would write for it are
 appended to the group's partition of ``__consumer_offsets``, in one batch: all offsets are set, or none. While that is
-done Kafka's lock of the directory is held, so that no broker runs there.
+done Kafka's lock of the directory is held, so that no broker runs there. They are stamped behind what the group has
+committed in ``seglog.offsets``, so that they count for readers of ours as for a broker. Where there is no such log, the
+offsets are set in that file.
 
 Nothing tells here whether a member of the group would commit again: the members that the log still has when the cluster
 is started again go on from where they are, and commit over it. So the offsets of such a group are only set when forced.
@@ -17,9 +19,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, PathNotFoundError, outcome
+from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
+from sparklog.log.group_offsets import NO_OFFSET, OffsetCommit, latest
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.reader import LogReader
@@ -27,9 +31,11 @@ from sparklog.storage.registry import PathText
 from sparklog.system.consumer_offsets import current_groups
 from sparklog.system.group_commits import GroupRecords, commit_records, read_group
 from sparklog.system.records import InternalLog, Unreadable
-from sparklog.topic.discovery import Discovery, discover, read_layouts
+from sparklog.topic.discovery import Discovery, discover, log_directories, read_layouts
+from sparklog.topic.group_tables import GroupOffsetsOf
 from sparklog.topic.groups import CONSUMER_OFFSETS, GroupLogs, group_logs, partition_of_group
 from sparklog.write.clock import wall_clock_ms
+from sparklog.write.group_offsets import commit_group_offsets
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
 
@@ -105,14 +111,14 @@ class OffsetChanges:
 
     Attributes
     ----------
-    folder : PartitionFolder
-        The log of ``__consumer_offsets`` that has the group.
+    location : str
+        The log of ``__consumer_offsets`` that has the group, or a file ``seglog.offsets``.
     log_offset : int or None
-        The offset in that log of the first record that was appended; None of a dry run.
+        The offset in that log of the first record that was appended; None of a dry run, and of a file.
     """
 
     changes: tuple[OffsetChange, ...]
-    folder: PartitionFolder
+    location: str
     log_offset: int | None = None
 
 
@@ -145,16 +151,26 @@ def set_group_offsets(
         A log is damaged.
     """
     found = discover(paths)
-    logs = group_logs(folder.directory for folder in found.partitions)
-    folder = _folder_of(logs, request)
-    directory = folder.directory
-    with _held(directory, request) if executes else nullcontext():
-        before = _checked(logs, folder, request)
-        changes = _changes(found, before, request)
+    of_logs = [each.directory for each in found.partitions]
+    logs = group_logs(of_logs)
+    directories = list(dict.fromkeys([*log_directories(paths), *of_logs]))
+    own = GroupOffsetsOf.directories(directories).groups.get(request.group, {})
+    folder = _folder_of(logs, request, own)
+    location = directories[0].file(files.GROUP_OFFSETS) if folder is None else folder.location
+    with _held(folder.directory, request) if executes and folder is not None else nullcontext():
+        before = None if folder is None else _checked(logs, folder, request)
+        known = latest(own, before.offsets if before else {})
+        changes = _changes(found, {at: each.offset for at, each in known.items() if each.offset != NO_OFFSET}, request)
         if not executes or not changes:
-            return OffsetChanges(changes, folder)
+            return OffsetChanges(changes, location)
         offsets = {each.topic_partition: each.new_offset for each in changes}
-        return OffsetChanges(changes, folder, _append(folder, request, before, offsets, clock))
+        # Behind every commit that there is, whatever the clocks of those who made them said.
+        time_ms = max([clock(), *(known[at].timestamp + 1 for at in offsets if at in known)])
+        if folder is not None and before is not None:
+            return OffsetChanges(changes, location, _append(folder, request, before, offsets, time_ms, clock))
+        commits = {at: OffsetCommit(offset, "", time_ms) for at, offset in offsets.items()}
+        commit_group_offsets(directories[0], request.group, commits, lock_timeout_seconds=request.lock_timeout_seconds)
+        return OffsetChanges(changes, location)
 
 
 @contextmanager
@@ -164,8 +180,15 @@ def _held(directory: LogDirectory, request: OffsetRequest) -> Iterator[None]:
         yield
 
 
-def _folder_of(logs: GroupLogs, request: OffsetRequest) -> PartitionFolder:
-    """Return the log of ``__consumer_offsets`` that has the group, or is to have it."""
+def _folder_of(
+    logs: GroupLogs, request: OffsetRequest, own: Mapping[TopicPartition, OffsetCommit]
+) -> PartitionFolder | None:
+    """Return the log of ``__consumer_offsets`` that has the group, or is to have it; None where that is not here.
+
+    Then the group must be one of consumers of ours: here no log would have it, or it has committed in our file.
+    """
+    if not logs.folders:
+        return None
     count = request.offsets_partitions or logs.partitions
     there = listed([str(number) for number in sorted(logs.folders)])
     if count is None:
@@ -174,12 +197,12 @@ def _folder_of(logs: GroupLogs, request: OffsetRequest) -> PartitionFolder:
             f"has the group cannot be told. Say by --offsets-partitions how many there are in the cluster"
         )
     number = partition_of_group(request.group, count)
-    if number not in logs.folders:
+    if number not in logs.folders and not own:
         raise InvalidOptionError(
             f"group {request.group!r} is in partition {number} of {count} of {CONSUMER_OFFSETS}, and "
             f"{listed(list(logs.paths))} has partitions {there}: give the log directories that have it"
         )
-    return logs.folders[number]
+    return logs.folders.get(number)
 
 
 def _checked(logs: GroupLogs, folder: PartitionFolder, request: OffsetRequest) -> GroupRecords:
@@ -218,18 +241,22 @@ def _refuse_members(folder: PartitionFolder, request: OffsetRequest) -> None:
         )
 
 
-def _changes(found: Discovery, before: GroupRecords, request: OffsetRequest) -> tuple[OffsetChange, ...]:
-    layouts = read_layouts(_selected(found, before, request))
+def _changes(
+    found: Discovery, committed: Mapping[TopicPartition, int], request: OffsetRequest
+) -> tuple[OffsetChange, ...]:
+    layouts = read_layouts(_selected(found, committed, request))
     return tuple(
-        OffsetChange(at, before.offsets.get(at), _new_offset(at, layout, before.offsets.get(at), request.goal))
+        OffsetChange(at, committed.get(at), _new_offset(at, layout, committed.get(at), request.goal))
         for at, layout in sorted(layouts.items())
     )
 
 
-def _selected(found: Discovery, before: GroupRecords, request: OffsetRequest) -> list[PartitionFolder]:
+def _selected(
+    found: Discovery, committed: Mapping[TopicPartition, int], request: OffsetRequest
+) -> list[PartitionFolder]:
     """Return the partitions whose offsets are to be set."""
     if not request.topics:
-        wanted = request.goal.offsets if request.goal.offsets is not None else before.offsets
+        wanted = request.goal.offsets if request.goal.offsets is not None else committed
         if not wanted:
             raise InvalidOptionError(f"group {request.group!r} has committed no offsets: say which topics to set")
         assignment: dict[str, list[int]] = {}
@@ -275,10 +302,11 @@ def _append(
     request: OffsetRequest,
     before: GroupRecords,
     offsets: Mapping[TopicPartition, int],
+    time_ms: int,
     clock: Callable[[], int],
 ) -> int:
     """Append the records to the group's log; return the offset of the first."""
-    records = commit_records(request.group, offsets, before, clock())
+    records = commit_records(request.group, offsets, before, time_ms)
     columns = {"key": [each.key for each in records], "value": [each.value for each in records]}
     # As a coordinator writes them: one batch, not compressed.
     config = LogConfig.from_properties(

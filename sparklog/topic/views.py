@@ -3,7 +3,7 @@
 A view is a table by one of the names of `NAMES`, such as ``consumer_offsets``: its current state, as a broker that
 loads the logs would have it, or with ``history`` every record of them. `sparklog.system` makes the rows of one log;
 here are paths and the logs of a topic put together. What consumers of ours have committed in a log directory
-(``seglog.offsets``) is in the current state of offsets and groups, over what the logs say.
+(``seglog.offsets``) is in the current state of offsets and groups where it is later than what the logs say.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import parse_partition_folder
-from sparklog.log.folders import FolderKind, look_at, what_it_is
+from sparklog.log.folders import what_it_is
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.storage.registry import Location, PathText, expand_one, is_pattern, locate, paths_of
+from sparklog.storage.registry import PathText, expand_one, locate, paths_of
 from sparklog.system.records import InternalLog, Unreadable
 from sparklog.system.views import VIEWS, View, view_of
-from sparklog.topic.discovery import discover
+from sparklog.topic.discovery import discover, log_directories
 from sparklog.topic.group_tables import OF_GROUPS, GroupOffsetsOf
 
 NAMES: Final = tuple(VIEWS)
@@ -149,17 +149,7 @@ def find_view(path: Paths, name: str, *, history: bool = False) -> FoundView:
 def _own_offsets(path: Paths, name: str) -> GroupOffsetsOf:
     if name not in OF_GROUPS:
         return GroupOffsetsOf()
-    return GroupOffsetsOf.directories(LogDirectory(*each) for each in _log_directories(path))
-
-
-def _log_directories(path: Paths) -> Iterator[Location]:
-    """Yield the paths that are log directories; a pattern is none."""
-    for each in paths_of(path):
-        location = locate(each)
-        if is_pattern(location):
-            continue
-        if look_at(*location).kind is FolderKind.LOG_DIRECTORY:
-            yield location
+    return GroupOffsetsOf.directories(log_directories(paths_of(path)))
 
 
 def _find_logs(path: Paths, name: str) -> list[PartitionFolder]:

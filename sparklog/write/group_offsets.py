@@ -4,25 +4,40 @@ Consumers commit under a lock of the file's own, ``seglog.offsets.lock``, which 
 transaction commits offsets by its journal: whoever carries that out holds the lock of the directory, and takes the one
 of the file behind it. Nobody who holds the lock of the file takes the other.
 
-Offsets of a transaction are committed once its journal is there. Readers take them from the journal until they are in
-the file, and a consumer that commits meanwhile first puts them there: its own are newer.
+Offsets of a transaction are committed once its journal is there, and visible once that is carried out, as its records
+are. A consumer that commits meanwhile first puts them into the file: its own are newer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 
+from sparklog.errors import InvalidOptionError
 from sparklog.log import files
 from sparklog.log.files import TopicPartition
-from sparklog.log.group_offsets import CommittedOffsets, GroupOffsets, OffsetCommit, parse_group_offsets
+from sparklog.log.group_offsets import (
+    NO_OFFSET,
+    CommittedOffsets,
+    GroupOffsets,
+    OffsetCommit,
+    offsets_of_fields,
+    parse_group_offsets,
+)
 from sparklog.log.journal import pending
+from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory
 from sparklog.storage.base import HeldLock
 from sparklog.write.atomic import write_atomically
 
 
-def read_group_offsets(directory: LogDirectory) -> GroupOffsets:
+def read_group_offsets(directory: LogDirectory, *, with_decided: bool = False) -> GroupOffsets:
     """Return the offsets of each group; none where nothing was committed.
+
+    Parameters
+    ----------
+    with_decided : bool
+        Whether those of a transaction that is decided and not carried out are among them. A consumer of the group goes
+        on there; to all others they are not visible before the records are.
 
     Raises
     ------
@@ -36,7 +51,9 @@ def read_group_offsets(directory: LogDirectory) -> GroupOffsets:
         data = directory.storage.read_small(path)
         # The journal is as old as the file only where that was the same before and behind it.
         if data == before:
-            return _parsed(data, path).after(decided).groups
+            found = _parsed(data, path)
+            found = found.after(decided) if with_decided else found.without(decided)
+            return found.of(_topic_ids(directory, found.groups, found.topics)).groups
 
 
 def commit_group_offsets(
@@ -55,15 +72,31 @@ def commit_group_offsets(
     LockedError
         Others committed for that long.
     InvalidOptionError
-        The storage cannot be written to.
+        An offset or the group is none, or the storage cannot be written to.
     """
+    checked_offsets({group: offsets})
     with _lock(directory, lock_timeout_seconds):
         found = _read(directory)
         whole = found.after(_decided(directory))
         if whole is not found:
             # Nothing may outlive a power cut of a transaction whose journal does not.
             directory.writable.sync_folder(directory.path)
-        _write(directory, whole.updated({group: offsets}))
+        _write(directory, whole.updated({group: offsets}, _topic_ids(directory, {group: offsets})))
+
+
+def forget_offsets(
+    directory: LogDirectory, is_gone: Callable[[TopicPartition], bool], now_ms: int, lock_timeout_seconds: float
+) -> None:
+    """Let nothing be committed of partitions that are gone: it must not count for others of their names.
+
+    The caller holds the lock of the directory, and no journal is there.
+    """
+    with _lock(directory, lock_timeout_seconds):
+        found = _read(directory)
+        nothing = OffsetCommit(NO_OFFSET, "", now_ms)
+        gone = {group: {at: nothing for at in offsets if is_gone(at)} for group, offsets in found.groups.items()}
+        if any(gone.values()):
+            _write(directory, found.updated(gone))
 
 
 def next_transaction(directory: LogDirectory, groups: GroupOffsets) -> CommittedOffsets | None:
@@ -71,7 +104,11 @@ def next_transaction(directory: LogDirectory, groups: GroupOffsets) -> Committed
 
     The caller holds the lock of the directory, and no journal is there.
     """
-    return CommittedOffsets(groups, _read(directory).transactions + 1) if groups else None
+    if not groups:
+        return None
+    times = [commit.timestamp for offsets in groups.values() for commit in offsets.values()]
+    number = max([_read(directory).transactions + 1, *times])
+    return CommittedOffsets(checked_offsets(groups), number, topics=_topic_ids(directory, groups))
 
 
 def add_transaction(directory: LogDirectory, decided: CommittedOffsets, *, lock_timeout_seconds: float = 60.0) -> None:
@@ -81,6 +118,34 @@ def add_transaction(directory: LogDirectory, decided: CommittedOffsets, *, lock_
         whole = found.after(decided)
         if whole is not found:
             _write(directory, whole)
+
+
+def checked_offsets(groups: GroupOffsets) -> GroupOffsets:
+    """Return offsets that are to be written, if they can be read again: one that cannot would hide all others.
+
+    Raises
+    ------
+    InvalidOptionError
+        One cannot.
+    """
+    given = CommittedOffsets({group: offsets for group, offsets in groups.items() if offsets})
+    try:
+        if offsets_of_fields(given.to_fields()) == given:
+            return groups
+        reason = "an offset would be read as another"
+    except (ValueError, TypeError, AttributeError) as error:
+        reason = str(error)
+    raise InvalidOptionError(f"nothing was committed: {reason}")
+
+
+def _topic_ids(directory: LogDirectory, groups: GroupOffsets, topics: Container[str] | None = None) -> dict[str, str]:
+    """Return the ids of topics of which offsets are committed, or of some of them, where they are here and known."""
+    found: dict[str, str] = {}
+    for at in (at for offsets in groups.values() for at in offsets if topics is None or at.topic in topics):
+        topic_id = None if at.topic in found else topic_id_of(directory.folder(str(at)))
+        if topic_id is not None:
+            found[at.topic] = topic_id
+    return found
 
 
 def _lock(directory: LogDirectory, timeout_seconds: float) -> HeldLock:

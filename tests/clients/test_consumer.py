@@ -30,6 +30,7 @@ from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.places import LogDirectory
 from sparklog.topic.group_offsets import OffsetAndMetadata
 from sparklog.topic.log_manager import LogManager
+from sparklog.write.clock import wall_clock_ms
 from sparklog.write.group_offsets import read_group_offsets
 from sparklog.write.partition import PartitionLog
 from tests.golden import golden_set
@@ -112,12 +113,12 @@ def test_committed_offsets_of_many_partitions_are_read_once(tmp_path: Path, monk
         consumer.commit(dict.fromkeys(partitions[5:], 1))
     reads = 0
 
-    def counted(directory: LogDirectory) -> GroupOffsets:
+    def counted(directory: LogDirectory, *, with_decided: bool = False) -> GroupOffsets:
         nonlocal reads
         reads += 1
-        return read_group_offsets(directory)
+        return read_group_offsets(directory, with_decided=with_decided)
 
-    monkeypatch.setattr("sparklog.clients.commits.read_group_offsets", counted)
+    monkeypatch.setattr("sparklog.topic.group_tables.read_group_offsets", counted)
     with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
         wanted = [b"old"] * 5 + [b"new %d" % number for number in range(20)]
         assert sorted(polled(consumer, 25)) == sorted(wanted)
@@ -158,6 +159,70 @@ def test_group_goes_on_where_the_cluster_left_it(tmp_path: Path) -> None:
     with from_start(tmp_path, "events", group_id="g") as consumer:
         assert consumer.committed(EVENTS) == 2
         assert polled(consumer, 1) == [b"c"]
+
+
+def test_later_commit_of_a_broker_counts_also_while_the_consumer_lives(tmp_path: Path) -> None:
+    send(tmp_path, b"a", b"b", b"c", b"d")
+    now_ms, key = wall_clock_ms(), {"group": "g", "topic": "events", "partition": 0}
+
+    def commit_in_cluster(offset: int, time_ms: int) -> None:
+        value = {"offset": offset, "metadata": "theirs", "commitTimestamp": time_ms}
+        write_log(tmp_path / "__consumer_offsets-0", [put("OffsetCommit", key, value, 4)])
+
+    with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
+        consumer.commit({EVENTS: 1})
+        assert consumer.committed(EVENTS) == 1
+        commit_in_cluster(3, now_ms + 3_600_000)
+        assert consumer.committed(EVENTS, metadata=True) == (3, "theirs", -1)
+        consumer.commit({EVENTS: 4})
+        assert consumer.committed(EVENTS) == 4
+        commit_in_cluster(2, now_ms - 3_600_000)
+        assert consumer.committed(EVENTS) == 4
+        commit_in_cluster(2, now_ms + 7_200_000)
+    with from_start(tmp_path, "events", group_id="g") as consumer:
+        assert polled(consumer, 2) == [b"c", b"d"]
+
+
+def test_group_that_is_in_two_places_is_refused_and_not_begun_anew(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("one", "two")]
+    send(paths[0], b"a")
+    for path in paths:
+        key = {"group": "g", "topic": "events", "partition": 0}
+        write_log(path / "__consumer_offsets-0", [put("OffsetCommit", key, {"offset": 1}, 4)])
+    with pytest.raises(InvalidOptionError, match="in two"), Consumer(paths, "events", group_id="g") as consumer:
+        consumer.poll(0)
+
+
+def test_commit_of_nothing_is_none(tmp_path: Path) -> None:
+    send(tmp_path, b"a")
+    with from_start(tmp_path, "events", group_id="g") as consumer:
+        consumer.commit({})
+        consumer.commit()
+        assert consumer.committed(EVENTS) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {("events", None): 1},
+        {("events", 1.5): 1},
+        {("events", True): 1},
+        {("events", "a/b"): 1},
+        {("../events", 0): 1},
+        {EVENTS: 1 << 70},
+        {EVENTS: None},
+        {EVENTS: OffsetAndMetadata(1, 7)},  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_commit_is_refused_and_hides_no_other(tmp_path: Path, wrong: Any) -> None:
+    send(tmp_path, b"a")
+    with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
+        consumer.commit({EVENTS: OffsetAndMetadata(1, None)})  # type: ignore[arg-type]
+        before = (tmp_path / "seglog.offsets").read_bytes()
+        with pytest.raises(InvalidOptionError):
+            consumer.commit(wrong)
+        assert (tmp_path / "seglog.offsets").read_bytes() == before
+        assert consumer.committed(EVENTS, metadata=True) == (1, "", -1)
 
 
 def test_offsets_that_cannot_be_read_are_not_replaced(tmp_path: Path) -> None:

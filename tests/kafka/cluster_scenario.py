@@ -46,17 +46,17 @@ def _topics(broker: Broker) -> None:
     broker.create_topic("again")
     broker.produce(_records("orders", 3), _records("clicks", 2), _records("doomed", 2), _records("again", 1))
     broker.delete_topic("again")
-    _create_again(broker)
+    create_again(broker, "again", 2)
     broker.ask("add_partitions", topic="clicks", partitions=4)
     broker.delete_records("clicks", 0, 6)
 
 
-def _create_again(broker: Broker) -> None:
+def create_again(broker: Broker, topic: str, partitions: int) -> None:
     """Make a topic that was just deleted; a broker with ZooKeeper answers before it is gone."""
     deadline = time.monotonic() + DELETED_TIMEOUT_S
     while True:
         try:
-            broker.create_topic("again", partitions=2)
+            broker.create_topic(topic, partitions=partitions)
             return
         except HarnessError:
             if time.monotonic() > deadline:
@@ -92,7 +92,9 @@ def _transactions(broker: Broker) -> None:
     _transaction(broker, aborted, "by-transaction", [("orders", 0, 9, "aborted"), ("orders", 1, 9, "aborted")])
     aborted.abort()
     for name in ("t-ongoing", "t-hanging"):
-        _transaction(broker, _producer(broker, name), "by-transaction", [("orders", 2, 11, "open")])
+        ongoing = _producer(broker, name)
+        _transaction(broker, ongoing, "by-transaction", [("orders", 2, 11, "open")])
+        _send_offsets(broker, ongoing, "open-alone", [("orders", 2, 11, "open")])
         # What is committed after it is valid, though the transaction in the same log is open.
         broker.commit_group_offsets("by-transaction", [("clicks", 1, 8, "")])
     broker.commit_group_offsets("by-hand", [("orders", 2, 8, "")])
@@ -106,6 +108,10 @@ def _transaction(broker: Broker, producer: Producer, group: str, offsets: Sequen
     """Begin a transaction, write in it, and add offsets of a group to it."""
     producer.begin()
     producer.send([Record("clicks", None, b"in a transaction", 1), Record("orders", None, b"in a transaction", 2)])
+    _send_offsets(broker, producer, group, offsets)
+
+
+def _send_offsets(broker: Broker, producer: Producer, group: str, offsets: Sequence[Offset]) -> None:
     names = ("topic", "partition", "offset", "metadata")
     rows = [dict(zip(names, offset, strict=True)) for offset in offsets]
     broker.ask("send_offsets", name=producer.name, group=group, offsets=rows)

@@ -122,6 +122,23 @@ def test_key_of_a_broker_before_0_9_means_the_same_offset(tmp_path: Path) -> Non
     assert committed(log) == {}
 
 
+def test_group_of_an_open_transaction_is_there_before_its_offsets_are(tmp_path: Path) -> None:
+    steps: list[Put | End] = [
+        commit("open", "t", 0, 1, producer_id=1),
+        commit("aborted", "t", 0, 2, producer_id=2),
+        End(2, is_commit=False),
+        commit("both", "t", 0, 3),
+        commit("both", "t", 0, 4, producer_id=1),
+    ]
+    log = write_log(tmp_path / "__consumer_offsets-0", steps)
+    assert committed(log) == {("both", "t", 0): 3}
+    found = groups_of(log)
+    assert set(found) == {"open", "both"}
+    assert (found["open"]["type"], found["open"]["state"]) == ("classic", "Empty")
+    log = write_log(tmp_path / "ended-0", [*steps, End(1, is_commit=False)])
+    assert set(groups_of(log)) == {"both"}
+
+
 def test_history_says_what_became_of_transactions(tmp_path: Path) -> None:
     steps: list[Put | End] = [
         commit("g", "t", 0, 1),

@@ -71,6 +71,6 @@ def test_what_a_log_says_of_a_group_is_its_own(tmp_path: Path) -> None:
     tombstone = put("OffsetCommit", {"group": "gone", "topic": "a", "partition": 0}, None)
     log = write_log(tmp_path / "t", [committed("g", 3), committed("h", 3), tombstone, Put(b"\0\1", b"\0\1")])
     found = read_group(log, "g")
-    assert found.offsets == {TopicPartition("a", 0): 3}
+    assert found.offsets == {TopicPartition("a", 0): (3, "", 0)}
     assert found.groups == {"g", "h"}
     assert read_group(log, "new").offsets == {}

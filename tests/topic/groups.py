@@ -17,9 +17,15 @@ PARTITIONS = 3
 Offsets = Mapping[tuple[str, int], int]
 
 
-def commits(group: str, offsets: Offsets, version: int = 3) -> list[Put]:
+def commits(group: str, offsets: Offsets, version: int = 3, time_ms: int = 0, **step: Any) -> list[Put]:
     return [
-        put("OffsetCommit", {"group": group, "topic": topic, "partition": partition}, {"offset": offset}, version)
+        put(
+            "OffsetCommit",
+            {"group": group, "topic": topic, "partition": partition},
+            {"offset": offset, "commitTimestamp": time_ms},
+            version,
+            **step,
+        )
         for (topic, partition), offset in offsets.items()
     ]
 

@@ -16,6 +16,10 @@ from tests.places import directory_at
 from tests.topic.groups import commits, write_groups, write_shop
 
 
+def committed(group: str, *paths: Path) -> dict[TopicPartition, int]:
+    return committed_by_groups([group], [directory_at(path) for path in paths])[group]
+
+
 @pytest.mark.parametrize(
     ("group", "java_hash"),
     [
@@ -38,7 +42,7 @@ def test_partition_of_a_group_is_by_the_hash_of_java(group: str, java_hash: int,
 def test_last_offsets_of_the_group_are_found_and_no_others(tmp_path: Path) -> None:
     first, second = commits("g", {("a", 0): 1, ("a", 1): 2}), commits("g", {("a", 0): 5})
     write_groups(tmp_path, {"g": [*first, *second], "other": commits("other", {("a", 0): 9, ("b", 0): 9})})
-    assert group_logs([directory_at(tmp_path)]).committed("g") == {("a", 0): 5, ("a", 1): 2}
+    assert committed("g", tmp_path) == {("a", 0): 5, ("a", 1): 2}
 
 
 def test_group_is_found_where_not_all_partitions_are_here(tmp_path: Path) -> None:
@@ -47,13 +51,13 @@ def test_group_is_found_where_not_all_partitions_are_here(tmp_path: Path) -> Non
     for each in tmp_path.iterdir():
         if each.name not in (there, "__consumer_offsets-0", "__consumer_offsets-1"):
             shutil.rmtree(each)
-    assert group_logs([directory_at(tmp_path)]).committed("g") == {("a", 0): 1}
+    assert committed("g", tmp_path) == {("a", 0): 1}
     # Two that are here look like all of them.
     for name in ("__consumer_offsets-0", "__consumer_offsets-1"):
         shutil.rmtree(tmp_path / name)
     (tmp_path / there).rename(tmp_path / "__consumer_offsets-0")
     (tmp_path / "__consumer_offsets-1").mkdir()
-    assert group_logs([directory_at(tmp_path)]).committed("g") == {("a", 0): 1}
+    assert committed("g", tmp_path) == {("a", 0): 1}
 
 
 def test_partitions_may_be_in_several_directories(tmp_path: Path) -> None:
@@ -61,23 +65,21 @@ def test_partitions_may_be_in_several_directories(tmp_path: Path) -> None:
     write_groups(tmp_path / "one", {group: commits(group, {("a", 0): 1}) for group in groups})
     (tmp_path / "two").mkdir()
     (tmp_path / "one" / "__consumer_offsets-1").rename(tmp_path / "two" / "__consumer_offsets-1")
-    found = group_logs([directory_at(tmp_path / "one"), directory_at(tmp_path / "two")])
-    assert all(found.committed(group) == {("a", 0): 1} for group in groups)
+    assert all(committed(group, tmp_path / "one", tmp_path / "two") == {("a", 0): 1} for group in groups)
 
 
 def test_unknown_group_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
     write_shop(tmp_path, {"billing": {("a", 0): 1}, "fraud": {("a", 0): 1}})
-    found = group_logs([directory_at(tmp_path)])
     with pytest.raises(InvalidOptionError, match=r"no group 'biling' has committed .* did you mean 'billing'"):
-        found.committed("biling")
+        committed("biling", tmp_path)
     with pytest.raises(InvalidOptionError, match="groups are billing, fraud"):
-        found.committed("xyz")
+        committed("xyz", tmp_path)
 
 
 def test_directory_without_offsets_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "a-0").mkdir()
     with pytest.raises(InvalidOptionError, match="consumerOffsetsPath"):
-        group_logs([directory_at(tmp_path)])
+        committed("g", tmp_path)
     with pytest.raises(PathNotFoundError):
         group_logs([directory_at(tmp_path)], [tmp_path / "nothing"])
 
@@ -86,22 +88,48 @@ def test_other_directories_are_looked_in_when_they_are_given(tmp_path: Path) -> 
     write_shop(tmp_path / "one", {"g": {("a", 0): 1}})
     write_shop(tmp_path / "two", {"g": {("a", 0): 2}})
     one, two = (directory_at(tmp_path / name) for name in ("one", "two"))
-    assert group_logs([one], [tmp_path / "two"]).committed("g") == {("a", 0): 2}
+    assert committed_by_groups(["g"], [one], [tmp_path / "two"])["g"] == {("a", 0): 2}
     with pytest.raises(InvalidOptionError, match="is in two places"):
         group_logs([one, two])
 
 
-def test_commits_of_consumers_of_ours_are_over_those_of_the_cluster(tmp_path: Path) -> None:
-    at = TopicPartition("events", 0)
+def test_later_commit_counts_wherever_it_is(tmp_path: Path) -> None:
+    at, other = TopicPartition("events", 0), TopicPartition("events", 1)
     directory = directory_at(tmp_path)
     with pytest.raises(InvalidOptionError, match="there is no __consumer_offsets"):
-        committed_by_groups(["mine"], [directory])
-    commit_group_offsets(directory, "mine", {at: OffsetCommit(4, "", 8)})
-    assert committed_by_groups(["mine"], [directory]) == {"mine": {at: 4}}
-    offsets = {"theirs": {("events", 0): 1}, "mine": {("events", 0): 1, ("events", 1): 2}}
-    write_groups(tmp_path, {group: commits(group, of_group) for group, of_group in offsets.items()})
-    found = committed_by_groups(["mine", "theirs"], [directory])
-    assert found == {"mine": {at: 4, TopicPartition("events", 1): 2}, "theirs": {at: 1}}
-    assert committed_by_groups(["mine"], [directory], [tmp_path])["mine"][at] == 1
+        committed("mine", tmp_path)
+    commit_group_offsets(directory, "mine", {at: OffsetCommit(4, "", 800)})
+    assert committed("mine", tmp_path) == {at: 4}
+    of_cluster = [
+        *commits("mine", {at: 1}, time_ms=799),
+        *commits("mine", {other: 2}, time_ms=1),
+        *commits("theirs", {at: 1}),
+    ]
+    write_groups(tmp_path, {"mine": of_cluster[:2], "theirs": of_cluster[2:]})
+    assert committed("mine", tmp_path) == {at: 4, other: 2}
+    assert committed("theirs", tmp_path) == {at: 1}
+    write_groups(tmp_path, {"mine": commits("mine", {at: 9, other: 2}, time_ms=801)})
+    assert committed("mine", tmp_path) == {at: 9, other: 2}
+    assert committed_by_groups(["mine"], [], [tmp_path]) == {"mine": {at: 9, other: 2}}
+    commit_group_offsets(directory, "mine", {at: OffsetCommit(10, "", 802)})
+    assert committed_by_groups(["mine"], [], [tmp_path]) == {"mine": {at: 10, other: 2}}
     with pytest.raises(InvalidOptionError, match="no group 'other'"):
-        committed_by_groups(["other"], [directory])
+        committed("other", tmp_path)
+
+
+def test_commits_of_several_directories_are_told_apart_by_their_times(tmp_path: Path) -> None:
+    at = TopicPartition("events", 0)
+    for name, offset, time_ms in (("one", 7, 20), ("two", 3, 10)):
+        (tmp_path / name).mkdir()
+        commit_group_offsets(directory_at(tmp_path / name), "g", {at: OffsetCommit(offset, "", time_ms)})
+    assert committed("g", tmp_path / "one", tmp_path / "two") == committed("g", tmp_path / "two", tmp_path / "one")
+    assert committed("g", tmp_path / "one", tmp_path / "two") == {at: 7}
+
+
+def test_log_in_two_places_is_not_passed_over_where_a_file_of_ours_has_the_group(tmp_path: Path) -> None:
+    at = TopicPartition("events", 0)
+    for name in ("one", "two"):
+        write_groups(tmp_path / name, {"g": commits("g", {at: 1})})
+        commit_group_offsets(directory_at(tmp_path / name), "g", {at: OffsetCommit(2, "", 10)})
+    with pytest.raises(InvalidOptionError, match="is in two places"):
+        committed("g", tmp_path / "one", tmp_path / "two")

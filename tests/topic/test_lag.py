@@ -8,13 +8,18 @@ import pytest
 
 from sparklog import views
 from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.system.messages import message
 from sparklog.topic.lag import SCHEMA, lag
+from sparklog.write.group_offsets import commit_group_offsets
 from tests.log.logs import only_log, write
+from tests.places import directory_at
 from tests.system.logs import Put, put
 from tests.topic.groups import classic, commits, write_groups, write_shop
 
 NOBODY = {"consumer_id": None, "host": None, "client_id": None}
+IN_CLUSTER = {"committed_in": "__consumer_offsets"}
 MEMBER = {"memberId": "m-1", "clientId": "m", "clientHost": "/10.0.0.1", "sessionTimeout": 1, "subscription": b""}
 
 
@@ -28,6 +33,7 @@ def test_lag_is_what_lies_between_the_offset_and_the_end(tmp_path: Path) -> None
     assert found.schema == SCHEMA
     assert found.to_pylist()[0] == {
         "group": "f", "topic": "a", "partition": 0, "current_offset": 100, "log_end_offset": 100, "lag": 0, **NOBODY,
+        **IN_CLUSTER,
     }  # fmt: skip
     assert numbers(tmp_path)[1:] == [
         ("g", "a", 0, 99, 100, 1),
@@ -80,6 +86,26 @@ def test_partitions_of_a_topic_that_no_partition_here_names_are_left_out(tmp_pat
     ]
     write_groups(tmp_path, {"g": steps})
     assert numbers(tmp_path) == [("g", "a", 0, 3, None, None)]
+
+
+def test_groups_that_the_tool_leaves_out_are_shown_where_they_are_named(tmp_path: Path) -> None:
+    groups = {
+        "streams": [put("StreamsGroupMetadata", {"groupId": "streams"}, {"epoch": 1})],
+        "connect": [put("GroupMetadata", {"group": "connect"}, {"protocolType": "connect", "members": []}, 3)],
+        "consumers": [classic("consumers")],
+        "simple": [],
+    }
+    write(tmp_path / "a-0", 10)
+    write_groups(tmp_path, {name: [*steps, *commits(name, {("a", 0): 3})] for name, steps in groups.items()})
+    assert [row[0] for row in numbers(tmp_path)] == ["consumers", "simple"]
+    assert [row[0] for row in numbers(tmp_path, "streams", "connect")] == ["connect", "streams"]
+
+
+def test_rows_say_where_the_offset_is_committed(tmp_path: Path) -> None:
+    write_shop(tmp_path, {"g": {("a", 0): 1, ("a", 1): 1}})
+    commit_group_offsets(directory_at(tmp_path), "g", {TopicPartition("a", 1): OffsetCommit(9, "", 8)})
+    rows = lag(tmp_path).select(["partition", "current_offset", "committed_in"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(0, 1, "__consumer_offsets"), (1, 9, "seglog.offsets")]
 
 
 def test_groups_may_be_chosen_and_a_wrong_one_is_named(tmp_path: Path) -> None:

@@ -20,9 +20,12 @@ from sparklog.errors import (
     PathNotFoundError,
 )
 from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.topic.groups import partition_of_group
 from sparklog.topic.lag import lag
 from sparklog.topic.set_offsets import Goal, OffsetChanges, OffsetRequest, set_group_offsets
+from sparklog.write.group_offsets import commit_group_offsets
+from tests.places import directory_at
 from tests.system.logs import Put, keyed, put
 from tests.topic.groups import PARTITIONS, classic, commits, write_groups, write_shop
 
@@ -104,18 +107,51 @@ def test_offset_that_the_log_has_not_is_set_to_the_nearest_with_a_warning(
     assert "b-0 has offsets [0, 30), and 1000 is none of them: its offset is set to 30" in caplog.text
 
 
+OURS = {TopicPartition("a", 0): OffsetCommit(77, "", NOW_MS + 5), TopicPartition("a", 1): OffsetCommit(7, "", 1)}
+
+
+def test_offsets_that_are_set_count_over_those_of_our_consumers_whatever_the_clocks_say(shop: Path) -> None:
+    commit_group_offsets(directory_at(shop), "g", OURS)
+    changes = set_offsets(shop, Goal(shift=-3))
+    assert [tuple(each) for each in changes.changes] == [(("a", 0), 77, 74), (("a", 1), 7, 4), (("b", 0), 5, 2)]
+    assert committed(shop) == {("a", 0): 74, ("a", 1): 4, ("b", 0): 2}
+    with sparklog.open_topic(shop / "a") as topic:
+        assert topic.offsets_for_group("g") == {("a", 0): 74, ("a", 1): 4}
+    assert {row["committed_in"] for row in lag(shop, "g").to_pylist()} == {"__consumer_offsets"}
+    with sparklog.Consumer(shop, "a", group_id="g", enable_auto_commit=False) as consumer:
+        assert consumer.position(("a", 0)) == 74
+        consumer.commit({("a", 0): 80})
+    # The consumer's commit is behind what it began with, also where the time of that is to come.
+    assert committed(shop)["a", 0] == 80
+
+
+@pytest.mark.parametrize("has_cluster", [False, True])
+def test_offsets_of_a_group_of_our_consumers_alone_are_set_in_our_file(tmp_path: Path, has_cluster: bool) -> None:
+    shop = write_shop(tmp_path / "logs", {"other": {("a", 0): 1}})
+    for each in range(PARTITIONS):
+        if not has_cluster or each == partition_of_group("g", PARTITIONS):
+            shutil.rmtree(shop / f"__consumer_offsets-{each}")
+    commit_group_offsets(directory_at(shop), "g", OURS)
+    given: dict[str, Any] = {"offsets_partitions": PARTITIONS} if has_cluster else {}
+    dry = set_offsets(shop, Goal(word="earliest"), executes=False, **given)
+    assert committed(shop) == {("a", 0): 77, ("a", 1): 7}
+    done = set_offsets(shop, Goal(word="earliest"), **given)
+    assert (done.location, done.log_offset) == (dry.location, None) == (str(shop / "seglog.offsets"), None)
+    assert committed(shop) == {("a", 0): 0, ("a", 1): 0}
+
+
 def test_dry_run_changes_nothing_and_says_the_same(shop: Path) -> None:
     before = contents(shop)
     dry = set_offsets(shop, Goal(word="latest"), "a", "b", executes=False)
     assert contents(shop) == before
     assert dry.log_offset is None
     done = set_offsets(shop, Goal(word="latest"), "a", "b")
-    assert (done.changes, done.folder) == (dry.changes, dry.folder)
+    assert (done.changes, done.location) == (dry.changes, dry.location)
 
 
 def test_all_offsets_are_one_batch(shop: Path) -> None:
     done = set_offsets(shop, Goal(word="latest"), "a", "b")
-    with sparklog.open_log(done.folder.location) as log:
+    with sparklog.open_log(done.location) as log:
         written = log.read(done.log_offset, columns=["base_offset", "timestamp", "compression", "key"])
     assert set(written["base_offset"].to_pylist()) == {done.log_offset}
     assert set(written["compression"].to_pylist()) == {"none"}
@@ -126,7 +162,7 @@ def test_new_group_is_made_and_said(shop: Path, caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.WARNING, "sparklog"):
         done = set_offsets(shop, Goal(offset=2), "b", group="new")
     assert committed(shop, "new") == {("b", 0): 2}
-    assert done.folder.partition == partition_of_group("new", PARTITIONS)
+    assert done.location.endswith(f"-{partition_of_group('new', PARTITIONS)}")
     assert "there is no group new yet" in caplog.text
     with pytest.raises(InvalidOptionError, match="say which topics"):
         set_offsets(shop, Goal(offset=2), group="newer")

@@ -179,7 +179,7 @@ def test_writer_that_stops_anywhere_is_seen_whole_or_not_at_all(
 def test_offsets_and_records_of_a_writer_that_stops_anywhere_are_seen_together_or_not_at_all(
     tmp_path: Path, is_abort: bool
 ) -> None:
-    """Records are seen once a commit is carried out, and offsets once it is decided, which cannot be undone."""
+    """A commit that is decided cannot be undone: the group goes on behind it. Offsets are visible with the records."""
     old, new = OffsetCommit(1, "", 0), OffsetCommit(5, "", NOW_MS)
 
     def prepare(folder: Path) -> None:
@@ -201,7 +201,9 @@ def test_offsets_and_records_of_a_writer_that_stops_anywhere_are_seen_together_o
     outcomes = set()
     for crash in crashes(prepare, run, tmp_path, ("kept",) if is_abort else ("kept", "lost")):
         directory = directory_at(crash.folder)
-        offset, seen = read_group_offsets(directory)["g"][EVENTS], committed(crash.folder)["events-0"]
+        visible, seen = read_group_offsets(directory)["g"][EVENTS], committed(crash.folder)["events-0"]
+        assert (visible == new) == ("new" in seen), str(crash)
+        offset = read_group_offsets(directory, with_decided=True)["g"][EVENTS]
         was_decided = (crash.folder / files.JOURNAL).exists()
         outcomes.add((offset == new, "new" in seen))
         if offset == new:
@@ -210,7 +212,7 @@ def test_offsets_and_records_of_a_writer_that_stops_anywhere_are_seen_together_o
         with transaction(crash.folder, "loader", CONFIG):
             pass
         after = read_group_offsets(directory)["g"][EVENTS]
-        assert after == (OffsetCommit(7, "", 0) if offset == new else old), str(crash)
+        assert after == (OffsetCommit(7, "", NOW_MS) if offset == new else old), str(crash)
         assert committed(crash.folder)["events-0"] == ["old", "new"][: 1 + (offset == new)], str(crash)
         assert offset == (new if not is_abort and (was_decided or "new" in seen) else old), str(crash)
         assert findings(crash.folder) == [], str(crash)

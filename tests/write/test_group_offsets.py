@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparklog.errors import CorruptCheckpointError
+from sparklog.errors import CorruptCheckpointError, InvalidOptionError
 from sparklog.log.files import GROUP_OFFSETS, JOURNAL, TopicPartition
-from sparklog.log.group_offsets import CommittedOffsets, OffsetCommit, parse_group_offsets
+from sparklog.log.group_offsets import (
+    NO_OFFSET,
+    CommittedOffsets,
+    GroupOffsets,
+    OffsetCommit,
+    parse_group_offsets,
+)
 from sparklog.log.journal import Journal, parse_journal, pending
 from sparklog.log.places import LogDirectory
 from sparklog.write.group_offsets import commit_group_offsets, next_transaction, read_group_offsets
@@ -60,14 +67,107 @@ def test_commits_of_threads_lose_nothing(tmp_path: Path) -> None:
     assert read_group_offsets(directory) == {f"g{number}": {EVENTS: (4, "", 0)} for number in range(6)}
 
 
-def test_offsets_of_a_decided_transaction_are_committed(tmp_path: Path) -> None:
+def seen(directory: LogDirectory) -> GroupOffsets:
+    """Return what a consumer of a group would go on from."""
+    return read_group_offsets(directory, with_decided=True)
+
+
+def test_offsets_of_a_decided_transaction_are_visible_with_its_records(tmp_path: Path) -> None:
     directory = directory_at(tmp_path)
     commit_group_offsets(directory, "g", {EVENTS: at(1), OTHER: at(1)})
-    decide(directory, {EVENTS: at(5)})
-    for _ in range(2):
-        assert read_group_offsets(directory) == {"g": {EVENTS: at(5), OTHER: at(1)}}
-        apply_journal(directory)
+    decide(directory, {EVENTS: at(5), THIRD: at(6)})
+    assert read_group_offsets(directory) == {"g": {EVENTS: at(1), OTHER: at(1)}}
+    after = {"g": {EVENTS: at(5), OTHER: at(1), THIRD: at(6)}}
+    assert seen(directory) == after
+    # Another's commit puts them into the file, and makes them no more visible than they were.
+    commit_group_offsets(directory, "h", {EVENTS: at(9)})
+    visible = read_group_offsets(directory)
+    assert visible == {"g": {EVENTS: at(1), OTHER: at(1), THIRD: (NO_OFFSET, "", 0)}, "h": {EVENTS: at(9)}}
+    apply_journal(directory)
     assert not (tmp_path / JOURNAL).exists()
+    assert read_group_offsets(directory) == seen(directory) == {**after, "h": {EVENTS: at(9)}}
+
+
+def test_offsets_are_not_visible_before_the_last_step_that_carries_a_transaction_out(tmp_path: Path) -> None:
+    def prepare(folder: Path) -> None:
+        commit_group_offsets(directory_at(folder), "g", {EVENTS: at(1)})
+        decide(directory_at(folder), {EVENTS: at(5)})
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        apply_journal(directory_at(folder, storage))
+
+    offsets = set()
+    for crash in crashes(prepare, run, tmp_path):
+        offset = read_group_offsets(directory_at(crash.folder))["g"][EVENTS].offset
+        assert (offset == 1) == (crash.folder / JOURNAL).exists(), str(crash)
+        assert seen(directory_at(crash.folder))["g"][EVENTS] == at(5), str(crash)
+        offsets.add(offset)
+    assert offsets == {1, 5}
+
+
+def test_transaction_counts_behind_a_file_of_before_the_last_one_was_lost(tmp_path: Path) -> None:
+    """Old copies have seen many transactions, and the file that was made anew few."""
+    directory = directory_at(tmp_path)
+    for offset in range(3):
+        decide(directory, {EVENTS: at(offset, NOW_MS + offset)})
+        apply_journal(directory)
+    old = (tmp_path / GROUP_OFFSETS).read_bytes()
+    (tmp_path / GROUP_OFFSETS).unlink()
+    decide(directory, {EVENTS: at(7, NOW_MS + 10)})
+    (tmp_path / GROUP_OFFSETS).write_bytes(old)
+    assert seen(directory)["g"][EVENTS].offset == 7
+    apply_journal(directory)
+    assert read_group_offsets(directory)["g"][EVENTS].offset == 7
+
+
+def test_time_of_a_commit_is_not_before_that_of_the_one_it_replaces(tmp_path: Path) -> None:
+    directory = directory_at(tmp_path)
+    for offset, time_ms in ((1, 500), (2, 400), (3, 600)):
+        commit_group_offsets(directory, "g", {EVENTS: at(offset, time_ms)})
+        assert read_group_offsets(directory)["g"][EVENTS] == at(offset, max(500, time_ms))
+
+
+@pytest.mark.parametrize(
+    ("group", "partition", "commit"),
+    [
+        ("g", ("events", None), at(1)),
+        ("g", ("events", 1.5), at(1)),
+        ("g", ("events", True), at(1)),
+        ("g", ("events", "a/b"), at(1)),
+        ("g", ("events", -1), at(1)),
+        ("g", ("events", 1 << 31), at(1)),
+        ("g", ("a/b", 0), at(1)),
+        ("g", (None, 0), at(1)),
+        ("g", EVENTS, at(1 << 70)),
+        ("g", EVENTS, at(-2)),
+        ("g", EVENTS, at(True)),
+        ("g", EVENTS, at(1, -1)),
+        ("g", EVENTS, at(1, 1 << 63)),
+        ("g", EVENTS, OffsetCommit(1, 5, NOW_MS)),  # type: ignore[arg-type]
+        ("g", EVENTS, OffsetCommit(1, "\udc80", NOW_MS)),
+        (None, EVENTS, at(1)),
+        ("\udc80", EVENTS, at(1)),
+    ],
+)
+def test_commit_that_could_not_be_read_again_is_refused_and_nothing_is_written(
+    tmp_path: Path, group: Any, partition: Any, commit: OffsetCommit
+) -> None:
+    directory = directory_at(tmp_path)
+    commit_group_offsets(directory, "g", {OTHER: at(1)})
+    offsets = {TopicPartition(*partition): commit, OTHER: at(2)}
+    with pytest.raises(InvalidOptionError, match="nothing was committed"):
+        commit_group_offsets(directory, group, offsets)
+    with pytest.raises(InvalidOptionError, match="nothing was committed"):
+        next_transaction(directory, {group: offsets})
+    assert read_group_offsets(directory) == {"g": {OTHER: at(1)}}
+
+
+@pytest.mark.parametrize("time_ms", [NO_OFFSET, 1.0, True, 1 << 63, 1e30, None])
+@pytest.mark.parametrize("offset", [5, -2, 1 << 63, 1e30, False])
+def test_file_with_a_number_that_is_none_is_refused(offset: object, time_ms: object) -> None:
+    data = json.dumps({"version": 1, "groups": {"g": {"events": {"0": [offset, "", time_ms]}}}})
+    with pytest.raises(CorruptCheckpointError, match="committed offsets"):
+        parse_group_offsets(data.encode(), GROUP_OFFSETS)
 
 
 @pytest.mark.parametrize("clock_ms", [NOW_MS - 60_000, NOW_MS, NOW_MS + 60_000], ids=["went back", "stood", "went on"])
@@ -77,17 +177,18 @@ def test_journal_that_is_carried_out_late_puts_back_nothing(tmp_path: Path, cloc
     journal = decide(directory, {EVENTS: at(5), OTHER: at(6)})
     commit_group_offsets(directory, "g", {EVENTS: at(7, clock_ms)})
     commit_group_offsets(directory, "h", {EVENTS: at(1, clock_ms)})
-    expected = {"g": {EVENTS: at(7, clock_ms), OTHER: at(6)}, "h": {EVENTS: at(1, clock_ms)}}
-    assert read_group_offsets(directory) == expected
+    time_ms = max(NOW_MS, clock_ms)
+    expected = {"g": {EVENTS: at(7, time_ms), OTHER: at(6)}, "h": {EVENTS: at(1, clock_ms)}}
+    assert seen(directory) == expected
     apply_journal(directory)
     assert read_group_offsets(directory) == expected
     # Once more, as after a crash that left the journal.
     write_journal(directory, journal)
-    assert read_group_offsets(directory) == expected
+    assert seen(directory) == expected
     apply_journal(directory)
     assert read_group_offsets(directory) == expected
     decide(directory, {EVENTS: at(3, clock_ms)})
-    assert read_group_offsets(directory)["g"] == {EVENTS: at(3, clock_ms), OTHER: at(6)}
+    assert seen(directory)["g"] == {EVENTS: at(3, time_ms), OTHER: at(6)}
 
 
 def test_commit_beside_a_pending_transaction_that_stops_anywhere_loses_neither(tmp_path: Path) -> None:
@@ -106,11 +207,11 @@ def test_commit_beside_a_pending_transaction_that_stops_anywhere_loses_neither(t
     found = []
     for crash in crashes(prepare, run, tmp_path):
         directory = directory_at(crash.folder)
-        seen = read_group_offsets(directory)["g"]
-        assert seen in steps, str(crash)
+        committed = seen(directory)["g"]
+        assert committed in steps, str(crash)
         apply_journal(directory)
-        assert read_group_offsets(directory)["g"] == seen, str(crash)
-        found.append(steps.index(dict(seen)))
+        assert read_group_offsets(directory)["g"] == committed, str(crash)
+        found.append(steps.index(dict(committed)))
     assert set(found) == {0, 1, 2}
 
 
@@ -130,11 +231,12 @@ def test_reader_whom_a_transaction_overtakes_does_not_mix_old_and_new(
         return look(place)
 
     monkeypatch.setattr("sparklog.write.group_offsets.pending", overtaking)
-    assert read_group_offsets(directory) == {"g": {EVENTS: at(3), OTHER: at(1)}}
+    assert read_group_offsets(directory) == {"g": {EVENTS: at(2), OTHER: at(1)}}
 
 
 def test_file_is_read_as_it_was_written() -> None:
-    for offsets in (CommittedOffsets(), CommittedOffsets({"g": {EVENTS: OffsetCommit(1, "ü", 2), OTHER: at(3)}}, 7)):
+    groups = {"g": {EVENTS: OffsetCommit(1, "ü", 2), OTHER: at(3)}}
+    for offsets in (CommittedOffsets(), CommittedOffsets(groups, 7), CommittedOffsets(groups, 7, groups)):
         assert parse_group_offsets(offsets.to_json(), GROUP_OFFSETS) == offsets
         journal = Journal("1", {}, (), offsets=offsets)
         assert parse_journal(journal.to_json(), JOURNAL) == journal
