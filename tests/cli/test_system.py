@@ -100,11 +100,12 @@ def test_offsets_of_a_broker_are_those_that_its_groups_committed() -> None:
     lines = run("groups", GOLDEN, "--offsets").stdout.splitlines()
     assert lines[:4] == [
         "by-hand",
-        "PARTITION         OFFSET  EPOCH  WHEN (UTC)           METADATA",
-        "read-by-groups-0       3      -  2026-11-20 23:57:54  three",
-        "read-by-groups-1       4      -  2026-11-20 23:57:54",
+        "PARTITION         OFFSET  EPOCH  WHEN (UTC)           METADATA  IN",
+        "read-by-groups-0       3      -  2026-11-20 23:57:54  three     __consumer_offsets",
+        "read-by-groups-1       4      -  2026-11-20 23:57:54            __consumer_offsets",
     ]
-    assert "read-by-groups-1      10      0  2026-11-20 23:57:53" in lines
+    read = [line.split() for line in lines]
+    assert ["read-by-groups-1", "10", "0", "2026-11-20", "23:57:53", "__consumer_offsets"] in read
 
 
 def test_members_have_their_partitions(logs: Path) -> None:
