@@ -24,6 +24,6 @@ def digest_records(topic: str, records: pa.RecordBatch, partitions: Int64s) -> i
         The partition that each row names; -1 where it names none.
     """
     fields = fields_of(records)
-    seed = np.frombuffer(hashlib.blake2b(topic.encode(), digest_size=16).digest(), np.uint64)
+    seed = np.frombuffer(hashlib.blake2b(topic.encode(), digest_size=8).digest(), np.uint64)
     tables = fields.records, fields.headers, fields.keys, fields.values, fields.names, fields.contents
     return int(sum_of_hashes(*tables, partitions, *seed))

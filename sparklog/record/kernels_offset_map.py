@@ -75,7 +75,7 @@ def _prefetch(typingctx: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
 
 
 @inlined
-def _rotated(word, bits):
+def rotated(word, bits):
     return word << np.uint64(bits) | word >> np.uint64(64 - bits)
 
 
@@ -83,18 +83,18 @@ def _rotated(word, bits):
 def _round(v0, v1, v2, v3):
     v0 += v1
     v2 += v3
-    v1 = _rotated(v1, 13) ^ v0
-    v3 = _rotated(v3, 16) ^ v2
-    v0 = _rotated(v0, 32)
+    v1 = rotated(v1, 13) ^ v0
+    v3 = rotated(v3, 16) ^ v2
+    v0 = rotated(v0, 32)
     v2 += v1
     v0 += v3
-    v1 = _rotated(v1, 17) ^ v2
-    v3 = _rotated(v3, 21) ^ v0
-    return v0, v1, _rotated(v2, 32), v3
+    v1 = rotated(v1, 17) ^ v2
+    v3 = rotated(v3, 21) ^ v0
+    return v0, v1, rotated(v2, 32), v3
 
 
 @inlined
-def _last_word(buffer, position, end, length):
+def last_word(buffer, position, end, length):
     """Return what is left of a key after its whole words, with its length in the highest byte."""
     word = np.uint64(length) << np.uint64(56)
     if position == end:
@@ -122,7 +122,7 @@ def siphash(buffer, position, length, first, second):
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 ^= word
         position += 8
-    word = _last_word(buffer, position, end, length)
+    word = last_word(buffer, position, end, length)
     v3 ^= word
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)

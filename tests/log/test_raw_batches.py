@@ -18,7 +18,7 @@ from tests.log.logs import batch, batches, only_log, write
 IN_TRANSACTION = {"transactional": True, "producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
 
 
-def offsets(data: bytes) -> list[int]:
+def offsets(data: bytes | bytearray | memoryview) -> list[int]:
     return [offset for each in sparklog.decode(data, "offset") for offset in each.column("offset").to_pylist()]
 
 
