@@ -262,6 +262,7 @@ def load(
     csv_delimiter: Annotated[str, typer.Option(help="The character between fields of CSV.")] = ",",
     csv_columns: CsvColumns = None,
     csv_types: CsvTypes = None,
+    row_bytes_max: Annotated[int | None, typer.Option(min=1, help="Refuse a file with a row of more bytes.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Load also what was loaded before.")] = False,
     processes: JobProcesses = None,
     lock_timeout_seconds: LockTimeoutSeconds = None,
@@ -296,8 +297,8 @@ def load(
         "again": again,
         "processes": processes,
     }
-    if lock_timeout_seconds is not None:
-        options["lock_timeout_seconds"] = lock_timeout_seconds
+    limits = {"lock_timeout_seconds": lock_timeout_seconds, "row_bytes_max": row_bytes_max}
+    options |= {name: value for name, value in limits.items() if value is not None}
     load_files(sources, target, options, dry_run=dry_run, as_json=as_json)
 
 

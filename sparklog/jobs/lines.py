@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparklog.jobs.row_sizes import row_too_long
+
 BLOCK_BYTES: Final = 1 << 22
-_LINE_BYTES_MAX: Final = 1 << 30
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _BLANK: Final = " \t\r\n"
 
@@ -35,8 +36,8 @@ class Lines:
     texts: pa.Array
 
 
-def blocks_of_lines(stream: Any) -> Iterator[bytes]:
-    """Yield the bytes of a stream, cut behind ends of lines."""
+def blocks_of_lines(stream: Any, line_bytes_max: int) -> Iterator[bytes]:
+    """Yield the bytes of a stream, cut behind ends of lines; `ValueError` where a line has more bytes than it may."""
     rest: list[bytes] = []
     is_first = True
     while True:
@@ -51,8 +52,8 @@ def blocks_of_lines(stream: Any) -> Iterator[bytes]:
                 yield block
         else:
             rest.append(data)
-            if sum(map(len, rest)) > _LINE_BYTES_MAX:
-                raise ValueError(f"a line has more than {_LINE_BYTES_MAX} bytes")
+            if sum(map(len, rest)) > line_bytes_max:
+                raise row_too_long(line_bytes_max)
         if not data:
             return
 

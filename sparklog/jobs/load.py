@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sparklog.errors import InputFileError, InvalidOptionError
@@ -26,6 +26,7 @@ from sparklog.jobs.ledger import Entry, Ledger, Loaded, encode_commit, read_ledg
 from sparklog.jobs.load_plan import FilePart, LoadTask, plan_tasks
 from sparklog.jobs.mapping import Columns
 from sparklog.jobs.row_files import Csv, columns_of, opened, read_rows
+from sparklog.jobs.row_sizes import ROW_BYTES_MAX
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.storage.registry import PathText
@@ -164,6 +165,7 @@ class LoadJob:
     workers: int
     again: bool
     lock_timeout_seconds: float
+    row_bytes_max: int = ROW_BYTES_MAX
     syncs_tasks: bool = True
     outcome: Outcome = field(default_factory=Outcome, compare=False)
 
@@ -221,7 +223,7 @@ class LoadJob:
                 return
             roles = {name: role for name, role in self.columns.wanted.roles.items() if role in missing}
             of_folders = [name for name, _ in file.columns]
-            for name in [*columns_of(file, list(roles), self.csv), *of_folders]:
+            for name in [*columns_of(file, list(roles), self.csv, self.row_bytes_max), *of_folders]:
                 missing.pop(roles.get(name, ""), None)
         if missing and to_load:
             role, name = next(iter(missing.items()))
@@ -246,8 +248,9 @@ class LoadJob:
     def _load(self, part: FilePart, accumulator: RecordAccumulator, report: Report) -> LoadedPart:
         file, loaded_rows, told_bytes = part.file, 0, 0
         kinds: Mapping[str, str] = {}
+        wanted = replace(self.columns.wanted, row_bytes_max=self.row_bytes_max)
         with opened(file) as source:
-            for rows in read_rows(source, file, part.groups, self.columns.wanted, self.csv):
+            for rows in read_rows(source, file, part.groups, wanted, self.csv):
                 kinds = kinds or self.columns.json_kinds(rows.schema)
                 accumulator.append(self.columns.rows(rows, file, loaded_rows))
                 loaded_rows += rows.num_rows

@@ -12,6 +12,7 @@ from sparklog.jobs.load import LoadJob, LoadSummary, PlannedPart
 from sparklog.jobs.local import runner_of
 from sparklog.jobs.mapping import Columns
 from sparklog.jobs.row_files import Csv, known_rows
+from sparklog.jobs.row_sizes import ROW_BYTES_MAX
 from sparklog.log.config import LogConfig
 from sparklog.log.properties import COMMIT
 from sparklog.storage.registry import PathText, expand_one, locate
@@ -66,6 +67,7 @@ def load(
     csv_delimiter: str = ",",
     csv_columns: Sequence[str] = (),
     csv_types: Mapping[str, Any] | str | None = None,
+    row_bytes_max: int = ROW_BYTES_MAX,
     again: bool = False,
     spark: Any = None,
     processes: int | None = None,
@@ -113,6 +115,8 @@ def load(
         The names of the columns of CSV, where the first line does not say them.
     csv_types : mapping of str to pyarrow.DataType, or str, optional
         The types of those columns of CSV that are not text; also as text, such as ``id bigint, at timestamp``.
+    row_bytes_max : int
+        Refuse a file with a row of more bytes, about, decompressed: a file of a few kilobytes may come to gigabytes.
     again : bool
         Load also what was loaded before.
     spark : SparkSession, optional
@@ -147,6 +151,8 @@ def load(
     """
     if format not in (None, *FORMATS):
         raise InvalidOptionError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    if row_bytes_max < 1:
+        raise InvalidOptionError(f"row_bytes_max is {row_bytes_max}, and must be at least 1")
     runner = runner_of(processes, spark)
     given = (sources,) if isinstance(sources, str) or hasattr(sources, "__fspath__") else tuple(sources)
     log_config = LogConfig.from_properties(config or {})
@@ -178,6 +184,7 @@ def load(
         workers=runner.workers,
         again=again,
         lock_timeout_seconds=lock_timeout_seconds,
+        row_bytes_max=row_bytes_max,
         syncs_tasks=spark is not None,
     )
     if dry_run:

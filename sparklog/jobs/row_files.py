@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,7 +31,9 @@ import pyarrow.parquet
 
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
 from sparklog.jobs.inputs import ARROW, CSV, PARQUET, InputFile
+from sparklog.jobs.json_rows import is_binary, is_text
 from sparklog.jobs.lines import Lines, blocks_of_lines, split_lines
+from sparklog.jobs.row_sizes import ROW_BYTES_MAX, fixed_bytes, repeated_bytes, row_too_long, rows_in_memory
 from sparklog.jobs.seekable import SeekableFile
 from sparklog.storage.base import ReadableFile
 from sparklog.values.json_text import BASE64_SUFFIX
@@ -42,7 +44,6 @@ BATCH_BYTES: Final = 1 << 20
 _BATCH_ROWS_MAX: Final = 1 << 16
 _BUFFERED_BYTES: Final = 1 << 18
 _CSV_BLOCK_BYTES: Final = 1 << 22
-_CSV_BLOCK_BYTES_MAX: Final = 1 << 30
 _CSV_HEADER_BYTES_MAX: Final = 1 << 20
 _ARROW_FILE: Final = b"ARROW1"
 _UNREADABLE: Final = (
@@ -102,10 +103,13 @@ class Wanted:
         Text that is base64 of what its file cannot hold is of the role whose bytes it is.
     has_all : bool
         Whether every column is read. Of JSON lines, the lines are then read as they are, as the column `LINE`.
+    row_bytes_max : int
+        How many bytes a row may have, once it is decompressed and decoded.
     """
 
     roles: Mapping[str, str]
     has_all: bool
+    row_bytes_max: int = ROW_BYTES_MAX
 
 
 LINE: Final = "\0line"
@@ -150,7 +154,7 @@ def _refuse_changed(file: InputFile, readable: ReadableFile) -> None:
         raise InputFileError(f"{file.name} was changed while it was loaded: repeat the load once it is finished")
 
 
-def columns_of(file: InputFile, names: Sequence[str], options: Csv) -> list[str]:
+def columns_of(file: InputFile, names: Sequence[str], options: Csv, row_bytes_max: int = ROW_BYTES_MAX) -> list[str]:
     """Return which of some names are columns of a file; of JSON lines, those of its first lines."""
     with unreadable(file), opened(file) as source:
         if file.format == PARQUET:
@@ -160,7 +164,7 @@ def columns_of(file: InputFile, names: Sequence[str], options: Csv) -> list[str]
         elif file.format == CSV:
             found = _csv_names(_opener(source, file), options)
         else:
-            block = next(blocks_of_lines(_opener(source, file)()), b"")
+            block = next(blocks_of_lines(_opener(source, file)(), row_bytes_max), b"")
             found = _members(_named_in(block, names), split_lines(block, 1).texts)
         return [name for name in names if name in found]
 
@@ -258,17 +262,22 @@ def _opener(source: InputSource, file: InputFile) -> Callable[[], Any]:
     return opener
 
 
-def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut rows that are many more than are read at a time."""
+def _pieces(rows: pa.RecordBatch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Cut rows that are many more than are read at a time; a value may be in many rows, and in the file only once."""
     rows_max = max(rows.num_rows * BATCH_BYTES // max(rows.nbytes, 1), 1)
+    rows_max = min(rows_max, rows_in_memory(sum(map(repeated_bytes, rows.columns)), wanted.row_bytes_max))
     for start in range(0, rows.num_rows, rows_max):
         yield rows.slice(start, rows_max)
 
 
-def _open_parquet(source: InputSource) -> pa.parquet.ParquetFile:
+def _open_parquet(source: InputSource, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
     # Read beforehand, a row group would be in memory as a whole.
     return pa.parquet.ParquetFile(
-        source.reader(), buffer_size=_BUFFERED_BYTES, pre_buffer=False, page_checksum_verification=True
+        source.reader(),
+        buffer_size=_BUFFERED_BYTES,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        read_dictionary=list(dictionaries),
     )
 
 
@@ -277,14 +286,35 @@ def _read_parquet(source: InputSource, groups: range | None, wanted: Wanted) -> 
     metadata, names = file.metadata, file.schema_arrow.names
     # Rows without any column would be none.
     chosen = None if wanted.has_all else [name for name in names if name in wanted.roles] or names[:1]
+    fields = [field for field in file.schema_arrow if chosen is None or field.name in chosen]
+    texts = [field.name for field in fields if is_text(field.type) or is_binary(field.type)]
+    first_rows = _open_parquet(source, texts)
     for number in range(metadata.num_row_groups) if groups is None else groups:
-        rows_max = _rows_at_once(metadata.row_group(number))
+        widest = sum(_in_dictionary(first_rows, number, name) for name in texts)
+        widest += sum(fixed_bytes(field.type) for field in fields)
+        rows_max = min(_rows_at_once(metadata.row_group(number)), rows_in_memory(widest, wanted.row_bytes_max))
         for rows in file.iter_batches(rows_max, row_groups=[number], columns=chosen, use_threads=False):
             for name, column in zip(rows.schema.names, rows.columns, strict=True):
                 # Text of a damaged file need not be text.
                 if wanted.roles.get(name) not in ("key", "value"):
                     column.validate(full=True)
-            yield rows
+            yield from _pieces(rows, wanted)
+
+
+def _in_dictionary(file: pa.parquet.ParquetFile, group: int, column: str) -> int:
+    """Return the bytes of the longest value in the dictionary of a column, which may be that of every row."""
+    try:
+        # To read a row, all of the dictionary is read.
+        return max((repeated_bytes(rows.column(0)) for rows in _one_row(file, group, column)), default=0)
+    except OSError as error:
+        # Of some encodings, which have no dictionary, pyarrow makes none.
+        if "Not yet implemented" not in str(error):
+            raise
+        return 0
+
+
+def _one_row(file: pa.parquet.ParquetFile, group: int, column: str) -> Iterator[pa.RecordBatch]:
+    return islice(file.iter_batches(1, row_groups=[group], columns=[column], use_threads=False), 1)
 
 
 def _rows_at_once(group: Any) -> int:
@@ -309,7 +339,7 @@ def _read_arrow(source: InputSource, wanted: Wanted) -> Iterator[pa.RecordBatch]
     for rows in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
         # Nothing in the format keeps an offset from leading out of its buffer.
         rows.validate(full=True)
-        yield from _pieces(rows)
+        yield from _pieces(rows, wanted)
 
 
 def _csv_names(opener: Callable[[], Any], options: Csv) -> list[str]:
@@ -343,9 +373,9 @@ def _read_csv(opener: Callable[[], Any], wanted: Wanted, options: Csv) -> Iterat
                 left = rows.slice(max(done - seen, 0))
                 seen += rows.num_rows
                 done = max(done, seen)
-                yield from _pieces(left)
+                yield from _pieces(left, wanted)
         except pa.ArrowInvalid as error:
-            block_bytes = _larger_block(block_bytes, error)
+            block_bytes = _larger_block(block_bytes, wanted.row_bytes_max, error)
         else:
             return
 
@@ -362,11 +392,13 @@ def _csv_settings(options: Csv, block_bytes: int) -> tuple[Any, Any]:
     )
 
 
-def _larger_block(block_bytes: int, error: pa.ArrowInvalid) -> int:
+def _larger_block(block_bytes: int, row_bytes_max: int, error: pa.ArrowInvalid) -> int:
     """Return the size of blocks to try next; raise the error unless it is of a row that is longer than a block."""
-    if "straddl" not in str(error) or block_bytes >= _CSV_BLOCK_BYTES_MAX:
+    if "straddl" not in str(error):
         raise error
-    return block_bytes * 16
+    if block_bytes >= row_bytes_max:
+        raise row_too_long(row_bytes_max) from error
+    return min(block_bytes * 16, row_bytes_max)
 
 
 def _read_json(stream: Any, wanted: Wanted) -> Iterator[pa.RecordBatch]:
@@ -374,7 +406,7 @@ def _read_json(stream: Any, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     types = [_JSON_TYPES[wanted.roles[name]] for name in names]
     choices = [pa.schema(list(zip(names, kinds, strict=True))) for kinds in product(*types)]
     line = 1
-    for block in blocks_of_lines(stream):
+    for block in blocks_of_lines(stream, wanted.row_bytes_max):
         lines = split_lines(block, line)
         line += block.count(b"\n")
         if not len(lines.texts):
@@ -394,7 +426,7 @@ def _read_json(stream: Any, wanted: Wanted) -> Iterator[pa.RecordBatch]:
             if name in there or column.null_count < len(column):
                 columns[name] = column
         # Rows without any column would be none.
-        yield from _pieces(pa.record_batch(columns or {LINE: pa.nulls(len(lines.texts))}))
+        yield from _pieces(pa.record_batch(columns or {LINE: pa.nulls(len(lines.texts))}), wanted)
 
 
 def _named_in(block: bytes, names: Iterable[str]) -> list[str]:

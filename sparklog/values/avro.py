@@ -49,7 +49,7 @@ from sparklog.values.avro_unions import UnionRewriter, member_name, members_of
 from sparklog.values.framing import split_prefix
 from sparklog.values.libraries import import_optional
 from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows
-from sparklog.values.schemas import Schema
+from sparklog.values.schemas import FieldCount, Schema
 
 _PLAIN: Final[Mapping[str, pa.DataType]] = {
     "null": pa.null(),
@@ -176,7 +176,7 @@ class _Types:
     """Walks through one parsed schema."""
 
     def __init__(self, name: str, schema: Any) -> None:
-        self._name, self._schema = name, schema
+        self._name, self._schema, self._fields = name, schema, FieldCount(name)
         self._named: dict[str, Any] = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
         if isinstance(schema, list):
             for each in schema:
@@ -230,6 +230,7 @@ class _Types:
 
     def _bytes_min(self, schema: Any, path: str, holders: tuple[str, ...]) -> int:
         """Return how many bytes a datum takes at least, up to a few."""
+        self._fields.add()
         if isinstance(schema, str) and schema in holders:
             raise self._error(path, f"holds itself, as {schema!r}")
         if isinstance(schema, str) and schema in self._named:

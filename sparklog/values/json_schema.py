@@ -34,6 +34,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
+from sparklog.values.schemas import FieldCount
 
 _PLAIN: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _TEXTS: Final = {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}
@@ -58,7 +59,7 @@ def parse_json_schema(text: bytes, name: str, others: Mapping[str, bytes] = Mapp
         It is not a JSON Schema, or one that no Arrow type stands for.
     """
     root = _parsed(text, name)
-    return _Reader(root, name, _Others(others)).type(root, (), ())
+    return _Reader(root, name, _Others(others, FieldCount(name))).type(root, (), ())
 
 
 def _parsed(text: bytes, name: str) -> Any:
@@ -69,10 +70,10 @@ def _parsed(text: bytes, name: str) -> Any:
 
 
 class _Others:
-    """The schemas that others refer to."""
+    """The schemas that others refer to, and the count of the fields that all come to."""
 
-    def __init__(self, texts: Mapping[str, bytes]) -> None:
-        self._texts = texts
+    def __init__(self, texts: Mapping[str, bytes], fields: FieldCount) -> None:
+        self._texts, self.fields = texts, fields
         self._by_id: dict[str, Any] | None = None
 
     def find(self, name: str) -> Any:
@@ -97,6 +98,7 @@ class _Reader:
 
     def type(self, schema: Any, path: tuple[str, ...], references: tuple[str, ...]) -> pa.DataType:
         """Return the type of a part; ``references`` are those that led to it."""
+        self._others.fields.add()
         if not isinstance(schema, dict):
             raise self._error(path, "is not described by an object")
         if len(path) > _DEPTH_MAX:

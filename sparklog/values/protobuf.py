@@ -43,7 +43,7 @@ from sparklog.storage.small_files import read_files, scratch_folder
 from sparklog.values.framing import split_message_index, split_prefix
 from sparklog.values.libraries import import_optional
 from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows
-from sparklog.values.schemas import Schema
+from sparklog.values.schemas import FieldCount, Schema
 
 _EXTRA: Final = "protobuf"
 _LIBRARY: Final = "protobuf"
@@ -103,7 +103,7 @@ class ProtobufCodec:
         name = schemas[reader_id].name
         self._message = message or self._name(reader_id, (0,))
         self._class = _message_class(sets[reader_id], self._message, name)
-        self._columns = _Message(self._class, (), name)
+        self._columns = _Message(self._class, (), FieldCount(name))
         self.type = self._columns.type
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -151,13 +151,15 @@ class ProtobufCodec:
 class _Message:
     """Makes a struct array of messages of one kind, a field after the other."""
 
-    def __init__(self, kind: Any, holders: tuple[str, ...], name: str) -> None:
+    def __init__(self, kind: Any, holders: tuple[str, ...], count: FieldCount) -> None:
         descriptor = kind.DESCRIPTOR
         if descriptor.full_name in holders:
-            raise InvalidOptionError(f"{name}: the message {descriptor.full_name} holds itself, and no column can")
+            raise InvalidOptionError(
+                f"{count.name}: the message {descriptor.full_name} holds itself, and no column can"
+            )
         inside = (*holders, descriptor.full_name)
         self._empty = kind()
-        self._fields = [_Field(each, kind.HasField, inside, name) for each in descriptor.fields]
+        self._fields = [_Field(each, kind.HasField, inside, count) for each in descriptor.fields]
         self.type = pa.struct([pa.field(each.name, each.type) for each in self._fields])
 
     def array(self, messages: Sequence[Any]) -> pa.Array:
@@ -182,8 +184,9 @@ class _Field:
     """
 
     def __init__(
-        self, descriptor: Any, has_field: Callable[[Any, str], bool], holders: tuple[str, ...], name: str
+        self, descriptor: Any, has_field: Callable[[Any, str], bool], holders: tuple[str, ...], count: FieldCount
     ) -> None:
+        count.add()
         self.name = descriptor.name
         self._get, self._has_field = attrgetter(descriptor.name), has_field
         self._has_presence = descriptor.has_presence
@@ -191,10 +194,10 @@ class _Field:
         self._is_map = descriptor.message_type is not None and descriptor.message_type.GetOptions().map_entry
         if self._is_map:
             entry = descriptor.message_type.fields_by_name
-            self._keys, self._items = _values(entry["key"], holders, name), _values(entry["value"], holders, name)
+            self._keys, self._items = _values(entry["key"], holders, count), _values(entry["value"], holders, count)
             self.type = pa.map_(self._keys[0], self._items[0])
         else:
-            self._items = _values(descriptor, holders, name)
+            self._items = _values(descriptor, holders, count)
             self.type = pa.list_(self._items[0]) if self._is_list else self._items[0]
 
     def array(self, messages: Sequence[Any]) -> pa.Array:
@@ -213,13 +216,13 @@ class _Field:
 
 
 def _values(
-    descriptor: Any, holders: tuple[str, ...], name: str
+    descriptor: Any, holders: tuple[str, ...], count: FieldCount
 ) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array]]:
     """Return the type of single values of a field, and what makes an array of them."""
     if descriptor.type in (_MESSAGE, _GROUP):
         if descriptor.message_type.full_name == _TIMESTAMP:
             return _TIME, _times
-        message = _Message(_class_of(descriptor.message_type), holders, name)
+        message = _Message(_class_of(descriptor.message_type), holders, count)
         return message.type, message.array
     if descriptor.type == _ENUM:
         # Of several names of a number the first counts, as where a message is written as JSON.

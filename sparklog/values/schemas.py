@@ -39,6 +39,26 @@ _ID: Final = re.compile(r"([0-9]{1,10})\.([a-z]+)")
 _ID_MAX: Final = (1 << 31) - 1
 
 
+FIELDS_MAX: Final = 10_000
+"""How many fields a schema may come to, those within others counted wherever they are."""
+
+
+class FieldCount:
+    """Counts the fields that a schema comes to: a few lines may name types within types that come to millions."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self._count = name, 0
+
+    def add(self) -> None:
+        """Count a field; `InvalidOptionError` where there are too many."""
+        self._count += 1
+        if self._count > FIELDS_MAX:
+            raise InvalidOptionError(
+                f"{self.name} comes to more than {FIELDS_MAX} fields, those within others counted: give a schema of "
+                f"fewer, or decode the values by a function of your own"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """One schema.

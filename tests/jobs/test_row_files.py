@@ -282,3 +282,68 @@ def test_memory_does_not_grow_with_a_row_group_or_a_file(tmp_path: Path, ending:
     assert int(rows) == 1 << 18
     assert path.stat().st_size > 250 << 20
     assert int(grown_mib) < 120
+
+
+def a_value_in_every_row(path: Path, rows: int, **options: Any) -> None:
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["a" * (1 << 20)]))
+    write_parquet(path, pa.table({"value": values}), compression="zstd", dictionary_pagesize_limit=1 << 30, **options)
+
+
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_value_that_is_in_many_rows_and_in_the_file_once_is_not_in_memory_for_all(
+    tmp_path: Path, has_schema: bool
+) -> None:
+    path = tmp_path / "a.parquet"
+    a_value_in_every_row(path, 1000, store_schema=has_schema)
+    assert path.stat().st_size < 2000
+    (file,) = find_files([path])
+    sizes, rows = [], 0
+    with opened(file) as source:
+        for batch in read_rows(source, file, None, RECORD, Csv()):
+            taken = Columns(topic=None).rows(batch, file, rows)
+            sizes.append(taken.nbytes)
+            rows += taken.num_rows
+    assert (rows, max(sizes) < 80 << 20, sum(sizes) > 1000 << 20) == (1000, True, True)
+    with pytest.raises(InputFileError, match="a row has more than 1000000 bytes, the most that row_bytes_max lets it"):
+        read(path, Wanted(RECORD.roles, has_all=False, row_bytes_max=1_000_000))
+
+
+def test_parquet_of_encodings_without_dictionaries_is_read(tmp_path: Path) -> None:
+    texts = [f"{n:0100d}" for n in range(1000)]
+    for encoding in ("PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"):
+        path = tmp_path / f"{encoding}.parquet"
+        write_parquet(path, strings(texts), use_dictionary=False, column_encoding={"value": encoding})
+        assert [row["value"] for row in read(path)] == texts
+
+
+def test_nulls_of_a_wide_type_are_not_in_memory_for_all_rows(tmp_path: Path) -> None:
+    nulls = pa.record_batch({"value": pa.nulls(16, pa.binary(4_000_000))})
+    with pa.parquet.ParquetWriter(tmp_path / "a.parquet", nulls.schema) as writer:
+        for _ in range(8):
+            writer.write_batch(nulls)
+    (file,) = find_files([tmp_path / "a.parquet"])
+    with opened(file) as source:
+        found = [rows.num_rows for rows in read_rows(source, file, None, RECORD, Csv())]
+    assert (sum(found), max(found) <= 16) == (128, True)
+
+
+@pytest.mark.parametrize(("name", "line"), [("a.jsonl.gz", b'{"value":"%s"}\n'), ("a.csv.gz", b'value\n"%s"\n')])
+def test_row_of_compressed_text_that_comes_to_too_much_is_refused(tmp_path: Path, name: str, line: bytes) -> None:
+    path = text(tmp_path / name, gzip.compress(line % (b"a" * 30_000_000)))
+    assert path.stat().st_size < 100_000
+    assert [len(row["value"]) for row in read(path)] == [30_000_000]
+    with pytest.raises(
+        InputFileError, match=rf"{name} cannot be read.*a row has more than 10000000 bytes, the most that"
+    ):
+        read(path, Wanted(RECORD.roles, has_all=False, row_bytes_max=10_000_000))
+
+
+def test_arrow_file_whose_dictionary_has_a_long_value_is_read_in_parts(tmp_path: Path) -> None:
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * 500, pa.int32()), pa.array(["a" * (1 << 20)]))
+    ends = pa.RunEndEncodedArray.from_arrays(pa.array([500], pa.int32()), pa.array(["b" * (1 << 20)]))
+    for number, column in enumerate((values, ends)):
+        write_arrow(tmp_path / f"{number}.arrow", pa.table({"value": column}))
+        (file,) = find_files([tmp_path / f"{number}.arrow"])
+        with opened(file) as source:
+            found = [rows.num_rows for rows in read_rows(source, file, None, RECORD, Csv())]
+        assert (sum(found), max(found)) == (500, 64)

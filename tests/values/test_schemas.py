@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
+from sparklog.values.decoder import make_decoder
 from sparklog.values.schemas import AVRO, JSON, PROTOBUF, read_schemas
+from sparklog.values.spec import parse_decoder
 
 RECORD = '{"type": "record", "name": "R", "fields": []}'
 OBJECT = '{"type": "object", "properties": {"a": {"type": "string"}}}'
@@ -95,3 +97,32 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path, files: dict[str, 
 def test_path_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(PathNotFoundError, match=r"the schema is .*/none, and no file is there"):
         read_schemas(str(tmp_path / "none"), AVRO, "the schema")
+
+
+def doubling(kind: str, levels: int) -> str:
+    """Return a schema of few lines that comes to 2^levels fields."""
+    if kind == "avro":
+        made: dict[str, object] = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}
+        for n in range(1, levels + 1):
+            fields = [{"name": "a", "type": made}, {"name": "b", "type": f"R{n - 1}"}]
+            made = {"type": "record", "name": f"R{n}", "fields": fields}
+        return json.dumps(made)
+    if kind == "protobuf":
+        messages = [f"message R{n} {{ R{n - 1} a = 1; R{n - 1} b = 2; }}" for n in range(levels, 0, -1)]
+        return "\n".join(['syntax = "proto3";', *messages, "message R0 { int32 x = 1; }"])
+    parts: dict[str, object] = {"R0": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+    for n in range(1, levels + 1):
+        within = {"$ref": f"#/definitions/R{n - 1}"}
+        parts[f"R{n}"] = {"type": "object", "properties": {"a": within, "b": within}}
+    return json.dumps({"$ref": f"#/definitions/R{levels}", "definitions": parts})
+
+
+@pytest.mark.parametrize(("kind", "name"), [("avro", "a.avsc"), ("protobuf", "a.proto"), ("json-schema", "a.json")])
+def test_schema_of_few_lines_that_comes_to_too_many_fields_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    (tmp_path / name).write_text(doubling(kind, 8))
+    assert make_decoder(parse_decoder(kind, str(tmp_path / name), wire="none")).type.num_fields == 2
+    (tmp_path / name).write_text(doubling(kind, 60))
+    with pytest.raises(
+        InvalidOptionError, match=rf"{name} comes to more than 10000 fields, those within others counted"
+    ):
+        make_decoder(parse_decoder(kind, str(tmp_path / name), wire="none"))
