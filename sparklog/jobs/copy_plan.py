@@ -279,7 +279,7 @@ class CopyPlan:
         is_same_cluster = ours is not None and ours == self._cluster(source.directory)
         if self._keeps_producers or (is_only_source and is_same_topic and is_same_cluster):
             return None
-        return (before and before.producers_of) or found.topic_id or source.directory.path
+        return (before and before.producers_of) or found.topic_id or found.log_id or source.directory.path
 
     def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
         """Have a partition of which nothing is copied be there, and where offsets are kept begin where it begins."""
