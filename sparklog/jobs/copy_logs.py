@@ -144,7 +144,7 @@ def copy(
         Arguments are wrong, or what is stored for a topic; nothing was made.
     LockedError
         A broker runs on the target, or another writer is at work there.
-    CorruptLogError, DataLossError
+    CorruptLogError, DataLossError, UnreadableLogError
         Of the first partition that cannot be copied, with the others in ``others``; nothing is.
     """
     runner = runner_of(processes, spark)

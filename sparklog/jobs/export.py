@@ -186,7 +186,7 @@ def export(
         Arguments are wrong; nothing was made.
     LockedError
         Another job moves to the target.
-    CorruptLogError, DataLossError, ValueDecodeError
+    CorruptLogError, DataLossError, UnreadableLogError, OutputNameError, ValueDecodeError
         Of the first partition that could not be moved, with the others in ``others``; what could be moved was.
     """
     runner = runner_of(processes, spark)

@@ -212,7 +212,8 @@ class TableFolder(FolderTarget):
         # The files are on the disk, by their tasks; now their names are.
         storage.sync_folder(self._folder)
         self._decide(encode_commit(number, "export", run, now_ms, entries))
-        self._put_in_place(files)
+        for error in self._put_in_place(files)[:1]:
+            raise error
 
     def tell(self, entries: Sequence[Entry], job: str, run: str, now_ms: int) -> None:
         """Say in the ledger what is in place already; the target is held."""
@@ -249,22 +250,24 @@ class TableFolder(FolderTarget):
         entries = ledger.last.entries if is_unfinished and ledger.last else ()
         named = [file for each in entries if isinstance(each, Moved) for file in each.all_files]
         unnamed = [file for _, file in self._unnamed()]
-        # What is in the way of a file keeps its partition from being moved, and no other.
-        with suppress(SeglogError):
-            self._put_in_place({file.staged: file for file in (*named, *unnamed)}.values())
+        # What is in the way of a file keeps its partition from being moved, and no other: see `moved`.
+        self._put_in_place({file.staged: file for file in (*named, *unnamed)}.values())
         sweep_staged(storage, self.path, {file.staged for file in unnamed})
 
     def _unnamed(self) -> list[tuple[Moved, MovedFile]]:
         """Return the files that commits of the ledger name and that are still staged: nobody else has their rows."""
         staged = staged_names(self.storage, self.path)
-        entries = (each for commit in commits(self.storage, self.ledger_path) for each in commit.entries if staged)
-        moved = (each for each in entries if isinstance(each, Moved))
+        found = commits(self.storage, self.ledger_path) if staged else ()
+        moved = (each for commit in found for each in commit.entries if isinstance(each, Moved))
         return [(each, file) for each in moved for file in each.all_files if file.staged in staged]
 
-    def _put_in_place(self, files: Collection[MovedFile]) -> None:
-        """Give files their names, those left out that have them, and say that this is finished; then raise for others.
+    def _put_in_place(self, files: Collection[MovedFile]) -> list[SeglogError]:
+        """Give files their names, those left out that have them, and say that this is finished.
 
-        A name that is taken keeps no other file from getting its own.
+        Returns
+        -------
+        list of SeglogError
+            Why some stay as they are: a name that is taken keeps no other file from getting its own.
         """
         storage, staged = self.writable, staged_names(self.storage, self.path)
         errors: list[SeglogError] = []
@@ -276,8 +279,7 @@ class TableFolder(FolderTarget):
         # Of a run that died, also those of the files that it has named; people may have removed some since.
         sync_names(storage, self.path, files)
         storage.remove(own_path(self.path, UNFINISHED))
-        if errors:
-            raise errors[0]
+        return errors
 
 
 def refuse_other_settings(path: str, before: Mapping[str, str], now: Settings) -> None:

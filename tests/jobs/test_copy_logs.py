@@ -129,9 +129,10 @@ def test_new_topics_bring_their_stored_properties_along(tmp_path: Path) -> None:
             "other": {"retention.ms": "7"},
         }
     assert "# ours" in (tmp_path / "out" / "topics.properties").read_text()
-    planned = {"dry_run": True, "processes": 1}
-    for name, given in (("planned", planned), ("without", {"without_properties": True, "processes": 1})):
-        sparklog.copy(tmp_path / "in", tmp_path / name, **given)
+    for name, is_planned in (("planned", True), ("without", False)):
+        sparklog.copy(
+            tmp_path / "in", tmp_path / name, dry_run=is_planned, without_properties=not is_planned, processes=1
+        )
         assert not (tmp_path / name / "topics.properties").exists()
 
 
