@@ -61,7 +61,16 @@ class Conversion(SpanEditor):
     ) -> None:
         super().__init__(limits)
         self._magic, self._codec, self._level, self._markers = magic, codec, level, markers
-        self.lost, self.aborted_records = Losses(), 0
+        self.lost, self.aborted_records, self._loses_end = Losses(), 0, False
+
+    @property
+    def losses(self) -> str:
+        """What the batches so far have lost, or would lose, as a text; empty where that is nothing.
+
+        A log whose last batch is a marker keeps its end, and has no batch before it.
+        """
+        end = ", the batch at its end: a consumer waits before the end of the log until the next message is written"
+        return str(self.lost) + (end if self._loses_end else "")
 
     def edit(self, window: Window) -> Iterator[memoryview]:
         """Yield the batches of a window in their new form."""
@@ -78,6 +87,9 @@ class Conversion(SpanEditor):
         for spans in self.spans(window):
             keep = self._kept(spans)
             self.lost += losses(spans, self._magic)
+            if self._magic in (0, 1) and len(spans.headers):
+                has_no_records = np.diff(spans.batch_ends, prepend=0)[-1] == 0
+                self._loses_end = bool(has_no_records or spans.headers.is_control[-1])
             self.aborted_records += 0 if keep is None else int((~keep).sum())
             yield spans, keep
 
@@ -137,7 +149,7 @@ class ConversionPass:
         if is_down:
             self._refuse_losses(log, self._conversion(log, markers))
         done = tuple(rewriter.rewrite((segment,), conversion) for segment in log.rewritable)
-        return PassDone(rewritten=done, removed_records=conversion.aborted_records, lost=str(conversion.lost))
+        return PassDone(rewritten=done, removed_records=conversion.aborted_records, lost=conversion.losses)
 
     def _conversion(self, log: OpenedLog, markers: EndMarkers | None) -> Conversion:
         return Conversion(self.magic, self.codec, self.level, markers=markers, limits=log.limits)
@@ -152,6 +164,6 @@ class ConversionPass:
                     conversion.count(window)
         if conversion.lost and not self.is_lossy:
             raise InvalidOptionError(
-                f"{log.folder.location} in format {self.magic} would lose {conversion.lost}: allow a lossy conversion "
-                f"to do it all the same"
+                f"{log.folder.location} in format {self.magic} would lose {conversion.losses}: allow a lossy "
+                f"conversion to do it all the same"
             )

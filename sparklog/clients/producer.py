@@ -11,8 +11,9 @@ cut.
 
 **Who may write.** A log directory is written to by one process at a time. All producers of a process share its open
 logs, and its threads may share a producer. Other processes wait for as long as ``max_block_ms``: a producer lets go of
-the directory when it has had nothing to write for ``idle_release_ms``, and when it is closed. Then the future of a
-record fails with `LockedError`, which names the directory; beside a running broker with `BrokerRunningError` at once.
+the directory when it has had nothing to write for ``idle_release_ms``, when it has written for as long and others wait,
+and when it is closed. The future of a record that had to wait longer fails with `LockedError`, which names the
+directory; beside a running broker with `BrokerRunningError` at once.
 
 **Forks.** A forked process cannot use its parent's producer: `Producer.send` raises `IllegalStateError` there, and what
 waits in the buffer is written by the parent, once. Make a producer after the fork.
@@ -78,8 +79,8 @@ class Producer:
         ``compression_type`` (where it is not given, as stored for the topic, else lz4), ``batch_size``, ``linger_ms``,
         ``buffer_memory``, ``max_block_ms``, ``max_request_size``, ``allow_auto_create_topics``, ``transactional_id``,
         ``transaction_timeout_ms``, ``metadata_max_age_ms`` (after which it looks at a topic's partitions and properties
-        again). Beside them ``num_partitions``, of topics that are made because something is sent to
-        them; ``topic_config``, properties over those that are stored for topics; and ``idle_release_ms``. What only a
+        again). Beside them ``num_partitions``, of topics that are made because something is sent to them;
+        ``topic_config``, properties over those that are stored for topics; and ``idle_release_ms``. What only a
         broker has a use for is passed over.
 
     Raises

@@ -193,7 +193,11 @@ def test_serializers_and_deserializers_are_called_for_none_and_for_the_key_first
     calls: list[Any] = []
 
     def called(name: str) -> Callable[[Any], Any]:
-        return lambda data: (calls.append((name, data)), data)[1]
+        def convert(data: Any) -> Any:
+            calls.append((name, data))
+            return data
+
+        return convert
 
     with Producer(tmp_path, key_serializer=called("key"), value_serializer=called("value")) as producer:
         producer.send("events", b"v")

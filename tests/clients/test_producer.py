@@ -166,9 +166,14 @@ def test_flush_and_get_return_behind_the_callbacks(tmp_path: Path, wait: Callabl
 def test_flush_returns_behind_the_callbacks_of_what_failed(tmp_path: Path) -> None:
     LogManager(tmp_path).create_topic("events", configs={"cleanup.policy": "compact"})
     called: list[Any] = []
+
+    def call(error: Any) -> None:
+        time.sleep(0.01)
+        called.append(type(error))
+
     with Producer(tmp_path, linger_ms=600_000) as producer:
         for _ in range(3):
-            producer.send("events", b"no key").add_both(lambda error: time.sleep(0.01) or called.append(type(error)))
+            producer.send("events", b"no key").add_both(call)
         producer.flush()
         assert called == [InvalidOptionError] * 3
 

@@ -48,7 +48,7 @@ def program(producer_of: Callable[..., Any], consumer_of: Callable[..., Any]) ->
     """Send and consume, and return what a program sees of it."""
     calls: list[Any] = []
 
-    class Noted(kafka.serializer.Serializer, kafka.serializer.Deserializer):
+    class Noted(kafka.serializer.Serializer, kafka.serializer.Deserializer):  # type: ignore[misc]
         def __init__(self, name: str) -> None:
             self.name = name
 
@@ -60,9 +60,14 @@ def program(producer_of: Callable[..., Any], consumer_of: Callable[..., Any]) ->
 
     producer = producer_of(key_serializer=Noted("key"), value_serializer=Noted("value"))
     called: list[int] = []
+
+    def call(found: Any) -> None:
+        time.sleep(0.001)
+        called.append(found.offset)
+
     for number in range(200):
         sent = producer.send(TOPIC, b"old %d" % number, partition=number % PARTITIONS)
-        sent.add_callback(lambda found: (time.sleep(0.001), called.append(found.offset)))
+        sent.add_callback(call)
     producer.flush()
     found: dict[str, Any] = {"callbacks after flush": len(called), "serializers": calls[:2]}
     calls.clear()
