@@ -325,9 +325,9 @@ def test_seeks_and_offsets(tmp_path: Path) -> None:
         for wrong in (-1, "1", True):
             with pytest.raises(InvalidOptionError, match="an offset is a whole number"):
                 consumer.seek(EVENTS, wrong)  # type: ignore[arg-type]
-        for wrong in (-1, None, "x", 1.5):
+        for none in (-1, None, "x", 1.5):
             with pytest.raises(InvalidOptionError, match="ms since 1970"):
-                consumer.offsets_for_times({EVENTS: wrong})  # type: ignore[dict-item]
+                consumer.offsets_for_times({EVENTS: none})  # type: ignore[dict-item]
 
 
 def test_record_of_a_year_that_python_has_no_date_of_is_found_by_its_time(tmp_path: Path) -> None:

@@ -354,7 +354,7 @@ def dumped(folder: Path, form: str) -> bytes:
     return subprocess.run(run, check=True, capture_output=True).stdout
 
 
-EXACTLY = [
+EXACTLY: list[dict[str, Any]] = [
     {
         "key": b"\xff\x00",
         "value": b"\xfe",
