@@ -53,7 +53,8 @@ class Commits:
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        return ConsumerGroupMetadata(self._group, self._directories[0])
+        times = [each.timestamp for each in self._of_cluster.values()]
+        return ConsumerGroupMetadata(self._group, self._directories[0], max(times, default=0))
 
     def first_positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where the group begins with partitions: all of which it has committed something, if it is a group."""

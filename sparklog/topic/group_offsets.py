@@ -22,10 +22,11 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A group of consumers, and the log directory in which it commits."""
+    """A group of consumers, the log directory in which it commits, and when it last did at a broker, ms since 1970."""
 
     group_id: str
     log_directory: LogDirectory
+    broker_commit_ms: int = 0
 
 
 def named_partition(partition: Any) -> TopicPartition:

@@ -92,6 +92,7 @@ class TransactionalWriter:
         self._producer = TransactionProducer(-1, -1)
         self._next_sequences: dict[str, int] | None = None
         self._group_offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        self._commits_from_ms = 0
         self._is_open = self._must_abort = self._is_recorded = False
 
     @classmethod
@@ -269,6 +270,8 @@ class TransactionalWriter:
         if chosen:
             self._add_to_transaction()
             self._group_offsets.setdefault(name, {}).update(chosen)
+            # As a consumer's commit: behind what its group is known to have committed at a broker.
+            self._commits_from_ms = max(self._commits_from_ms, getattr(group, "broker_commit_ms", 0) + 1)
 
     def _append(self, topic: str, partition: int, table: Records, base_sequence: int) -> tuple[int, int]:
         with outcome(NOTHING_VISIBLE):
@@ -342,7 +345,7 @@ class TransactionalWriter:
                 folders,
                 now_ms,
                 is_abort=is_abort,
-                group_offsets={} if is_abort else self._commits_at(now_ms),
+                group_offsets={} if is_abort else self._commits_at(max(now_ms, self._commits_from_ms)),
             )
             self._producer = after.ids[self.transactional_id].producer
 

@@ -26,6 +26,8 @@ from sparklog.errors import (
 )
 from sparklog.topic.group_offsets import OffsetAndMetadata
 from sparklog.topic.log_manager import LogManager
+from sparklog.write.clock import wall_clock_ms
+from tests.system.logs import put, write_log
 from tests.topic.staged import findings
 
 SECONDS = 60
@@ -285,6 +287,20 @@ def test_offsets_are_committed_with_the_transaction_and_never_with_an_abort(tmp_
         producer.send_offsets_to_transaction({("orders", 0): 5}, "app")
     assert committed_offset(tmp_path) == 9
     assert findings(tmp_path) == []
+
+
+def test_offsets_of_a_transaction_are_behind_what_the_group_committed_at_a_broker(tmp_path: Path) -> None:
+    """Also where the broker's clock goes ahead of the one here."""
+    LogManager(tmp_path).create_topic("orders")
+    value = {"offset": 1, "commitTimestamp": wall_clock_ms() + 3_600_000}
+    key = {"group": "app", "topic": "orders", "partition": 0}
+    write_log(tmp_path / "__consumer_offsets-0", [put("OffsetCommit", key, value, 3)])
+    with started(tmp_path) as producer, Consumer(tmp_path, group_id="app", enable_auto_commit=False) as consumer:
+        assert consumer.committed(("orders", 0)) == 1
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({("orders", 0): 3}, consumer.group_metadata())
+        producer.commit_transaction()
+        assert consumer.committed(("orders", 0)) == 3
 
 
 def test_consumer_that_commits_behind_a_transaction_is_not_put_back(tmp_path: Path) -> None:
