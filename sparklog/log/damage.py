@@ -344,7 +344,8 @@ def has_wrong_header(file: ReadableFile, position: int, zeros_from: int, end_pos
     if len(prefix) < CHECKSUM_PREFIX_BYTES:
         return False
     checksum = RunningChecksum(prefix)
-    end = max(zeros_from, position + checksum.covers_from)
+    # One byte at least: the checksum of none is 0, which is what zeros say behind the first bytes of a torn batch.
+    end = min(max(zeros_from, position + checksum.covers_from + 1), end_position)
     _take_in(checksum, file, position + checksum.covers_from, end)
     # A record often ends with zeros of its own.
     tried_to = min(end + _ZEROS_OF_RECORDS_MAX, end_position)

@@ -83,7 +83,9 @@ def _batches(
             with segment.open() as log:
                 refuse_replaced(log, layout)
                 reached, magic = segment.base_offset, 0
-                for window in log.windows(log.seek(offset)):
+                # What stands behind the end may be of a commit that a power cut has left half done.
+                end_position = layout.end.position if segment.is_last else None
+                for window in log.windows(log.seek(offset), end_position):
                     last_offsets = window.headers.column("last_offset")
                     first, last = _rows_of(last_offsets, offset, end_offset)
                     _check_skipped(segment, window, first, offset)

@@ -323,6 +323,8 @@ class OpenSegment:
         boundary = OffsetPosition(last.origin + last.valid_bytes, int(last.column("last_offset")[-1]) + 1)
         if self.segment.is_last and boundary.position <= log_end.position and boundary.offset > log_end.offset:
             raise self._out_of_order(last[len(last) - 1 :], self.segment.base_offset, log_end.offset)
+        if self.segment.is_last and boundary.position >= log_end.position:
+            return
         size_bytes = self._file.size_bytes()  # As in `WindowScan`: taken before the bytes.
         header = first_header(self._file.read(boundary.position, HEADER_BYTES_MAX), boundary.position)
         if len(header) and boundary.position + header.valid_bytes <= size_bytes:

@@ -25,7 +25,7 @@ from tests.build import write_partition
 from tests.cleaner.logs import findings, names
 from tests.oracle_cleaner import Batch, Cleaning, Row, clean
 from tests.places import LOCAL, folder_at
-from tests.storage.crash import CrashingStorage, crashes
+from tests.storage.crash import EVERY_LOSS, CrashingStorage, crashes
 
 NOW_MS = 1_000_000
 RETENTION_MS = 5_000
@@ -352,7 +352,7 @@ def test_crash_at_any_call_costs_no_key_its_last_value(tmp_path: Path) -> None:
     run(tmp_path / "sound" / "events-0", config=CONFIG_OF_GROUPS)
     expected = rows(tmp_path / "sound" / "events-0")
     was_old = was_new = False
-    for crash in crashes(prepare, clean_up, tmp_path):
+    for crash in crashes(prepare, clean_up, tmp_path, EVERY_LOSS):
         folder = crash.folder / "events-0"
         seen = rows(folder)
         was_old, was_new = was_old or seen == rows_of(batches), was_new or seen == expected

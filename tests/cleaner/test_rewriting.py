@@ -35,7 +35,7 @@ from tests.cleaner.logs import (
 )
 from tests.log.logs import batch
 from tests.places import folder_at
-from tests.storage.crash import CrashingStorage, crashes
+from tests.storage.crash import EVERY_LOSS, CrashingStorage, crashes
 
 # Two groups, of three and two segments of two batches; of the last source of the first one nothing is kept.
 CONFIG_OF_TWO = replace(CONFIG, segment_bytes=1_600)
@@ -71,7 +71,7 @@ def test_crash_at_any_call_leaves_the_old_or_the_new(tmp_path: Path) -> None:
         clean(folder / "events-0", KeepingSome(every_third), CONFIG_OF_TWO, storage)
 
     outcomes = []
-    for crash in crashes(prepare, run, tmp_path):
+    for crash in crashes(prepare, run, tmp_path, EVERY_LOSS):
         folder = crash.folder / "events-0"
         seen = values(folder)
         outcomes.append(seen)

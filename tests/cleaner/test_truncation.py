@@ -155,8 +155,8 @@ def test_log_that_begins_above_zero_is_cut_at_its_first_batch_and_begins_there_a
         folder = crash.folder / "events-0"
         with sparklog.open_log(folder) as log:
             assert log.start_offset == 1000, str(crash)
-        with PartitionLog.open(folder) as log:
-            assert log.append({"value": [b"next"]})[0] in (1000, 1020, 1040), str(crash)
+        with PartitionLog.open(folder) as writer:
+            assert writer.append({"value": [b"next"]})[0] in (1000, 1020, 1040), str(crash)
         assert findings(folder) == [], str(crash)
 
 

@@ -80,7 +80,8 @@ class Meddling:
     """Changes a file before the n-th call of a reader; a change of several steps goes on at each call after it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls, self.at, self.change, self.goes_on = 0, -1, None, False
+        self.calls, self.at, self.goes_on = 0, -1, False
+        self.change: Change | None = None
         self.paths: list[Path] = []
         for name in ("size_bytes", "read", "read_into"):
             monkeypatch.setattr(LocalFile, name, self._counted(getattr(LocalFile, name)))

@@ -180,6 +180,7 @@ TORN = WHOLE[:8] + (1 << 20).to_bytes(4, "big") + WHOLE[12:]
     [
         pytest.param(bytes(50), None, DamageKind.ZEROS, None, True, id="zeros"),
         pytest.param(WHOLE[:-1], None, DamageKind.TORN_BATCH, None, True, id="torn"),
+        pytest.param(WHOLE[:12] + bytes(200), "bad", DamageKind.NOT_A_BATCH, None, False, id="torn behind its size"),
         pytest.param(WHOLE[:90] + bytes(50), None, DamageKind.TORN_BATCH, None, True, id="torn, preallocated"),
         pytest.param(TORN, None, DamageKind.WRONG_SIZE, None, False, id="size"),
         pytest.param(TORN + batch(12), None, DamageKind.TORN_BATCH, len(TORN), False, id="batch behind"),
@@ -206,7 +207,9 @@ def test_what_stands_at_the_end_of_the_last_segment_is_judged(
 
 
 def test_noise_behind_the_last_batch_may_be_torn_where_nothing_whole_follows(tmp_path: Path) -> None:
-    for data, may_be_torn in ((b"\xff" * 70, True), (bytes(70) + b"\xff", True), (b"\xff" * 70 + batch(12), False)):
+    torn = WHOLE[:12] + bytes(200)
+    cases = (b"\xff" * 70, True), (bytes(70) + b"\xff", True), (torn, True), (b"\xff" * 70 + batch(12), False)
+    for data, may_be_torn in cases:
         with file_of(tmp_path, data) as file:
             for is_last in (True, False):
                 found = DamageScanner(file, is_last=is_last).judge(0, 10, len(data), "bad")

@@ -9,11 +9,18 @@ What a crash leaves is one of these:
 - torn: the same, and of the last write only half is there.
 - lost: the power went; what was not synced is gone, names by the sync of their folder, contents by that of their file.
 - zeros: the same, but files have the sizes that they had, with zeros where bytes were not synced.
+- pages: the power went; of each file some pages that were not synced are there and others are not, in any order, and it
+  has the old size, the new one, or where it grew one between. Names were changed in order, up to some change since the
+  last sync of any folder, as a file system with a journal does it.
 """
 
 from __future__ import annotations
 
 import os
+<<<<<<< HEAD
+=======
+import random
+>>>>>>> trust-log
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -24,8 +31,13 @@ from sparklog.errors import StorageError
 from sparklog.storage.base import HeldLock, WritableFile
 from tests.storage.wrapping import WrappedFile, WrappedStorage
 
-Loss = Literal["kept", "torn", "lost", "zeros"]
+Loss = Literal["kept", "torn", "lost", "zeros", "pages"]
 LOSSES: Final[tuple[Loss, ...]] = ("kept", "torn", "lost", "zeros")
+EVERY_LOSS: Final[tuple[Loss, ...]] = (*LOSSES, "pages")
+PAGE_BYTES: Final = 64
+"""So small that the small files of tests have several."""
+
+Names = dict[Path, dict[str, int]]
 
 
 class Stopped(BaseException):
@@ -38,7 +50,11 @@ class Disk:
 
     root: Path
     contents: dict[int, bytes] = field(default_factory=dict)
-    names: dict[Path, dict[str, int]] = field(default_factory=dict)
+    names: Names = field(default_factory=dict)
+    history: list[Names] = field(default_factory=list)
+    """The names in all folders after the last sync of one, and after each change since."""
+    held: list[int] = field(default_factory=list)
+    """Files whose names are gone: while they are open, no other file gets their inodes."""
 
     def __post_init__(self) -> None:
         for folder in [self.root, *(path for path in self.root.rglob("*") if path.is_dir())]:
@@ -51,7 +67,36 @@ class Disk:
         self.contents[path.stat().st_ino] = path.read_bytes()
 
     def sync_folder(self, folder: Path) -> None:
-        self.names[folder] = {path.name: path.stat().st_ino for path in folder.iterdir()}
+        self.names[folder] = _names_in(folder)
+        self.history.clear()
+        self.note()
+
+    def hold(self, path: Path) -> None:
+        """Keep the inode of a file whose name goes."""
+        if path.is_file():
+            self.held.append(os.open(path, os.O_RDONLY))
+
+    def let_go(self) -> None:
+        """Close the files that are held."""
+        while self.held:
+            os.close(self.held.pop())
+
+    def note(self) -> None:
+        """Note the names that there are, after a change of some."""
+        folders = [self.root, *(path for path in self.root.rglob("*") if path.is_dir())]
+        self.history.append({folder: _names_in(folder) for folder in folders})
+
+    def lose_pages(self, rng: random.Random) -> None:
+        """Make the folder what is there when the power is back, on a disk that writes pages in any order."""
+        written = {path.stat().st_ino: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+        found = rng.choice(self.history)
+        shutil.rmtree(self.root)
+        for folder in sorted(found):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, inode in found[folder].items():
+                if folder / name not in found:
+                    synced = self.contents.get(inode, b"")
+                    (folder / name).write_bytes(_some_pages(rng, synced, written.get(inode, synced)))
 
     def lose(self, *, keep_sizes: bool) -> None:
         """Make the folder what is there when the power is back."""
@@ -75,6 +120,21 @@ class Disk:
                 yield from self._survivors(folder / name)
             elif not (folder / name).is_dir():
                 yield folder / name, inode
+
+
+def _names_in(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_ino for path in folder.iterdir()}
+
+
+def _some_pages(rng: random.Random, synced: bytes, written: bytes) -> bytes:
+    """Return a file of which some pages are as they were written, and the others as they were synced."""
+    sizes = [len(synced), len(written)]
+    if len(written) > len(synced):
+        sizes.append(rng.randint(*sizes))
+    size = rng.choice(sizes)
+    old, new = synced[:size].ljust(size, b"\0"), written[:size].ljust(size, b"\0")
+    pages = range(0, size, PAGE_BYTES)
+    return b"".join(rng.choice((old, new))[start : start + PAGE_BYTES] for start in pages)
 
 
 class CrashingStorage(WrappedStorage):
@@ -102,6 +162,7 @@ class CrashingStorage(WrappedStorage):
             file = CrashingFile(self.inner.open_for_append(path), self)
             # The inode may have been another file's.
             self.disk.contents.pop(Path(path).stat().st_ino, None)
+            self.disk.note()
             return file
         return CrashingFile(self.inner.open_for_append(path), self)
 
@@ -113,11 +174,15 @@ class CrashingStorage(WrappedStorage):
 
     def rename(self, path: str, new_path: str) -> None:
         self.step("rename", path)
+        self.disk.hold(Path(new_path))
         super().rename(path, new_path)
+        self.disk.note()
 
     def remove(self, path: str) -> None:
         self.step("remove", path)
+        self.disk.hold(Path(path))
         super().remove(path)
+        self.disk.note()
 
     def set_modified_ns(self, path: str, modified_ns: int) -> None:
         self.step("set_modified", path)
@@ -126,10 +191,12 @@ class CrashingStorage(WrappedStorage):
     def make_folder(self, path: str) -> None:
         self.step("make_folder", path)
         super().make_folder(path)
+        self.disk.note()
 
     def remove_folder(self, path: str) -> None:
         self.step("remove_folder", path)
         super().remove_folder(path)
+        self.disk.note()
 
     def sync_folder(self, path: str) -> None:
         self.step("sync_folder", path)
@@ -237,10 +304,10 @@ def crashes(
     original = tmp_path / "original"
     original.mkdir()
     prepare(original)
-    for loss in losses:
+    for number, loss in enumerate(losses):
         stop_at = 1
         while True:
-            folder = tmp_path / f"{loss}-{stop_at}"
+            folder = tmp_path / f"{loss}-{number}-{stop_at}"
             shutil.copytree(original, folder)
             storage = CrashingStorage(folder, stop_at, is_torn=loss == "torn")
             try:
@@ -248,9 +315,13 @@ def crashes(
             except Stopped:
                 if loss in ("lost", "zeros"):
                     storage.disk.lose(keep_sizes=loss == "zeros")
+                elif loss == "pages":
+                    storage.disk.lose_pages(random.Random(f"{number} {stop_at}"))
+                storage.disk.let_go()
                 yield Crash(folder, storage.calls[-1], loss)
                 shutil.rmtree(folder)
             else:
+                storage.disk.let_go()
                 yield Crash(folder, "the end", loss)
                 break
             stop_at += 1

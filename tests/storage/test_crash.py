@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from sparklog.write.atomic import write_atomically
 from tests.places import directory_at
-from tests.storage.crash import CrashingStorage, Stopped, crashes
+from tests.storage.crash import PAGE_BYTES, CrashingStorage, Stopped, crashes
 
 
 def test_stopped_storage_does_nothing_more(tmp_path: Path) -> None:
@@ -70,3 +71,35 @@ def test_atomic_write_leaves_the_old_or_the_new_content(tmp_path: Path) -> None:
         assert content == b"new" if crash.call == "the end" else content in (b"the old content", b"new"), str(crash)
         seen.add(content)
     assert seen == {b"the old content", b"new"}
+
+
+def test_pages_that_were_not_synced_are_lost_in_any_order(tmp_path: Path) -> None:
+    written, seen = bytes(range(1, 5)) * PAGE_BYTES, set[bytes]()
+    for seed in range(60):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        (folder / "f").write_bytes(written[:10])
+        storage = CrashingStorage(folder)
+        with storage.open_for_append(str(folder / "f")) as file:
+            file.append(written[10:])
+        storage.disk.lose_pages(random.Random(seed))
+        left = (folder / "f").read_bytes()
+        assert left[:10] == written[:10]
+        assert all(byte in (0, right) for byte, right in zip(left, written, strict=False))
+        seen.add(left)
+    assert {written, written[:10]} < seen
+    assert any(b"\0" * PAGE_BYTES in left and left.endswith(written[-PAGE_BYTES:]) for left in seen)
+
+
+def test_names_are_lost_in_order_and_a_rename_is_one_step(tmp_path: Path) -> None:
+    seen = set[tuple[str, ...]]()
+    for seed in range(60):
+        folder = tmp_path / str(seed)
+        (folder / "sub").mkdir(parents=True)
+        (folder / "a").write_bytes(b"a")
+        storage = CrashingStorage(folder)
+        storage.rename(str(folder / "a"), str(folder / "sub" / "b"))
+        storage.open_for_append(str(folder / "c")).close()
+        storage.disk.lose_pages(random.Random(seed))
+        seen.add(tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())))
+    assert seen == {("a",), ("sub/b",), ("c", "sub/b")}

@@ -31,7 +31,7 @@ from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import StagedRun
 from tests.places import directory_at, folder_at, location_of, moved
-from tests.storage.crash import CrashingStorage, crashes
+from tests.storage.crash import EVERY_LOSS, CrashingStorage, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write
 
 STORAGE = LocalWritableStorage()
@@ -99,7 +99,7 @@ def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(
 
     prepared: list[tuple[Job, list[StagedRun]]] = []
     outcomes = set()
-    for crash in crashes(prepare, run, tmp_path):
+    for crash in crashes(prepare, run, tmp_path, EVERY_LOSS):
         seen = values(crash.folder)
         assert seen in (OLD_VALUES, BOTH), str(crash)
         was_decided = (crash.folder / files.JOURNAL).exists()
@@ -185,7 +185,7 @@ def test_new_topic_of_a_commit_that_stops_anywhere_has_all_its_partitions_or_is_
 
     prepared: list[tuple[Job, list[StagedRun]]] = []
     seen = set()
-    for crash in crashes(prepare, run, tmp_path):
+    for crash in crashes(prepare, run, tmp_path, EVERY_LOSS):
         found = {name for name in values(crash.folder) if name.startswith("more")}
         is_decided = (crash.folder / files.JOURNAL).exists()
         assert found == set(new) or is_decided or not found, str(crash)

@@ -97,8 +97,8 @@ def write_transaction(directory: Path, tasks: list[Any], **options: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("partitions", "segment_bytes", "loss"),
-    [(PARTITIONS, 1 << 30, "kept"), (2, 6_000, "zeros")],
-    ids=["shared files", "files that become segments"],
+    [(PARTITIONS, 1 << 30, "kept"), (2, 6_000, "zeros"), (2, 6_000, "pages")],
+    ids=["shared files", "files that become segments", "files of which pages are lost"],
 )
 def test_commit_of_a_job_that_stops_anywhere_is_seen_whole_or_not_at_all(
     tmp_path: Path, partitions: int, segment_bytes: int, loss: Loss
