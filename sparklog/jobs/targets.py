@@ -344,8 +344,8 @@ def staged_names(storage: Storage, path: str) -> set[str]:
 
 def name_files(storage: WritableStorage, path: str, files: Sequence[MovedFile]) -> None:
     """Give staged files their names in the table's folder; nothing of others is overwritten."""
-    for folder in sorted({join_path(path, folder_of(file.path)) for file in files}):
-        storage.make_folder(folder)
+    for folder in sorted({folder_of(file.path) for file in files} - {""}):
+        storage.make_folder(join_path(path, folder))
     for file in files:
         try:
             refuse_taken(storage, path, file.path)

@@ -17,10 +17,7 @@ What a crash leaves is one of these:
 from __future__ import annotations
 
 import os
-<<<<<<< HEAD
-=======
 import random
->>>>>>> trust-log
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
