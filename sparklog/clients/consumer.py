@@ -61,8 +61,8 @@ class Consumer:
     **config
         Names and defaults are those of kafka-python's KafkaConsumer: ``group_id``, ``key_deserializer``,
         ``value_deserializer``, ``auto_offset_reset`` (earliest, latest or none), ``enable_auto_commit``,
-        ``auto_commit_interval_ms``, ``isolation_level``, ``max_poll_records``, ``consumer_timeout_ms``. What only a
-        broker has a use for is passed over.
+        ``auto_commit_interval_ms``, ``isolation_level``, ``max_poll_records``, ``fetch_max_bytes``,
+        ``consumer_timeout_ms``. What only a broker has a use for is passed over.
 
     Raises
     ------
@@ -178,7 +178,9 @@ class Consumer:
             return set(self._manager.partitions(topic))
         return None
 
-    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None, max_bytes: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return the next records, and wait for some where there are none.
 
         Parameters
@@ -187,6 +189,8 @@ class Consumer:
             How long to wait.
         max_records : int, optional
             By default ``max_poll_records``.
+        max_bytes : int, optional
+            Of keys, values and headers together; one record may have more. By default ``fetch_max_bytes``, 50 MiB.
 
         Returns
         -------
@@ -210,21 +214,23 @@ class Consumer:
         most = self._settings.max_poll_records if max_records is None else max_records
         if timeout_ms < 0:
             raise InvalidOptionError(f"timeout_ms must be at least 0, and is {timeout_ms!r}")
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise InvalidOptionError(f"max_records must be a whole number, at least 1, and is {most!r}")
+        bytes_max = self._settings.fetch_max_bytes if max_bytes is None else max_bytes
+        for name, bound in (("max_records", most), ("max_bytes", bytes_max)):
+            if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
+                raise InvalidOptionError(f"{name} must be a whole number, at least 1, and is {bound!r}")
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
             self._find_partitions()
             self._commits.commit_if_due(self._positions())
-            found = self._fetched(most)
+            found = self._fetched(most, bytes_max)
             if found or time.monotonic() >= deadline:
                 return found
             self._fetcher.wait(min(deadline, self._next_due()))
 
-    def _fetched(self, most: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+    def _fetched(self, most: int, bytes_max: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         try:
-            for at, row in self._fetcher.fetch(most):
+            for at, row in self._fetcher.fetch(most, bytes_max):
                 record = self._maker.make(at, row)
                 found.setdefault(at, []).append(record)
         except Exception:

@@ -115,8 +115,10 @@ class Fetcher:
         }
         self._looked_seconds = float("-inf")
 
-    def fetch(self, records_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...]]]:
+    def fetch(self, records_max: int, bytes_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...]]]:
         """Yield rows that are there now; the position is behind a row when the next one is asked for.
+
+        They end before they have more bytes than ``bytes_max``, but for the first.
 
         Partitions take turns, each first once.
         """
@@ -125,10 +127,15 @@ class Fetcher:
         if self._is_stale(names):
             self.look()
         self._locate_all()
+        left = bytes_max
         for at in names[self._turn :] + names[: self._turn]:
             each = self.partitions[at]
             while records_max and self._has_rows(at, each):
                 row = each.rows[0]
+                row_bytes = _bytes_of(row)
+                if row_bytes > left and left < bytes_max:
+                    return
+                left -= row_bytes
                 yield at, row
                 each.rows.popleft()
                 each.position = row[0] + 1
@@ -287,6 +294,13 @@ class Fetcher:
                 f"{log.layout.end_offset}), and auto_offset_reset is none: seek, or set it to earliest or latest"
             )
         return self._reset_to(at, log)
+
+
+def _bytes_of(row: tuple[Any, ...]) -> int:
+    """Return how many bytes the key, the value and the headers of a row have."""
+    _, _, _, key, value, headers, _ = row
+    header_bytes = sum(len(pair["key"]) + len(pair["value"] or b"") for pair in headers) if headers else 0
+    return len(key or b"") + len(value or b"") + header_bytes
 
 
 def _identity_at(log: LiveLog, offset: int) -> LogIdentity:

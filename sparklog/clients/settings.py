@@ -21,7 +21,7 @@ _log = logging.getLogger("sparklog")
 _NAMES_OF_BROKERS: Final = """
     api_version api_version_auto_timeout_ms bootstrap_servers bootstrap_timeout_ms check_crcs client_dns_lookup
     client_id client_rack connections_max_idle_ms default_offset_commit_callback delivery_timeout_ms
-    enable_incremental_fetch_sessions exclude_internal_topics fetch_max_bytes fetch_max_wait_ms fetch_min_bytes
+    enable_incremental_fetch_sessions exclude_internal_topics fetch_max_wait_ms fetch_min_bytes
     group_instance_id heartbeat_interval_ms kafka_client max_in_flight_requests_per_connection
     max_partition_fetch_bytes max_poll_interval_ms metadata_max_age_ms metric_group_prefix metric_reporters
     metrics_enabled metrics_num_samples metrics_sample_window_ms partition_assignment_strategy proxy_url
@@ -136,6 +136,7 @@ class ConsumerSettings:
     auto_commit_interval_ms: float = 5000
     isolation_level: str = "read_uncommitted"
     max_poll_records: int = 500
+    fetch_max_bytes: int = 52_428_800
     consumer_timeout_ms: float = float("inf")
     allow_auto_create_topics: bool = True
 
@@ -148,7 +149,9 @@ class ConsumerSettings:
             raise KafkaConfigurationError(
                 f"isolation_level must be read_uncommitted or read_committed, and is {self.isolation_level!r}"
             )
-        _refuse_low(self, max_poll_records=1, auto_commit_interval_ms=0, consumer_timeout_ms=float("-inf"))
+        _refuse_low(
+            self, max_poll_records=1, fetch_max_bytes=1, auto_commit_interval_ms=0, consumer_timeout_ms=float("-inf")
+        )
         if self.group_id is not None and (not isinstance(self.group_id, str) or not self.group_id):
             raise KafkaConfigurationError(f"group_id must be a text that is not empty, and is {self.group_id!r}")
 

@@ -21,7 +21,7 @@ from sparklog.cleaner.throttle import Throttle
 from sparklog.errors import NOTHING_CLEANED, CorruptLogError, LockedError
 from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
-from sparklog.jobs.source import grouped
+from sparklog.jobs.shares import grouped
 from sparklog.log import files
 from sparklog.log.config import LOCAL_RETENTION, LogConfig
 from sparklog.log.files import TopicPartition

@@ -32,7 +32,8 @@ from sparklog.jobs.exclusive import exclusive
 from sparklog.jobs.job import Amount, Report
 from sparklog.jobs.landing import landed_of
 from sparklog.jobs.ledger import Entry, Moved, encode_commit, read_ledger
-from sparklog.jobs.source import grouped, reading
+from sparklog.jobs.shares import grouped
+from sparklog.jobs.source import reading
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout

@@ -24,7 +24,8 @@ from sparklog.jobs.formats import ROW_GROUP_BYTES, ROW_GROUP_ROWS, ArrowFormat, 
 from sparklog.jobs.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
-from sparklog.jobs.source import LogSource, Selected, grouped, piece_bytes_max, reading, refuse_nested
+from sparklog.jobs.shares import grouped
+from sparklog.jobs.source import LogSource, Selected, piece_bytes_max, reading, refuse_nested
 from sparklog.jobs.targets import TableFolder, TableShape, Target
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from sparklog.errors import (
     UnreadableLogError,
 )
 from sparklog.jobs.ledger import Moved
+from sparklog.jobs.shares import even_share
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.end_batch import end_batch
@@ -36,17 +36,12 @@ from sparklog.record.where import Where
 from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.discovery import discover, named, read_layouts
-from sparklog.topic.packing import pack
 from sparklog.topic.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 
 _OF_LOG: Final = (CorruptLogError, DataLossError, OutputNameError, UnreadableLogError)
 """Errors because of which nothing of a log can be moved."""
-_PIECE_BYTES_MIN: Final = 1 << 26
-_TASKS_A_WORKER: Final = 3
-_PIECES_TRIED_MAX: Final = 64
-"""Of so many pieces a worker or more, those that come last take little of the time."""
 _ANEW: Final = "Move it to another target, or give the old ledger up"
 _GO_ON: Final = (
     "Move it to another target; or, to go on there at offset {} all the same, export it with adopt (--adopt), or copy "
@@ -375,47 +370,6 @@ def piece_bytes_max(selected: Sequence[Selected], task_bytes: int, workers: int)
     """Return how many bytes of log a piece of the work has at most, which is to be done by one task."""
     layouts = [each.layout for each in selected if each.layout is not None]
     return even_share([sum(segment.size_bytes for segment in each.segments) for each in layouts], task_bytes, workers)
-
-
-def even_share(log_bytes: Sequence[int], task_bytes: int, workers: int) -> int:
-    """Return of how many bytes at most the pieces are to be that logs of so many bytes each are cut into.
-
-    It is what a task may have, or less, down to half of it, where the workers would then end together rather than one
-    of them work on alone.
-    """
-    share = _share(sum(log_bytes), task_bytes, workers)
-    if sum(log_bytes) > share * workers * _PIECES_TRIED_MAX:
-        return share
-    # Of shares that end at about the same time the largest makes the fewest files.
-    tried = [max(share * part // 20, 1) for part in range(20, 10, -1)]
-    return min(tried, key=lambda bytes_max: round(_bytes_of_last(log_bytes, bytes_max, workers) / share, 1))
-
-
-def _bytes_of_last(log_bytes: Sequence[int], bytes_max: int, workers: int) -> int:
-    """Return how many bytes the worker has in all that ends last, where each takes the next piece when it is free."""
-    taken = [0] * workers
-    for each in log_bytes:
-        pieces = max(-(-each // bytes_max), 1)
-        for _ in range(pieces):
-            heapq.heapreplace(taken, taken[0] + each // pieces)
-    return max(taken)
-
-
-def grouped(log_bytes: Sequence[int], task_bytes: int, workers: int) -> list[slice]:
-    """Say which neighbouring pieces of the work, of so many bytes of log each, a task does: about as many bytes each.
-
-    Returns
-    -------
-    list of slice
-        The rows of the pieces of each task.
-    """
-    share = _share(sum(log_bytes), task_bytes, workers)
-    return pack(log_bytes, [0] * len(log_bytes), bytes_max=share, tasks_min=min(workers, len(log_bytes)))
-
-
-def _share(total_bytes: int, task_bytes: int, workers: int) -> int:
-    """Return what a task may have: less where tasks would be too few, but what is worth the files that it makes."""
-    return min(task_bytes, max(-(-total_bytes // (workers * _TASKS_A_WORKER)), _PIECE_BYTES_MIN))
 
 
 def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:

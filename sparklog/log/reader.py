@@ -35,7 +35,7 @@ from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
-from sparklog.record.arrays import numbers_of, scalar_of
+from sparklog.record.arrays import bounded, numbers_of, scalar_of
 from sparklog.record.decode import LIMITS, DecodeLimits, Decoder, decode_batches
 from sparklog.record.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, selector
 from sparklog.record.where import Constant, Where
@@ -172,8 +172,15 @@ class LogReader:
         columns: str | Sequence[str] | None = None,
         isolation_level: IsolationLevel = "read_uncommitted",
         where: str | Where | None = None,
+        max_bytes: int | None = None,
     ) -> pa.Table:
-        """Read records into one table; parameters and errors as of `batches`.
+        """Read records into one table; other parameters and errors as of `batches`.
+
+        Parameters
+        ----------
+        max_bytes : int, optional
+            Of the table's columns: it ends before it has more, but has one record at least. Read on behind the last
+            offset of it.
 
         Returns
         -------
@@ -181,8 +188,9 @@ class LogReader:
             One row a record, in offset order.
         """
         schema = schema_of(columns)
-        batches = self.batches(start_offset, end_offset, columns, isolation_level, where=where)
-        return pa.Table.from_batches(batches, schema=schema)
+        batches = self.batches(start_offset, end_offset, columns, isolation_level, where=where, max_bytes=max_bytes)
+        within = bounded(((None, batch) for batch in batches), max_bytes)
+        return pa.Table.from_batches((batch for _, batch in within), schema=schema)
 
     def batches(
         self,
@@ -193,6 +201,7 @@ class LogReader:
         limits: DecodeLimits = LIMITS,
         fail_on_data_loss: bool = True,
         where: str | Where | None = None,
+        max_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read records, some at a time.
 
@@ -214,6 +223,8 @@ class LogReader:
             Which records are wanted, such as ``key = 'user-1' AND timestamp >= '2026-03-02'``, in the language of
             `sparklog.log.where_parser`. The others are not copied. What offsets and times rule out is not decoded,
             and where indexes say so not read either.
+        max_bytes : int, optional
+            How many bytes the records of a batch have at most, but for one of a single record; by default 8 MiB.
 
         Yields
         ------
@@ -234,7 +245,7 @@ class LogReader:
         if isolation_level not in get_args(IsolationLevel):
             known = " or ".join(get_args(IsolationLevel))
             raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
-        schema = schema_of(columns)
+        schema, limits = schema_of(columns), limits.within(max_bytes)
         committed = isolation_level == "read_committed"
         start = self.start_offset if start_offset is None else start_offset
         # The batches that a read comes to are checked as it does.

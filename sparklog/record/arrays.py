@@ -6,12 +6,15 @@ that is a third of the time in which a process that decodes or encodes records s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+_Of = TypeVar("_Of")
 
 
 def array_of(values: npt.NDArray[Any]) -> pa.Array:
@@ -55,6 +58,25 @@ def repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
         return pa.repeat(scalar_of(value, kind), rows)
     # A fifth of the time that Arrow takes for it.
     return array_of(np.full(rows, value, np.dtype(str(kind))))
+
+
+def bounded(
+    batches: Iterable[tuple[_Of, pa.RecordBatch]], bytes_max: int | None
+) -> Iterator[tuple[_Of, pa.RecordBatch]]:
+    """Yield batches, each with what it is of, until their columns have so many bytes; the first row in any case."""
+    if bytes_max is None:
+        yield from batches
+        return
+    left = bytes_max
+    for of, batch in batches:
+        rows = bisect_right(range(1, batch.num_rows + 1), left, key=lambda rows: batch.slice(0, rows).nbytes)
+        if rows < batch.num_rows:
+            rows = rows or int(left == bytes_max)
+            if rows:
+                yield of, batch.slice(0, rows)
+            return
+        left -= batch.nbytes
+        yield of, batch
 
 
 def filled(array: pa.Array, number: int) -> pa.Array:

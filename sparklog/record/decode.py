@@ -54,6 +54,14 @@ class DecodeLimits:
         if not 0 < self.output_bytes_max <= _ARROW_BYTES_MAX:
             raise InvalidOptionError(f"output_bytes_max must be from 1 to {_ARROW_BYTES_MAX}")
 
+    def within(self, output_bytes_max: int | None) -> DecodeLimits:
+        """Return the same, with a lower bound on the bytes of an Arrow batch where one is given."""
+        if output_bytes_max is None:
+            return self
+        if isinstance(output_bytes_max, bool) or not isinstance(output_bytes_max, int) or output_bytes_max < 1:
+            raise InvalidOptionError(f"max_bytes must be a whole number, at least 1, and is {output_bytes_max!r}")
+        return replace(self, output_bytes_max=min(output_bytes_max, self.output_bytes_max))
+
 
 LIMITS: Final = DecodeLimits()
 

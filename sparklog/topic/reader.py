@@ -15,7 +15,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader, chosen_columns
 from sparklog.log.times import Time, to_ms
 from sparklog.log.where_parser import parse_where
-from sparklog.record.arrays import scalar_of
+from sparklog.record.arrays import bounded, scalar_of
 from sparklog.record.decode import LIMITS, DecodeLimits
 from sparklog.record.schema import selector
 from sparklog.record.where import Where
@@ -194,8 +194,14 @@ class TopicReader:
         columns: str | Sequence[str] | None = None,
         isolation_level: IsolationLevel = "read_uncommitted",
         where: str | Where | None = None,
+        max_bytes: int | None = None,
     ) -> pa.Table:
-        """Read records into one table; parameters and errors as of `batches`.
+        """Read records into one table; other parameters and errors as of `batches`.
+
+        Parameters
+        ----------
+        max_bytes : int, optional
+            As of `LogReader.read`, of all partitions together: of each the table has the beginning, or nothing yet.
 
         Returns
         -------
@@ -204,7 +210,9 @@ class TopicReader:
         """
         schema = _schema_of(_names(columns))
         pieces: dict[TopicPartition, list[pa.RecordBatch]] = {found: [] for found in self._logs}
-        for found, batch in self._tagged(start_offsets, end_offsets, schema, isolation_level, where=where):
+        limits = self._limits(None, max_bytes)
+        tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, where=where)
+        for found, batch in bounded(tagged, max_bytes):
             pieces[found].append(batch)
         return pa.Table.from_batches([batch for found in pieces.values() for batch in found], schema=schema)
 
@@ -217,6 +225,7 @@ class TopicReader:
         limits: DecodeLimits | None = None,
         fail_on_data_loss: bool = True,
         where: str | Where | None = None,
+        max_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read records, some at a time.
 
@@ -227,7 +236,7 @@ class TopicReader:
             where there is one topic by partition alone. By default, and of partitions that are not named, all.
         columns : str or sequence of str, optional
             One or more names of `TOPIC_SCHEMA`, in the order wanted; by default `TOPIC_DEFAULT_COLUMNS`.
-        isolation_level, limits, fail_on_data_loss, where
+        isolation_level, limits, fail_on_data_loss, where, max_bytes
             As of `LogReader.batches`. Of each thread at most two batches wait to be taken.
 
         Yields
@@ -245,7 +254,7 @@ class TopicReader:
         SeglogError
             The iterator was begun by another process, from which this one was forked.
         """
-        schema = _schema_of(_names(columns))
+        schema, limits = _schema_of(_names(columns)), self._limits(limits, max_bytes)
         tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, fail_on_data_loss, where)
         return (batch for _, batch in tagged)
 
@@ -255,13 +264,12 @@ class TopicReader:
         end_offsets: Offsets | None,
         schema: pa.Schema,
         isolation_level: IsolationLevel,
-        limits: DecodeLimits | None = None,
+        limits: DecodeLimits,
         fail_on_data_loss: bool = True,
         where: str | Where | None = None,
     ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         """Yield batches, each with its partition; wrong arguments are refused before anything is read."""
         starts, ends = self._by_partition(start_offsets, "start"), self._by_partition(end_offsets, "end")
-        limits = limits or (LIMITS if self._threads == 1 else _LIMITS_SIDE_BY_SIDE)
         chosen = None if where is None else parse_where(where)
         of_log = [name for name in schema.names if name in LOG_SCHEMA.names]
         readers: list[Iterator[tuple[TopicPartition, pa.RecordBatch]]] = []
@@ -275,6 +283,9 @@ class TopicReader:
                 raise
             readers.append(_tagged_with(found, of_partition(batches, found, schema)))
         return merged(readers, self._threads)
+
+    def _limits(self, limits: DecodeLimits | None, bytes_max: int | None) -> DecodeLimits:
+        return (limits or (LIMITS if self._threads == 1 else _LIMITS_SIDE_BY_SIDE)).within(bytes_max)
 
     def _by_partition(self, offsets: Offsets | None, which: str) -> dict[TopicPartition, int]:
         """Return offsets by topic and partition; raise `InvalidOptionError` for a partition that is not there."""

@@ -87,6 +87,20 @@ def test_poll_gets_each_record_once_in_order(tmp_path: Path) -> None:
         assert consumer.poll(0) == {}
 
 
+def test_poll_ends_before_it_has_more_bytes_but_gives_one_large_message(tmp_path: Path) -> None:
+    send(tmp_path, b"a" * 40, b"b" * 40, b"c" * 500, b"d" * 90, b"e")
+    with from_start(tmp_path, "events", fetch_max_bytes=100) as consumer:
+        sizes = []
+        while found := consumer.poll(0):
+            sizes.append([len(record.value) for record in found[EVENTS]])
+        assert sizes == [[40, 40], [500], [90, 1]]
+        consumer.seek(EVENTS, 0)
+        assert [record.offset for record in consumer.poll(0, max_bytes=620)[EVENTS]] == [0, 1, 2]
+        for wrong in (0, True, 1.5):
+            with pytest.raises(InvalidOptionError, match="max_bytes"):
+                consumer.poll(0, max_bytes=wrong)  # type: ignore[arg-type]
+
+
 def test_group_goes_on_where_it_has_committed(tmp_path: Path) -> None:
     send(tmp_path, b"a", b"b", b"c")
     with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
@@ -436,11 +450,12 @@ def test_topic_that_is_gone_for_a_while_is_read_from_its_beginning_and_old_offse
         polled(consumer, 3)
         consumer.commit()
         LogManager(tmp_path).delete_topic("events")
-        assert read_group_offsets(directory_at(tmp_path))["g"].keys() == {("other", 0)}
+        assert consumer.committed(EVENTS) is None
         deadline = time.monotonic() + SECONDS
         while EVENTS in consumer.assignment() and time.monotonic() < deadline:
             consumer.poll(100)
-        assert read_group_offsets(directory_at(tmp_path))["g"].keys() == {("other", 0)}
+        assert consumer.committed(EVENTS) is None
+        assert consumer.committed(TopicPartition("other", 0)) == 1
         send(tmp_path, b"1", b"2", b"3")
         assert polled(consumer, 3) == [b"1", b"2", b"3"]
 
@@ -509,6 +524,7 @@ def test_calls_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         {"isolation_level": "x"},
         {"group_id": ""},
         {"max_poll_records": 0},
+        {"fetch_max_bytes": 0},
         {"groupid": 1},
     ],
 )

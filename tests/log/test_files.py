@@ -72,7 +72,7 @@ WRONG_PARTITIONS = [
 ]
 
 
-@pytest.mark.parametrize("partition", WRONG_PARTITIONS, ids=repr)
+@pytest.mark.parametrize("partition", WRONG_PARTITIONS, ids=lambda given: type(given).__name__)
 def test_number_that_no_partition_has_is_refused(partition: Any) -> None:
     with pytest.raises(InvalidOptionError, match="not a partition of topic events: "):
         checked_partition("events", partition)

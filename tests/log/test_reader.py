@@ -107,6 +107,21 @@ def test_log_tells_what_it_is_without_being_read(tmp_path: Path) -> None:
     assert (copy.topic, copy.partition) == ("copy", None)
 
 
+def test_bounded_read_has_whole_records_and_one_at_least(tmp_path: Path) -> None:
+    write(tmp_path / "events-7")
+    log = open_log(tmp_path / "events-7")
+    every, position, found = log.read(), 0, []
+    while rows := log.read(position, max_bytes=1000):
+        assert rows.nbytes <= 1000
+        found.append(rows)
+        position = rows["offset"][-1].as_py() + 1
+    assert len(found) > 3
+    assert pa.concat_tables(found).equals(every)
+    assert log.read(5, max_bytes=1)["offset"].to_pylist() == [5]
+    assert log.read(max_bytes=1 << 40).equals(every)
+    assert all(batch.num_rows == 1 for batch in log.batches(max_bytes=1))
+
+
 def test_time_is_a_datetime_as_well_as_milliseconds(tmp_path: Path) -> None:
     write(tmp_path)
     log, at = open_log(tmp_path), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1035)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.record.arrays import array_of, array_of_texts, filled, numbers_of, repeated, scalar_of
+from sparklog.record.arrays import array_of, array_of_texts, bounded, filled, numbers_of, repeated, scalar_of
 
 NUMBERS = [np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64, np.float64]
 
@@ -66,7 +66,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import pyarrow as pa
-from sparklog.record.arrays import array_of, array_of_texts, filled, numbers_of, repeated, scalar_of
+from sparklog.record.arrays import array_of, array_of_texts, bounded, filled, numbers_of, repeated, scalar_of
 
 array = array_of(np.arange(3))
 numbers_of(filled(pa.concat_arrays([array, pa.nulls(1, pa.int64())]), -1))
@@ -74,6 +74,21 @@ scalar_of(1, pa.int32()), scalar_of("a", pa.string()), array_of_texts(["a"]), ar
 repeated(1, pa.int32(), 3), repeated("a", pa.string(), 3)
 assert "pandas" not in sys.modules
 """
+
+
+@given(st.lists(st.lists(st.binary(max_size=40), max_size=6), max_size=5), st.integers(1, 300))
+def test_batches_end_before_they_have_more_bytes_but_have_a_row(values: list[list[bytes]], bytes_max: int) -> None:
+    tagged = [(n, pa.record_batch({"value": pa.array(each, pa.binary())})) for n, each in enumerate(values)]
+    found = list(bounded(iter(tagged), bytes_max))
+    every = [value for each in values for value in each]
+    rows = [value for _, batch in found for value in batch.column("value").to_pylist()]
+    assert rows == every[: len(rows)]
+    assert len(rows) >= min(1, len(every))
+    assert sum(batch.nbytes for _, batch in found) <= bytes_max or len(rows) == 1
+    # One more would be too many; a batch that begins has an offset of its own.
+    more = len(every) > len(rows)
+    assert not more or sum(batch.nbytes for _, batch in found) + 8 + len(every[len(rows)]) > bytes_max
+    assert [batch for _, batch in bounded(iter(tagged), None)] == [batch for _, batch in tagged]
 
 
 def test_nothing_of_it_imports_pandas() -> None:

@@ -203,3 +203,19 @@ def test_topic_is_read_from_where_a_group_is(directory: Path) -> None:
             topic.offsets_for_group("h")
         with pytest.raises(PathNotFoundError):
             topic.offsets_for_group("g", directory / "nothing")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_bounded_reads_that_go_on_behind_their_last_offsets_give_each_row_once(directory: Path, threads: int) -> None:
+    with open_topic(directory / "events", threads=threads) as topic:
+        every, starts, found = offsets(topic.read()), dict.fromkeys(range(PARTITIONS), 0), []
+        row_bytes = topic.read(max_bytes=1).nbytes
+        while rows := topic.read(start_offsets=starts, max_bytes=3 * row_bytes):
+            assert 1 <= rows.num_rows <= 4
+            found += offsets(rows)
+            starts |= {partition: offset + 1 for _, partition, offset in offsets(rows)}
+        assert sorted(found) == every
+        assert {batch.num_rows for batch in topic.batches(columns="value", max_bytes=1)} == {1}
+        for wrong in (0, -1, True, 1.5, "1"):
+            with pytest.raises(InvalidOptionError, match="max_bytes must be a whole number, at least 1"):
+                topic.read(max_bytes=wrong)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparklog.jobs.source import even_share, grouped
+from sparklog.jobs.shares import even_share, grouped
 
 MIB = 1 << 20
 
