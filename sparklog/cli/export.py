@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from sparklog.cli import render, tables, views
 from sparklog.cli.progress import job_progress
@@ -23,6 +23,9 @@ from sparklog.topic.discovery import named
 from sparklog.topic.ranges import ReadRange
 
 Summary = ExportSummary | CopySummary
+
+_NOT_SHOWN: Final = ("kind", "log_id", "end_batch")
+"""What a ledger has for the next run alone."""
 
 
 def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
@@ -182,7 +185,7 @@ def _moved_rows(summary: Summary) -> Iterator[dict[str, Any]]:
     for each in summary.moved:
         row = each.to_json()
         files = [{name: value for name, value in file.items() if name != "staged"} for file in row["files"]]
-        yield {name: value for name, value in row.items() if name != "kind"} | {"files": files}
+        yield {name: value for name, value in row.items() if name not in _NOT_SHOWN} | {"files": files}
 
 
 def _topic_rows(summary: Summary) -> list[dict[str, Any]]:

@@ -7,12 +7,13 @@ adopts them: the ledger then says that they were moved, with what the files hold
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
 from crc32c import crc32c
 
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import InvalidOptionError, OutputNameError
 from sparklog.jobs.formats import format_of_file
 from sparklog.jobs.ledger import Entry, Ledger, Moved, MovedFile
 from sparklog.jobs.outputs import DEAD_LETTER, FileName, parse_file_name
@@ -75,9 +76,11 @@ def _unknown_files(target: TableFolder, moved: MovedLast) -> list[tuple[FileName
     found = []
     for path in files_below(target.storage, target.path):
         name = parse_file_name(path)
-        last = None if name is None else moved(name.topic_partition)
-        if name is not None and name.end_offset > (0 if last is None else last.end_offset):
-            found.append((name, path))
+        # Where a file of a partition waits for its name, the ledger knows it, and the partition is not moved anyway.
+        with suppress(OutputNameError):
+            last = None if name is None else moved(name.topic_partition)
+            if name is not None and name.end_offset > (0 if last is None else last.end_offset):
+                found.append((name, path))
     return sorted(found, key=lambda each: (each[0].topic_partition, each[0].start_offset, each[0].end_offset, each[1]))
 
 

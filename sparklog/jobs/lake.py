@@ -27,6 +27,7 @@ _MICROSECONDS_MS_MAX: Final = ((1 << 63) - 1) // 1000
 class LakeTarget(FolderTarget):
     """A table whose own log says which files are part of it, in a folder of this machine."""
 
+    keeps_unlisted_files: ClassVar[bool] = True
     times_ms: ClassVar[tuple[int, int]] = (-_MICROSECONDS_MS_MAX, _MICROSECONDS_MS_MAX)
 
     def check(self) -> None:

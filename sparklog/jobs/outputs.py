@@ -21,7 +21,7 @@ from sparklog.jobs.ledger import MovedFile
 from sparklog.jobs.staged_file import StagedFile
 from sparklog.jobs.targets import Target, refuse_taken
 from sparklog.log.files import TopicPartition, parse_partition_folder
-from sparklog.log.places import path_of
+from sparklog.log.places import join_path, path_of
 from sparklog.record.arrays import array_of, filled, numbers_of
 from sparklog.topic.ranges import ReadRange
 
@@ -132,13 +132,21 @@ class Outputs:
     def _begin(self, folder: str) -> _Output:
         if len(self._open) >= OPEN_FILES_MAX:
             self._finish_one()
-        number = self._begun[folder] = self._begun.get(folder, -1) + 1
-        name = f"{self._stem}~{number:04}" if number else self._stem
-        path = path_of(folder, name + self._layout.format.suffix)
+        path = self._next_path(folder)
+        while self._target.keeps_unlisted_files and self._is_there(path):
+            path = self._next_path(folder)
         refuse_taken(self._storage, self._target.path, path)
         staged = f"{self._staged_name}-{sum(self._begun.values()) + len(self._begun)}"
         file = self._opened.enter_context(StagedFile(self._storage, self._target.staged_path(staged)))
         return _Output(self._layout, file, path, staged)
+
+    def _next_path(self, folder: str) -> str:
+        number = self._begun[folder] = self._begun.get(folder, -1) + 1
+        name = f"{self._stem}~{number:04}" if number else self._stem
+        return path_of(folder, name + self._layout.format.suffix)
+
+    def _is_there(self, path: str) -> bool:
+        return self._storage.identity(join_path(self._target.path, path)) is not None
 
     def _finish_one(self) -> None:
         self._finished.append(self._open.pop(next(iter(self._open))).finish())

@@ -29,6 +29,7 @@ from sparklog.jobs.staged_file import crc32c_of
 from sparklog.log.files import META_PROPERTIES, STAGED, TopicPartition, parse_partition_folder
 from sparklog.log.places import folder_of, folders_of, join_path, split_path
 from sparklog.storage.base import HeldLock, Storage, WritableStorage
+from sparklog.storage.beneath import names_beneath
 from sparklog.storage.capabilities import to_writable
 
 FOLDER_OF_JOBS: Final = "_seglog"
@@ -64,6 +65,10 @@ class Target(Protocol):
     @property
     def keeps_columns(self) -> bool:
         """Whether files have the columns by which they lie in folders."""
+
+    @property
+    def keeps_unlisted_files(self) -> bool:
+        """Whether the folder may have files of versions of the table that were taken back; they keep their names."""
 
     def check(self) -> None:
         """Raise `InvalidOptionError` where there can be no such target; nothing is made."""
@@ -130,6 +135,7 @@ class FolderTarget(ABC):
     lock_timeout_seconds: float = field(default=600.0, kw_only=True)
 
     keeps_columns: ClassVar[bool] = False
+    keeps_unlisted_files: ClassVar[bool] = False
 
     @property
     def writable(self) -> WritableStorage:
@@ -261,20 +267,20 @@ class TableFolder(FolderTarget):
         moved = (each for commit in found for each in commit.entries if isinstance(each, Moved))
         return [(each, file) for each in moved for file in each.all_files if file.staged in staged]
 
-    def _put_in_place(self, files: Collection[MovedFile]) -> list[SeglogError]:
+    def _put_in_place(self, files: Collection[MovedFile]) -> list[OutputNameError]:
         """Give files their names, those left out that have them, and say that this is finished.
 
         Returns
         -------
-        list of SeglogError
+        list of OutputNameError
             Why some stay as they are: a name that is taken keeps no other file from getting its own.
         """
         storage, staged = self.writable, staged_names(self.storage, self.path)
-        errors: list[SeglogError] = []
+        errors: list[OutputNameError] = []
         for file in files:
             try:
                 name_files(storage, self.path, [file] if file.staged in staged else [])
-            except SeglogError as error:
+            except OutputNameError as error:
                 errors.append(error)
         # Of a run that died, also those of the files that it has named; people may have removed some since.
         sync_names(storage, self.path, files)
@@ -347,6 +353,7 @@ def name_files(storage: WritableStorage, path: str, files: Sequence[MovedFile]) 
     for folder in sorted({folder_of(file.path) for file in files} - {""}):
         storage.make_folder(join_path(path, folder))
     for file in files:
+        names_beneath(path, join_path(path, file.path))
         try:
             refuse_taken(storage, path, file.path)
         except OutputNameError:

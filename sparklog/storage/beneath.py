@@ -50,7 +50,7 @@ def names_beneath(root: str, path: str) -> list[str]:
         return []
     before = root if root.endswith("/") else f"{root}/"
     names = path[len(before) :].split("/")
-    if not path.startswith(before) or not {"", ".", ".."}.isdisjoint(names):
+    if not path.startswith(before) or not {"", ".", ".."}.isdisjoint(names) or "\0" in path:
         raise ForeignNameError(
             f"{path!r} leads out of {root}, and nothing is changed there. Who named it is damaged or forged"
         )
@@ -78,7 +78,7 @@ def look(root: str, path: str) -> os.stat_result:
         return os.stat(name, dir_fd=folder, follow_symlinks=not root)
 
 
-def open_file(root: str, path: str, flags: int) -> int:
+def open_file(root: str, path: str, flags: int, *, takes_devices: bool = False) -> int:
     """Open a regular file, beneath a root not by way of a link, and wait for nobody."""
     no_link = os.O_NOFOLLOW if root else 0
     try:
@@ -90,16 +90,16 @@ def open_file(root: str, path: str, flags: int) -> int:
             raise not_a_file(path, look(root, path)) from error
         raise
     found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    if not (stat.S_ISREG(found.st_mode) or (takes_devices and stat.S_ISCHR(found.st_mode))):
         os.close(descriptor)
         raise not_a_file(path, found)
     return descriptor
 
 
 def open_or_make_file(root: str, path: str) -> int:
-    """Open a regular file to write to it, and make it where it is not there."""
+    """Open a file to write to it, and make it where it is not there; without a root a device will do as well."""
     if not root:
-        return open_file(root, path, os.O_RDWR | os.O_CREAT)
+        return open_file(root, path, os.O_RDWR | os.O_CREAT, takes_devices=True)
     try:
         return open_file(root, path, os.O_RDWR)
     except FileNotFoundError:

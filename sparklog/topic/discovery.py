@@ -25,7 +25,7 @@ from enum import Enum, auto
 from functools import cached_property, lru_cache
 from typing import Final, NoReturn
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError, nearest
+from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError, nearest
 from sparklog.log import layout
 from sparklog.log.files import PARTITION_MAX, TopicPartition, parse_partition_folder, topic_of_passed_over
 from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
@@ -257,9 +257,17 @@ def interpret(location: Location, *, is_matched: bool = False) -> FoundPath:
                 f"write {place.path[:-1]}[{place.path[-1]}]"
             )
         return place
-    if beside and look_at(place.storage, beside[0].location).kind is FolderKind.LOG_DIRECTORY:
+    if beside and _is_log_directory(beside[0]):
         raise InvalidOptionError(f"{place.path} is no topic's path: {beside[0].location} is a log directory; name it")
     return replace(place, kind=PathKind.TOPIC, partitions=beside) if beside else place
+
+
+def _is_log_directory(folder: PartitionFolder) -> bool:
+    """Tell whether a folder that is named as a partition's is a log directory; one that cannot be read says nothing."""
+    try:
+        return look_at(folder.storage, folder.location).kind is FolderKind.LOG_DIRECTORY
+    except StorageError:
+        return False
 
 
 def _at(location: Location) -> FoundPath:

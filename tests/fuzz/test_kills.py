@@ -147,7 +147,8 @@ def kill_at_random_times(appender: Appender, folder: Path, kills: int) -> None:
             shutil.rmtree(folder)
             kept = []
     assert answered > kills // 2
-    assert findings(folder) == []
+    # Nothing is there where the last ones died before they had made it.
+    assert not folder.exists() or findings(folder) == []
 
 
 def test_some_kills_at_random_times(appender: Appender, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("make", "relative"),
-    [(a_file, FOLDER / NAME), (a_folder, FOLDER / NAME), (a_file, FOLDER), (a_file, Path("topic=events"))],
+    [(a_folder, FOLDER / NAME), (a_file, FOLDER), (a_file, Path("topic=events"))],
 )
 def test_what_is_in_the_way_is_told_before_anything_is_decided_and_not_overwritten(
     tmp_path: Path, logs: Path, make: Callable[[Path], None], relative: Path
@@ -91,6 +91,20 @@ def test_a_topic_whose_files_would_have_names_that_are_too_long_keeps_no_other_f
     assert len(rows(out)) == 7
     sparklog.copy(logs, tmp_path / "short", topics=name, renames={name: "long"}, processes=1)
     assert sparklog.export(tmp_path / "short", out, processes=1).rows == 1
+
+
+def test_a_file_with_the_name_of_one_that_an_export_makes_is_refused_and_not_overwritten(
+    tmp_path: Path, logs: Path
+) -> None:
+    """It may be one of an export whose ledger is gone."""
+    out = tmp_path / "out"
+    a_file(out / FOLDER / NAME)
+    before = contents(out / FOLDER / NAME)
+    with pytest.raises(
+        InvalidOptionError, match=f"{out / FOLDER / NAME} holds offsets up to 2 of events-0 by its name"
+    ):
+        sparklog.export(logs, out, processes=1)
+    assert contents(out / FOLDER / NAME) == before
 
 
 @pytest.mark.parametrize("make", [a_file, a_folder])
