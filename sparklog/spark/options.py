@@ -84,6 +84,7 @@ WRITE_ONLY: Final = (
     "topicId",
     "txnAppId",
     "txnVersion",
+    "onReplay",
     "transactional",
     "lockTimeoutMs",
     "reportPath",

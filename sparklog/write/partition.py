@@ -31,8 +31,7 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
-from sparklog.log.folders import holds_segments, refuse_to_write
-from sparklog.log.log_identity import encode_log_id, new_log_id
+from sparklog.log.folders import refuse_to_write
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import ProducerBatch, producer_batches
 from sparklog.log.properties import APPEND
@@ -169,8 +168,6 @@ class PartitionLog:
             storage.make_folder(folder.location)
             self._resources.callback(claim(folder, spelling))
             storage.sync_folder(directory.path)
-            if not holds_segments(storage.names(folder.location)):
-                write_atomically(folder, files.LOG_IDENTITY, encode_log_id(new_log_id()))
             found = recover(folder, self._config, self._clock())
             hide_marker(directory)
         metadata = metadata_to_write(folder, topic_id)

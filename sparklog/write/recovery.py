@@ -111,7 +111,7 @@ def recover(
     view : DirectoryView, optional
         What the log directory says of its logs, made under the lock: whoever recovers many logs reads it once.
     begins_log : bool
-        Whether to make the first segment of a log that has none; else the caller makes it.
+        Whether to make the id and the first segment of a log that has no segment; else the caller makes them.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _recovered(
     _lower_checkpoints(actions, layout)
     _remove_orphans(actions, layout)
     if begins_log and not layout.segments:
-        actions.make_empty(offset_file_name(layout.start_offset, suffix) for suffix in FIRST_SEGMENT)
+        actions.begin_log(offset_file_name(layout.start_offset, suffix) for suffix in FIRST_SEGMENT)
     _write_leader_epochs(actions, written, epochs)
     _remove_snapshots(actions, layout, None if known is None else known.offset)
     with _hinted():

@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Self
 
 from sparklog.errors import PathNotFoundError
+from sparklog.log import files
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file, tells_of_segments
 from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_of, list_segments
+from sparklog.log.log_identity import encode_log_id, new_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Entry, ReadableFile
@@ -213,9 +215,11 @@ class RecoveryActions:
             self._change(name)
             write_atomically(self.folder, name, data)
 
-    def make_empty(self, names: Iterable[str]) -> None:
-        """Make the files of a new segment, which is no action worth recording."""
+    def begin_log(self, names: Iterable[str]) -> None:
+        """Make the id of a new log, and the files of its first segment, which is no action worth recording."""
         if not self.is_dry:
+            # The id comes first: a log that goes on with that of another would give out its offsets again unnoticed.
+            write_atomically(self.folder, files.LOG_IDENTITY, encode_log_id(new_log_id()))
             self._change()
             for name in names:
                 self.storage.open_for_append(self.folder.file(name)).close()

@@ -8,18 +8,20 @@ from pathlib import Path
 import pytest
 
 import sparklog
+from sparklog.log.config import LogConfig
 from sparklog.log.end_batch import EndBatch
 from sparklog.log.layout import read_layout
 from sparklog.log.log_identity import END_BATCH, LOG_ID, TOPIC_ID, LogIdentity, identity_at, read_log_id
 from sparklog.log.places import PartitionFolder
-from sparklog.storage.local import LocalStorage
+from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.write.recovery import recover
 
 EARLY = EndBatch(0, 9, 0, -1, -1, -1, 0, 1_000)
 LATE = EARLY._replace(max_timestamp=2_000)
 
 
 def folder_at(path: Path) -> PartitionFolder:
-    return PartitionFolder.at(LocalStorage(), str(path))
+    return PartitionFolder.at(LocalWritableStorage(), str(path))
 
 
 def append(path: Path, *values: bytes) -> None:
@@ -49,6 +51,20 @@ def test_log_whose_segments_were_removed_is_another(tmp_path: Path) -> None:
         file.unlink()
     append(tmp_path / "t-0", b"a")
     assert read_log_id(folder_at(tmp_path / "t-0")) not in (None, before)
+
+
+def test_log_that_recovery_begins_again_is_another(tmp_path: Path) -> None:
+    append(tmp_path / "t-0", b"a")
+    before = read_log_id(folder_at(tmp_path / "t-0"))
+    for file in (tmp_path / "t-0").glob("0*"):
+        file.unlink()
+    recover(folder_at(tmp_path / "t-0"), LogConfig(), 0, dry_run=True)
+    assert read_log_id(folder_at(tmp_path / "t-0")) == before
+    recover(folder_at(tmp_path / "t-0"), LogConfig(), 0)
+    begun = read_log_id(folder_at(tmp_path / "t-0"))
+    assert begun not in (None, before)
+    append(tmp_path / "t-0", b"a")
+    assert read_log_id(folder_at(tmp_path / "t-0")) == begun
 
 
 def test_logs_that_a_commit_makes_have_ids_of_their_own(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ class Disk:
         shutil.rmtree(self.root)
         for folder in sorted(found):
             folder.mkdir(parents=True, exist_ok=True)
-            for name, inode in found[folder].items():
+            # In one order, whatever order the file system lists names in: else a seed does not say what is lost.
+            for name, inode in sorted(found[folder].items()):
                 if folder / name not in found:
                     synced = self.contents.get(inode, b"")
                     (folder / name).write_bytes(_some_pages(rng, synced, written.get(inode, synced)))

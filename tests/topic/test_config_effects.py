@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import SeglogError
+from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.properties import APPEND, COMMIT, described
 from sparklog.spark.write_options import WriteOptions
@@ -89,7 +90,7 @@ class WatchedStorage(LocalWritableStorage):
         self.seen: list[str] = []
 
     def open_for_append(self, path: str) -> LocalWritableFile:
-        file = WatchedFile(path)
+        file = WatchedFile(path, self.root)
         file.seen = self.seen
         return file
 
@@ -103,7 +104,10 @@ def rows() -> pa.Table:
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    """Return what the files of a folder hold; the id, which no two logs share, tells nothing of a property."""
+    found = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    del found[files.LOG_IDENTITY]
+    return found
 
 
 def appended(directory: Path, properties: dict[str, str]) -> Any:
