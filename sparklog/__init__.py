@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from sparklog.log.raw_batches import decode
     from sparklog.log.reader import LogReader, open_log
     from sparklog.spark.jobs import clean, copy, export, load
-    from sparklog.spark.partitions import with_partition
+    from sparklog.spark.read.partitions import with_partition
     from sparklog.spark.source import register
-    from sparklog.spark.stream_lag import stream_lag
+    from sparklog.spark.stream.lag import stream_lag
     from sparklog.topic.cutting import delete_records, truncate_to
     from sparklog.topic.log_manager import LogManager
     from sparklog.topic.partition_log import PartitionLog
     from sparklog.topic.reader import TopicReader, open_topic
-    from sparklog.topic.stream_checkpoint import offsets_of_checkpoint
-    from sparklog.topic.transactional_writer import TransactionalWriter, transaction
+    from sparklog.topic.streams.checkpoints import offsets_of_checkpoint
+    from sparklog.topic.transactions.writer import TransactionalWriter, transaction
 
     __version__: str
 
@@ -69,21 +69,21 @@ _HOMES = {
     "PartitionLog": "sparklog.topic.partition_log",
     "Producer": "sparklog.clients.producer",
     "TopicReader": "sparklog.topic.reader",
-    "TransactionalWriter": "sparklog.topic.transactional_writer",
+    "TransactionalWriter": "sparklog.topic.transactions.writer",
     "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",
     "decode": "sparklog.log.raw_batches",
     "delete_records": "sparklog.topic.cutting",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
-    "offsets_of_checkpoint": "sparklog.topic.stream_checkpoint",
+    "offsets_of_checkpoint": "sparklog.topic.streams.checkpoints",
     "open_log": "sparklog.log.reader",
     "open_topic": "sparklog.topic.reader",
     "register": "sparklog.spark.source",
-    "stream_lag": "sparklog.spark.stream_lag",
-    "transaction": "sparklog.topic.transactional_writer",
+    "stream_lag": "sparklog.spark.stream.lag",
+    "transaction": "sparklog.topic.transactions.writer",
     "truncate_to": "sparklog.topic.cutting",
-    "with_partition": "sparklog.spark.partitions",
+    "with_partition": "sparklog.spark.read.partitions",
 }
 
 _MODULES = {"views": "sparklog.views"}

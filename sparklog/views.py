@@ -4,7 +4,7 @@
 >>> sparklog.views.read("/logs", "consumer_offsets")  # doctest: +SKIP
 """
 
-from sparklog.topic.lag import lag
-from sparklog.topic.views import NAMES, batches, read, schema
+from sparklog.topic.internal.lag import lag
+from sparklog.topic.internal.views import NAMES, batches, read, schema
 
 __all__ = ["NAMES", "batches", "lag", "read", "schema"]

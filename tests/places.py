@@ -9,7 +9,7 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.base import Storage
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.storage.registry import Location
-from sparklog.topic.commit import Job
+from sparklog.topic.write.commit import CommitRequest
 
 LOCAL = LocalWritableStorage()
 
@@ -26,6 +26,6 @@ def location_of(path: Path | str, storage: Storage = LOCAL) -> Location:
     return Location(storage, str(path))
 
 
-def moved(job: Job, storage: Storage, path: Path | str | None = None) -> Job:
+def moved(job: CommitRequest, storage: Storage, path: Path | str | None = None) -> CommitRequest:
     """Return a job whose log directory is in another storage, and maybe at another path."""
     return replace(job, directory=directory_at(job.directory.path if path is None else path, storage))

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sparklog.jobs.copy_logs import copy
-from sparklog.jobs.export import export
-from sparklog.jobs.load_files import load
+from sparklog.jobs.copy.arguments import copy
+from sparklog.jobs.export.arguments import export
+from sparklog.jobs.load.arguments import load
 from sparklog.log.properties import described
-from sparklog.spark.options import SeglogOptions
-from sparklog.spark.write_options import WriteOptions
+from sparklog.spark.options.read import SeglogOptions
+from sparklog.spark.options.write import WriteOptions
 
 README: Final = Path(__file__).parent.parent / "README.md"
 TABLES: Final[dict[str, tuple[str, Any]]] = {

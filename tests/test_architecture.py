@@ -32,6 +32,21 @@ BELOW["clients"] = BELOW["topic"] | {"topic"}
 BELOW["jobs"] = BELOW["topic"] | {"topic"}
 BELOW["spark"] = BELOW["jobs"] | {"jobs"}
 BELOW["cli"] = BELOW["jobs"] | {"jobs", "clients"}
+# The order of what is inside a room: sub-rooms and single modules, each of which knows only those before it.
+INDOORS: dict[str, tuple[str, ...]] = {
+    "record": ("format", "kernels", "codecs", "batches", "decode", "encode", "rewrite"),
+    "jobs": (
+        *("files", "ledger", "targets", "check", "run", "clean", "landing", "source", "summary"),
+        *("copy", "export", "load"),
+    ),
+    "topic": (
+        *("places", "internal", "write", "cutting", "log_manager", "partition_log", "reader", "recover"),
+        *("streams", "transactions"),
+    ),
+    "cli": ("choices", "output", "parsing", "paths", "work", "commands"),
+    "spark": ("worker", "runner", "jobs", "options", "read", "writer", "stream", "source"),
+}
+FOLDER_MODULES_MAX = 25
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 # Modules that are imported by a name which is not known before, and why.
@@ -44,9 +59,9 @@ IMPORTED_BY_NAME = {
 # What reaches files, processes and the machine behind a storage's back.
 FILE_SYSTEM = {"os", "pathlib", "fcntl", "shutil", "glob", "tempfile", "stat", "mmap", "errno"}
 OUTSIDE_OF_STORAGE = {
-    "record/kernels_cache.py",  # where compiled code is kept, which is no log; record and storage never meet
-    "record/kernels_folders.py",
-    "record/compile_ahead.py",
+    "record/kernels/cache.py",  # where compiled code is kept, which is no log; record and storage never meet
+    "record/kernels/folders.py",
+    "record/kernels/ahead.py",
 }
 # Where names of files are made, and where paths are cut and put together.
 NAMES_OF_FILES = "log/files.py"
@@ -59,52 +74,59 @@ FILE_NAME = re.compile(
 )
 # Imports that wait until they are needed, and why.
 DEFERRED = {
-    ("record/framing.py", "sparklog.record.kernels"),  # planning reads single headers, and should not load numba
-    ("log/segment.py", "sparklog.record.kernels"),  # as above: it checks the headers of whole windows only
-    ("log/segment.py", "sparklog.record.wrappers"),  # hardly a log begins with a wrapper that does not say its offset
-    ("log/scan.py", "sparklog.record.decode"),  # a plan without transactions checks nothing
-    ("log/damage.py", "sparklog.record.kernels_search"),  # most logs are not damaged
-    ("spark/source.py", "sparklog.spark.plan"),  # Spark's look-up imports the source, and should load little else
-    ("spark/source.py", "sparklog.spark.write_options"),  # who reads does not write
+    (
+        "record/batches/framing.py",
+        "sparklog.record.kernels.scan",
+    ),  # planning reads single headers, and should not load numba
+    ("log/segment.py", "sparklog.record.kernels.scan"),  # as above: it checks the headers of whole windows only
+    (
+        "log/segment.py",
+        "sparklog.record.batches.wrappers",
+    ),  # hardly a log begins with a wrapper that does not say its offset
+    ("log/scan.py", "sparklog.record.decode.columns"),  # a plan without transactions checks nothing
+    ("log/damage.py", "sparklog.record.kernels.search"),  # most logs are not damaged
+    ("spark/source.py", "sparklog.spark.read.plan"),  # Spark's look-up imports the source, and should load little else
+    ("spark/source.py", "sparklog.spark.options.write"),  # who reads does not write
     ("spark/source.py", "sparklog.spark.writer"),
-    ("spark/source.py", "sparklog.spark.stream_writer"),
-    ("spark/source.py", "sparklog.spark.stream_reader"),  # a batch needs none
-    ("spark/stream_reader.py", "sparklog.spark.batches"),
-    ("spark/reader.py", "sparklog.spark.plan"),
-    ("spark/reader.py", "sparklog.spark.batches"),  # only a task decodes
-    ("spark/decoding.py", "sparklog.spark.arrow_types"),  # a driver that decodes nothing loads no pyarrow
-    ("spark/decoding.py", "sparklog.values.spec"),
-    ("spark/decoding.py", "sparklog.values.decoder"),
-    ("spark/writer.py", "sparklog.topic.accumulator"),  # only a task encodes
-    ("spark/writer.py", "sparklog.topic.transactions"),  # most writes are no transactions of Kafka
-    ("spark/partitions.py", "sparklog.topic.partitioner"),
-    ("spark/views.py", "sparklog.topic.views"),  # who reads records reads no view
-    ("spark/views.py", "sparklog.spark.view_batches"),
-    ("spark/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
-    ("spark/plan.py", "sparklog.topic.groups"),
-    ("write/pipeline.py", "sparklog.record.encode_messages"),  # hardly a log is written in format 0 or 1
-    ("jobs/source.py", "sparklog.topic.groups"),
-    ("topic/configs.py", "sparklog.topic.views"),  # few log directories have the cluster's metadata
-    ("topic/reader.py", "sparklog.topic.groups"),  # and what a group has committed
-    ("cli/ledger.py", "sparklog.jobs.ledger_check"),  # who shows a ledger reads no table
-    ("cli/ledger.py", "sparklog.jobs.lake_check"),
-    ("cli/main.py", "sparklog.cli.dump"),  # describe should not load numba
-    ("cli/main.py", "sparklog.cli.follow"),
-    ("cli/main.py", "sparklog.inspect.dump_range"),
-    ("cli/main.py", "sparklog.cli.verify"),
-    ("cli/main.py", "sparklog.cli.recover"),
-    ("cli/main.py", "sparklog.record.warm_up"),
-    ("cli/clean_command.py", "sparklog.cli.clean"),
-    ("cli/cut_commands.py", "sparklog.cli.cut"),
-    ("cli/clean_command.py", "sparklog.cli.export"),
-    ("cli/job_commands.py", "sparklog.cli.export"),
-    ("cli/system_commands.py", "sparklog.cli.system_rows"),
-    ("cli/system_commands.py", "sparklog.cli.hanging"),
-    ("cli/group_commands.py", "sparklog.cli.set_offsets"),
-    ("cli/produce.py", "sparklog.clients.producer"),
-    ("cli/topic_commands.py", "sparklog.topic.log_manager"),
-    ("cli/job_commands.py", "sparklog.cli.load"),
-    ("cli/job_commands.py", "sparklog.cli.ledger"),
+    ("spark/source.py", "sparklog.spark.stream.writer"),
+    ("spark/source.py", "sparklog.spark.stream.reader"),  # a batch needs none
+    ("spark/stream/reader.py", "sparklog.spark.read.batches"),
+    ("spark/read/reader.py", "sparklog.spark.read.plan"),
+    ("spark/read/reader.py", "sparklog.spark.read.batches"),  # only a task decodes
+    ("spark/read/decoding.py", "sparklog.spark.options.arrow_types"),  # a driver that decodes nothing loads no pyarrow
+    ("spark/read/decoding.py", "sparklog.values.spec"),
+    ("spark/read/decoding.py", "sparklog.values.decoder"),
+    ("spark/writer.py", "sparklog.topic.write.accumulator"),  # only a task encodes
+    ("spark/writer.py", "sparklog.topic.transactions.commit"),  # most writes are no transactions of Kafka
+    ("spark/read/partitions.py", "sparklog.topic.write.partitioner"),
+    ("spark/read/views.py", "sparklog.topic.internal.views"),  # who reads records reads no view
+    ("spark/read/views.py", "sparklog.spark.read.view_batches"),
+    ("spark/read/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
+    ("spark/read/plan.py", "sparklog.topic.internal.groups"),
+    ("write/pipeline.py", "sparklog.record.encode.legacy"),  # hardly a log is written in format 0 or 1
+    ("jobs/source.py", "sparklog.topic.internal.groups"),
+    ("topic/write/configs.py", "sparklog.topic.internal.views"),  # few log directories have the cluster's metadata
+    ("topic/reader.py", "sparklog.topic.internal.groups"),  # and what a group has committed
+    ("cli/work/ledger.py", "sparklog.jobs.check.ledger"),  # who shows a ledger reads no table
+    ("cli/work/ledger.py", "sparklog.jobs.check.lake"),
+    ("cli/commands/main.py", "sparklog.cli.work.dump"),  # describe should not load numba
+    ("cli/commands/main.py", "sparklog.cli.work.follow"),
+    ("cli/commands/main.py", "sparklog.inspect.dump_range"),
+    ("cli/commands/main.py", "sparklog.cli.work.verify"),
+    ("cli/commands/main.py", "sparklog.cli.work.recover"),
+    ("cli/commands/main.py", "sparklog.record.kernels.warm_up"),
+    ("cli/commands/clean.py", "sparklog.cli.work.clean"),
+    ("cli/commands/lag.py", "sparklog.cli.work.lag"),
+    ("cli/commands/cut.py", "sparklog.cli.work.cut"),
+    ("cli/commands/clean.py", "sparklog.cli.work.export"),
+    ("cli/commands/jobs.py", "sparklog.cli.work.export"),
+    ("cli/commands/system.py", "sparklog.cli.work.system_rows"),
+    ("cli/commands/system.py", "sparklog.cli.work.hanging"),
+    ("cli/commands/groups.py", "sparklog.cli.work.set_offsets"),
+    ("cli/commands/produce.py", "sparklog.cli.work.produce"),
+    ("cli/commands/topics.py", "sparklog.topic.log_manager"),
+    ("cli/commands/jobs.py", "sparklog.cli.work.load"),
+    ("cli/commands/jobs.py", "sparklog.cli.work.ledger"),
 }
 
 
@@ -163,6 +185,11 @@ def room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def inner(path: Path) -> str:
+    """Return the sub-room, or the single module, of a room that a file is; empty of what introduces the room."""
+    return path.relative_to(PACKAGE).parts[1].removesuffix(".py").removeprefix("__init__")
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
@@ -201,6 +228,26 @@ def test_room_knows_the_rooms_below_it_only(path: Path) -> None:
             assert parts[1] in BELOW[room(path)], f"{name(path)} imports {each.module}"
 
 
+def test_every_sub_room_is_in_the_picture() -> None:
+    for outer, order in INDOORS.items():
+        here = {path.name.removesuffix(".py") for path in (PACKAGE / outer).iterdir() if "__" not in path.name}
+        assert here == set(order), outer
+
+
+@pytest.mark.parametrize("path", [path for path in IN_ROOMS if room(path) in INDOORS and inner(path)], ids=name)
+def test_sub_room_knows_those_before_it_only(path: Path) -> None:
+    order = INDOORS[room(path)]
+    for each in imports(path):
+        parts = each.module.split(".")
+        if parts[:2] == ["sparklog", room(path)] and len(parts) > 2 and parts[2] != inner(path):
+            assert order.index(parts[2]) < order.index(inner(path)), f"{name(path)} imports {each.module}"
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in IN_ROOMS}), ids=name)
+def test_no_folder_has_more_modules_than_can_be_read_at_a_glance(folder: Path) -> None:
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= FOLDER_MODULES_MAX
+
+
 @pytest.mark.parametrize("path", [path for path in IN_ROOMS if room(path) == "cli"], ids=name)
 def test_no_command_knows_both_bytes_and_files(path: Path) -> None:
     known = {each.module.split(".")[1] for each in imports(path) if each.module.startswith("sparklog.")}
@@ -224,7 +271,7 @@ def test_libraries_stay_in_their_rooms(path: Path) -> None:
         if library == "pyspark":
             assert room(path) == "spark"
         elif library in ("numba", "llvmlite"):
-            assert name(path).startswith("record/kernels")
+            assert name(path).startswith("record/kernels/")
         elif library in ("typer", "rich"):
             assert room(path) == "cli"
         elif library in ("fastavro", "google", "grpc_tools"):
@@ -232,14 +279,14 @@ def test_libraries_stay_in_their_rooms(path: Path) -> None:
         elif library in FILE_SYSTEM:
             assert room(path) == "storage" or name(path) in OUTSIDE_OF_STORAGE, f"{name(path)} imports {library}"
         elif library in ("io", "time", "datetime"):
-            assert room(path) != "record" or name(path).startswith("record/kernels"), f"{name(path)} imports {library}"
+            assert room(path) != "record" or name(path).startswith("record/kernels/"), f"{name(path)} imports {library}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_only_render_prints(path: Path) -> None:
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     prints = [node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"]
-    assert not prints or name(path) == "cli/render.py"
+    assert not prints or name(path) == "cli/output/render.py"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
@@ -275,7 +322,7 @@ def test_what_every_room_needs_is_called_in_one_place(call: str, home: str) -> N
 
 
 def test_accumulator_reaches_records_and_files_through_the_writer_alone() -> None:
-    modules = {each.module for each in imports(PACKAGE / "topic" / "accumulator.py")}
+    modules = {each.module for each in imports(PACKAGE / "topic/write/accumulator.py")}
     assert not any(module.startswith("sparklog.record") for module in modules)
 
 

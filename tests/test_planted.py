@@ -23,15 +23,15 @@ import pytest
 
 import sparklog
 from sparklog.errors import SeglogError
-from sparklog.jobs.clean_logs import clean
-from sparklog.jobs.copy_logs import copy
+from sparklog.jobs.clean.arguments import clean
+from sparklog.jobs.copy.arguments import copy
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import OffsetCommit
 from sparklog.storage import beneath
 from sparklog.topic.recover import RecoverOptions, recover_directory
-from sparklog.topic.txn_versions import TxnVersion
+from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.group_offsets import commit_group_offsets
 from tests.places import directory_at
 from tests.topic.staged import NOW_MS, rows, write

@@ -37,15 +37,15 @@ from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import AbortedTransaction, Producers
 from sparklog.log.segment import Segment, Window
-from sparklog.record import kernels_offset_map as kernels
-from sparklog.record import v2
-from sparklog.record.changes import Changes
-from sparklog.record.decode import DecodeLimits
-from sparklog.record.headers import BatchHeaders
-from sparklog.record.kernels_spans import KEY, KEY_BYTES, OFFSET, VALUE_BYTES
-from sparklog.record.offset_map import OffsetMap
-from sparklog.record.rewrite import rewritten
-from sparklog.record.spans import RecordSpans
+from sparklog.record.decode.columns import DecodeLimits
+from sparklog.record.format import v2
+from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.kernels import offset_map as kernels
+from sparklog.record.kernels.spans import KEY, KEY_BYTES, OFFSET, VALUE_BYTES
+from sparklog.record.rewrite.batches import rewritten
+from sparklog.record.rewrite.changes import Changes
+from sparklog.record.rewrite.offset_map import OffsetMap
+from sparklog.record.rewrite.spans import RecordSpans
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

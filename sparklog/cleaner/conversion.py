@@ -20,10 +20,10 @@ from sparklog.log.producer_state import AbortedTransaction
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import Window
 from sparklog.log.transactions import EndMarkers, TransactionState
-from sparklog.record.changes import Mask
-from sparklog.record.convert import Losses, converted, losses
-from sparklog.record.decode import LIMITS, DecodeLimits
-from sparklog.record.spans import RecordSpans
+from sparklog.record.decode.columns import LIMITS, DecodeLimits
+from sparklog.record.rewrite.changes import Mask
+from sparklog.record.rewrite.convert import Losses, converted, losses
+from sparklog.record.rewrite.spans import RecordSpans
 
 
 class Conversion(SpanEditor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparklog.cleaner.retention import LogDescription, SegmentDescription
+from sparklog.cleaner.retention import LogDescription, RetainedSegment
 from sparklog.errors import PathNotFoundError
 from sparklog.log import files
 from sparklog.log.clock import NS_PER_MS
@@ -10,7 +10,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.index import TIME_ENTRY, read_entries
 from sparklog.log.layout import PartitionLayout, list_segments
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
-from sparklog.record import v2
+from sparklog.record.format import v2
 
 _NONE = -1
 
@@ -36,14 +36,14 @@ def describe_log(layout: PartitionLayout, config: LogConfig, now_ms: int) -> Log
     )
 
 
-def _described(layout: PartitionLayout, segment: Segment) -> SegmentDescription:
+def _described(layout: PartitionLayout, segment: Segment) -> RetainedSegment:
     end_position = layout.end.position if segment.is_last else segment.size_bytes
     with segment.open() as log:
         first_timestamp = _first_timestamp(log) if end_position else _NONE
         largest_timestamp = _largest_timestamp(log, end_position) if end_position else _NONE
     with segment.file() as file:
         modified_ms = file.modified_ns() // NS_PER_MS
-    return SegmentDescription(
+    return RetainedSegment(
         base_offset=segment.base_offset,
         end_offset=layout.end_offset if segment.is_last else segment.upper_offset,
         size_bytes=end_position,

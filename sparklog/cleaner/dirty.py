@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparklog.cleaner.retention import SegmentDescription
+from sparklog.cleaner.retention import RetainedSegment
 from sparklog.log.config import LogConfig
 
 
@@ -52,7 +52,7 @@ class DirtySection:
 
 
 def dirty_section(
-    segments: Sequence[SegmentDescription],
+    segments: Sequence[RetainedSegment],
     start_offset: int,
     end_offset: int,
     stable_offset: int,
@@ -64,7 +64,7 @@ def dirty_section(
 
     Parameters
     ----------
-    segments : sequence of SegmentDescription
+    segments : sequence of RetainedSegment
         All of the log, the active one last.
     start_offset, end_offset, stable_offset : int
         The log start offset, the log end offset and the last stable offset.
@@ -93,7 +93,7 @@ def dirty_section(
 
 
 def legacy_tombstones_end_ms(
-    segments: Sequence[SegmentDescription], section: DirtySection, delete_retention_ms: int
+    segments: Sequence[RetainedSegment], section: DirtySection, delete_retention_ms: int
 ) -> int:
     """Return the file time up to which segments lose the tombstones of magic 0 and 1, ms since the epoch.
 

@@ -11,8 +11,8 @@ from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.producer_state import AbortedTransaction
 from sparklog.log.segment import Segment, Window
-from sparklog.record.decode import LIMITS, DecodeLimits
-from sparklog.record.spans import Progress, RecordSpans, record_spans
+from sparklog.record.decode.columns import LIMITS, DecodeLimits
+from sparklog.record.rewrite.spans import Progress, RecordSpans, record_spans
 
 
 class Editor:

@@ -18,14 +18,14 @@ from sparklog.cleaner.opened import OpenedLog
 from sparklog.cleaner.partition import PassDone
 from sparklog.cleaner.rewriting import Rewriter
 from sparklog.log.segment import Window
-from sparklog.record.changes import NULL, Changes, Mask
-from sparklog.record.decode import LIMITS, DecodeLimits
-from sparklog.record.kernels_spans import OFFSET, VALUE_BYTES
-from sparklog.record.matching import AnyOf, KeySet, Matcher, Passing, is_data
-from sparklog.record.rewrite import rewritten
-from sparklog.record.spans import RecordSpans
-from sparklog.record.where import Where
-from sparklog.record.where_program import program_of
+from sparklog.record.decode.columns import LIMITS, DecodeLimits
+from sparklog.record.decode.where import Where
+from sparklog.record.decode.where_program import program_of
+from sparklog.record.kernels.spans import OFFSET, VALUE_BYTES
+from sparklog.record.rewrite.batches import rewritten
+from sparklog.record.rewrite.changes import NULL, Changes, Mask
+from sparklog.record.rewrite.matching import AnyOf, KeySet, Matcher, Passing, is_data
+from sparklog.record.rewrite.spans import RecordSpans
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -63,8 +63,8 @@ class Erasure(SpanEditor):
     is_blanked : bool
         Whether records stay, and only their values are replaced.
     blank_bytes : int
-        What values are replaced by: `sparklog.record.changes.NULL`, a tombstone where the topic is compacted, or
-        `EMPTY`.
+        What values are replaced by: `sparklog.record.rewrite.changes.NULL`, a tombstone where the topic is compacted,
+        or `EMPTY`.
     limits : DecodeLimits
         As of `SpanEditor`.
 

@@ -10,10 +10,10 @@ from sparklog.cleaner.throttle import Throttle
 from sparklog.cleaner.transactions import AbortedTransactions
 from sparklog.errors import CorruptBatchError
 from sparklog.log.segment import Segment, Window
-from sparklog.record.decode import DecodeLimits
-from sparklog.record.kernels_spans import KEY, KEY_BYTES, OFFSET
-from sparklog.record.offset_map import OffsetMap
-from sparklog.record.spans import Progress, RecordSpans, record_spans
+from sparklog.record.decode.columns import DecodeLimits
+from sparklog.record.kernels.spans import KEY, KEY_BYTES, OFFSET
+from sparklog.record.rewrite.offset_map import OffsetMap
+from sparklog.record.rewrite.spans import Progress, RecordSpans, record_spans
 
 
 class MapFiller:

@@ -21,8 +21,8 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import AbortedTransaction, encode_aborted
 from sparklog.log.properties import LONG_MAX
 from sparklog.log.segment import RELATIVE_OFFSET_MAX
-from sparklog.record.framing import scan_headers
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.batches.framing import scan_headers
+from sparklog.record.format.headers import BatchHeaders
 from sparklog.storage.base import WritableFile
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll, seal
 

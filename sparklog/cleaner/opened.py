@@ -12,7 +12,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
-from sparklog.record.decode import LIMITS, DecodeLimits
+from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.recovery import Recovered, recover
 from sparklog.write.rolling import roll

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparklog.cleaner.opened import OpenedLog
-from sparklog.cleaner.retention import RetentionPolicy, SegmentDescription, dropped_by
+from sparklog.cleaner.retention import RetainedSegment, RetentionPolicy, dropped_by
 from sparklog.cleaner.rewriting import Rewriter, Rewritten
 from sparklog.cleaner.throttle import Throttle
 
@@ -191,5 +191,5 @@ class Cleaning:
         return each.run(current, rewriter)
 
 
-def _latest(dropped: Sequence[SegmentDescription]) -> int:
+def _latest(dropped: Sequence[RetainedSegment]) -> int:
     return max((each.largest_timestamp for each in dropped), default=_NONE)

@@ -16,7 +16,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.layout import list_segments
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
-from sparklog.write.atomic import write_atomically
+from sparklog.write.small_files import write_atomically
 
 
 def remove_before(folder: PartitionFolder, start_offset: int, config: LogConfig, now_ms: int) -> list[Segment]:

@@ -25,7 +25,7 @@ from sparklog.log.config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentDescription:
+class RetainedSegment:
     """A segment, by what a policy may go by.
 
     Attributes
@@ -66,7 +66,7 @@ class LogDescription:
         The partition; None as its number where the folder is named otherwise.
     start_offset, end_offset : int
         The log start offset, and the log end offset, exclusive.
-    segments : tuple of SegmentDescription
+    segments : tuple of RetainedSegment
         The oldest first.
     config : LogConfig
         Of the topic.
@@ -78,7 +78,7 @@ class LogDescription:
     partition: int | None
     start_offset: int
     end_offset: int
-    segments: tuple[SegmentDescription, ...]
+    segments: tuple[RetainedSegment, ...]
     config: LogConfig
     now_ms: int
 
@@ -86,14 +86,14 @@ class LogDescription:
 class RetentionPolicy(Protocol):
     """Says which segments a log loses. A class of the user's own is made without arguments."""
 
-    def drop(self, log: LogDescription) -> Iterable[SegmentDescription]:
+    def drop(self, log: LogDescription) -> Iterable[RetainedSegment]:
         """Return the segments to drop: the oldest ones, without a gap."""
 
 
 class KafkaRetention:
     """Drops what a broker would."""
 
-    def drop(self, log: LogDescription) -> Sequence[SegmentDescription]:
+    def drop(self, log: LogDescription) -> Sequence[RetainedSegment]:
         left = _droppable(log)
         count = _count(each.end_offset <= log.start_offset and not each.is_active for each in left)
         if "delete" in log.config.cleanup_policy:
@@ -102,13 +102,13 @@ class KafkaRetention:
         return left[:count]
 
 
-def _droppable(log: LogDescription) -> Sequence[SegmentDescription]:
+def _droppable(log: LogDescription) -> Sequence[RetainedSegment]:
     """Return all segments, but for an empty last one."""
     segments = log.segments
     return segments[:-1] if segments and segments[-1].is_active and not segments[-1].size_bytes else segments
 
 
-def _too_large(segments: Sequence[SegmentDescription], log_bytes: int, config: LogConfig) -> int:
+def _too_large(segments: Sequence[RetainedSegment], log_bytes: int, config: LogConfig) -> int:
     excess_bytes, count = log_bytes - config.retention_bytes, 0
     if config.retention_bytes < 0:
         return 0
@@ -120,7 +120,7 @@ def _too_large(segments: Sequence[SegmentDescription], log_bytes: int, config: L
     return count
 
 
-def _too_old(segments: Sequence[SegmentDescription], config: LogConfig, now_ms: int) -> int:
+def _too_old(segments: Sequence[RetainedSegment], config: LogConfig, now_ms: int) -> int:
     if config.retention_ms < 0:
         return 0
     return _count(now_ms - each.time_ms > config.retention_ms for each in segments)
@@ -136,7 +136,7 @@ def _count(answers: Iterable[bool]) -> int:
     return count
 
 
-def dropped_by(policy: RetentionPolicy, log: LogDescription) -> tuple[SegmentDescription, ...]:
+def dropped_by(policy: RetentionPolicy, log: LogDescription) -> tuple[RetainedSegment, ...]:
     """Ask a policy which segments a log loses.
 
     Raises

@@ -25,7 +25,7 @@ from sparklog.log.losses import refuse_cut_end
 from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import Segment, Window
-from sparklog.record import v2
+from sparklog.record.format import v2
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ import numpy as np
 from sparklog.log.producer_state import AbortedTransaction, Producers
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import Segment, Window
-from sparklog.record import v2
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.format import v2
+from sparklog.record.format.headers import BatchHeaders
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

@@ -25,18 +25,18 @@ from sparklog.cleaner.removal import remove_before
 from sparklog.cleaner.swap import remove_set_aside, set_aside
 from sparklog.errors import InvalidOptionError
 from sparklog.log import files
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import refuse_to_write
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.times import Time
-from sparklog.write.clock import wall_clock_ms
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_link
-from sparklog.write.offset_checkpoints import BEFORE_LOG_END, lower_offset, set_offsets
 from sparklog.write.recovery import recover
 from sparklog.write.rolling import seal_active
+from sparklog.write.small_files import BEFORE_LOG_END, lower_offset, set_offsets
 
 
 def delete_records(

@@ -12,7 +12,7 @@ from sparklog.log.folders import holds_segments
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.process import usable_cores
 from sparklog.storage.registry import Location, expand, is_pattern, locate
-from sparklog.topic.discovery import PathKind, discover, interpret
+from sparklog.topic.places.discovery import PathKind, discover, interpret
 
 _FOLDERS_WORTH_PROCESSES: Final = 512
 _BYTES_WORTH_PROCESSES: Final = 1 << 28

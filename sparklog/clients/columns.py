@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from sparklog.clients.accumulator import Rows
 from sparklog.clients.futures import NO_OFFSET, Int64s, Written
-from sparklog.record.arrays import array_of, filled, numbers_of
-from sparklog.record.schema import HEADERS_TYPE
+from sparklog.record.format.arrays import array_of, filled, numbers_of
+from sparklog.record.format.schema import HEADERS_TYPE
 
 NO_SIZE: Final = -1
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 from sparklog.clients.futures import Delivery, FutureCommit
 from sparklog.clients.settings import ConsumerSettings
 from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import NO_OFFSET, OffsetCommit, latest
 from sparklog.log.places import LogDirectory
-from sparklog.topic.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, committable, named_partition
-from sparklog.topic.group_tables import GroupOffsetsOf
-from sparklog.topic.groups import group_logs
-from sparklog.topic.live import LiveLog, LiveLogs
-from sparklog.write.clock import wall_clock_ms
+from sparklog.topic.internal.given_offsets import ConsumerGroupMetadata, OffsetAndMetadata, committable, named_partition
+from sparklog.topic.internal.group_tables import GroupOffsetsOf
+from sparklog.topic.internal.groups import group_logs
+from sparklog.topic.places.live import LiveLog, LiveLogs
 from sparklog.write.group_offsets import commit_group_offsets
 
 _log = logging.getLogger("sparklog")

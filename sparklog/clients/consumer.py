@@ -39,9 +39,9 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText
-from sparklog.topic.discovery import INTERNAL_PREFIX
-from sparklog.topic.group_offsets import ConsumerGroupMetadata, named_partition
+from sparklog.topic.internal.given_offsets import ConsumerGroupMetadata, named_partition
 from sparklog.topic.log_manager import LogManager
+from sparklog.topic.places.discovery import INTERNAL_PREFIX
 
 _TOPICS_SECONDS = 1.0
 

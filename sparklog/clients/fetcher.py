@@ -16,13 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sparklog.errors import DataLossError, NoOffsetForPartitionError, OffsetOutOfRangeError
-from sparklog.log.end_batch import end_batch
 from sparklog.log.files import TopicPartition
-from sparklog.log.log_identity import LogIdentity
+from sparklog.log.log_identity import LogIdentity, end_batch
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.storage.base import Stamp
-from sparklog.topic.live import LiveLog, LiveLogs, stamps_of
+from sparklog.topic.places.live import LiveLog, LiveLogs, stamps_of
 
 _log = logging.getLogger("sparklog")
 

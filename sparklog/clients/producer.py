@@ -44,15 +44,14 @@ from sparklog.errors import (
     SeglogError,
     UnknownTopicOrPartitionError,
 )
-from sparklog.log.clock import NS_PER_MS, wall_clock_ns
+from sparklog.log.clock import NS_PER_MS, wall_clock_ms, wall_clock_ns
 from sparklog.log.config import LogConfig
 from sparklog.log.files import checked_partition
-from sparklog.record.intake import NO_TIMESTAMP, Records
+from sparklog.record.encode.intake import NO_TIMESTAMP, Records
 from sparklog.storage.process import in_forked_child
 from sparklog.storage.registry import PathText
 from sparklog.topic.log_manager import LogManager
-from sparklog.topic.open_logs import SharedLogs
-from sparklog.write.clock import wall_clock_ms
+from sparklog.topic.write.open_logs import SharedLogs
 from sparklog.write.pipeline import check_records
 
 _TIMESTAMP_MAX: Final = (1 << 63) - 1

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from sparklog.clients.settings import ProducerSettings, chooser
 from sparklog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.files import checked_topic
 from sparklog.log.places import PartitionFolder
 from sparklog.topic.log_manager import LogManager
-from sparklog.topic.partitioner import Partitioner, make_partitioner
-from sparklog.write.clock import wall_clock_ms
+from sparklog.topic.write.partitioner import Partitioner, make_partitioner
 
 
 @dataclass

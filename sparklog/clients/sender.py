@@ -37,13 +37,13 @@ from sparklog.errors import (
     SeglogError,
     UnknownTopicOrPartitionError,
 )
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import plus
-from sparklog.record.arrays import array_of
-from sparklog.record.producer_stamps import FIRST_OWN_PRODUCER_ID
-from sparklog.topic.open_logs import SharedLogs
-from sparklog.topic.partitioner import assign_partitions, row_bytes
-from sparklog.write.clock import wall_clock_ms
+from sparklog.record.batches.producer_stamps import FIRST_OWN_PRODUCER_ID
+from sparklog.record.format.arrays import array_of
+from sparklog.topic.write.open_logs import SharedLogs
+from sparklog.topic.write.partitioner import assign_partitions, row_bytes
 from sparklog.write.metrics import LogMetrics
 
 _log = logging.getLogger("sparklog")

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from sparklog.errors import InvalidOptionError, KafkaConfigurationError, did_you_mean
 from sparklog.log.config import LogConfig
-from sparklog.topic.transactional_ids import TIMEOUT_MS
+from sparklog.topic.transactions.ids import TIMEOUT_MS
 
 _log = logging.getLogger("sparklog")
 

@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn
 
 from sparklog.errors import IllegalStateError, InvalidProducerEpochError, ProducerFencedError, SeglogError
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.record.intake import Records
-from sparklog.topic.open_logs import SharedLogs
-from sparklog.topic.transactional_writer import TransactionalWriter
-from sparklog.write.clock import wall_clock_ms
+from sparklog.record.encode.intake import Records
+from sparklog.topic.transactions.writer import TransactionalWriter
+from sparklog.topic.write.open_logs import SharedLogs
 
 _log = logging.getLogger("sparklog")
 

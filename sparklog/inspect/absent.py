@@ -17,9 +17,9 @@ from sparklog.log import files
 from sparklog.log.damage import DamageScanner, data_end, is_zero
 from sparklog.log.places import join_path, split_path
 from sparklog.log.segment import Window, WindowScan
-from sparklog.record.kernels_spans import OFFSET
-from sparklog.record.matching import Matcher, is_data
-from sparklog.record.spans import RecordSpans, record_spans
+from sparklog.record.kernels.spans import OFFSET
+from sparklog.record.rewrite.matching import Matcher, is_data
+from sparklog.record.rewrite.spans import RecordSpans, record_spans
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.registry import locate
 

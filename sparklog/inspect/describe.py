@@ -30,9 +30,9 @@ from sparklog.log.places import PartitionFolder, join_path, split_path
 from sparklog.log.producer_state import snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.log.transactions import last_stable_offset
-from sparklog.record import v2
-from sparklog.record.headers import BatchHeaders
-from sparklog.record.schema import OFFSET_MAX
+from sparklog.record.format import v2
+from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.schema import OFFSET_MAX
 from sparklog.storage.base import Entry, Storage
 from sparklog.storage.registry import locate
 

@@ -23,11 +23,11 @@ from sparklog.log.places import PartitionFolder, split_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, OffsetPosition, Segment, Window
-from sparklog.record import v2
-from sparklog.record.compression import codec_name
-from sparklog.record.decode import decode_batches
-from sparklog.record.framing import is_intact
-from sparklog.record.where import Where
+from sparklog.record.batches.framing import is_intact
+from sparklog.record.codecs.table import codec_name
+from sparklog.record.decode.columns import decode_batches
+from sparklog.record.decode.where import Where
+from sparklog.record.format import v2
 from sparklog.storage.registry import locate
 
 RowDict = dict[str, Any]

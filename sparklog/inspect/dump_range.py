@@ -14,8 +14,8 @@ from sparklog.errors import CorruptLogError
 from sparklog.inspect.describe import describe_partition
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.reader import IsolationLevel, LogReader
-from sparklog.record.arrays import numbers_of
-from sparklog.record.where import Where
+from sparklog.record.decode.where import Where
+from sparklog.record.format.arrays import numbers_of
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from sparklog.log.segment import Window
-from sparklog.record import v2
-from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, decompressor
-from sparklog.record.headers import BatchHeaders
-from sparklog.record.wrappers import wrapped
+from sparklog.record.batches.wrappers import wrapped
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX, decompressor
+from sparklog.record.format import v2
+from sparklog.record.format.headers import BatchHeaders
 
 
 def uncompressed_bytes(window: Window, headers: BatchHeaders) -> Counter[int]:

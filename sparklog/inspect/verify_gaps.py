@@ -13,7 +13,7 @@ import numpy as np
 
 from sparklog.inspect.verify_segment import CheckedBatches, Finding, Severity
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, Segment
-from sparklog.record import v2
+from sparklog.record.format import v2
 
 
 @dataclass(frozen=True)

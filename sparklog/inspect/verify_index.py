@@ -26,7 +26,7 @@ from sparklog.inspect.verify_segment import CheckedBatches, Finding, Flags, Numb
 from sparklog.log import files
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
 from sparklog.log.segment import Segment
-from sparklog.record import v2
+from sparklog.record.format import v2
 
 _LAYOUTS: Final = {
     files.OFFSET_INDEX: OFFSET_ENTRY,

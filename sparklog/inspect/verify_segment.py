@@ -18,9 +18,9 @@ from sparklog.errors import CorruptBatchError, CorruptLogError, SeglogError
 from sparklog.log.damage import Damage, DamageKind, DamageScanner
 from sparklog.log.layout import DirectoryView
 from sparklog.log.segment import OffsetPosition, Segment, Window, WindowScan
-from sparklog.record.arrays import numbers_of
-from sparklog.record.decode import decode_batches
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.decode.columns import decode_batches
+from sparklog.record.format.arrays import numbers_of
+from sparklog.record.format.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]

@@ -50,9 +50,8 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from sparklog.errors import CorruptCheckpointError
-from sparklog.log.end_batch import EndBatch
 from sparklog.log.files import TopicPartition
-from sparklog.log.log_identity import LogIdentity
+from sparklog.log.log_identity import EndBatch, LogIdentity
 from sparklog.storage.base import Storage
 
 _VERSION: Final = 1

@@ -20,23 +20,22 @@ from sparklog.errors import (
     UnreadableLogError,
 )
 from sparklog.jobs.ledger import Moved
-from sparklog.jobs.shares import even_share
+from sparklog.jobs.run.shares import even_share
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
-from sparklog.log.end_batch import end_batch
 from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.log_identity import LOG_ID, TOPIC_ID, LogIdentity, read_log_id
+from sparklog.log.log_identity import LOG_ID, TOPIC_ID, LogIdentity, end_batch, read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder, is_within
 from sparklog.log.reader import IsolationLevel, LogReader
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import last_stable_offset
 from sparklog.log.where_parser import parse_where
-from sparklog.record.where import Where
+from sparklog.record.decode.where import Where
 from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText, paths_of
-from sparklog.topic.discovery import discover, named, read_layouts
-from sparklog.topic.ranges import ReadRange
+from sparklog.topic.places.discovery import discover, named, read_layouts
+from sparklog.topic.places.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
 
@@ -67,7 +66,7 @@ class Bound:
     time_ms: int | None = None
     group: str | None = None
 
-    def offset(self, layout: PartitionLayout, groups: CommittedOffsets) -> int | None:
+    def offset(self, layout: PartitionLayout, groups: OffsetsByGroup) -> int | None:
         """Return the offset that is meant in a log; None where there is no bound."""
         if self.group is not None:
             return groups[self.group].get(named(layout.folder), layout.start_offset)
@@ -155,7 +154,7 @@ class LogSource:
     adopts: bool = False
 
     def folders(self) -> list[PartitionFolder]:
-        """Find the partitions; errors as of `sparklog.topic.discovery.discover`."""
+        """Find the partitions; errors as of `sparklog.topic.places.discovery.discover`."""
         found = discover(self.paths)
         if self.partitions:
             assignment: dict[str, list[int]] = {}
@@ -206,7 +205,7 @@ class LogSource:
         except (CorruptLogError, StorageError, PathNotFoundError):
             return {named(folder): _layout_or_damage(folder) for folder in folders}
 
-    def committed(self, folders: Sequence[PartitionFolder]) -> CommittedOffsets:
+    def committed(self, folders: Sequence[PartitionFolder]) -> OffsetsByGroup:
         """Look up what the groups have committed at which to begin or to end, beside the logs that are read.
 
         Raises
@@ -218,7 +217,7 @@ class LogSource:
         if not names or not folders:
             return {}
         # What decodes the offsets takes long to import: not for who names no group.
-        from sparklog.topic.groups import committed_by_groups
+        from sparklog.topic.internal.groups import committed_by_groups
 
         return committed_by_groups(names, (each.directory for each in folders), self.offsets_path)
 
@@ -228,7 +227,7 @@ class LogSource:
         at: TopicPartition,
         moved: Callable[[TopicPartition], Moved | None],
         marks: HighWatermarks,
-        groups: CommittedOffsets,
+        groups: OffsetsByGroup,
     ) -> Selected:
         try:
             last = moved(at)
@@ -255,7 +254,7 @@ class LogSource:
         )
 
     def _range(
-        self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: CommittedOffsets
+        self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: OffsetsByGroup
     ) -> ReadRange:
         committed = self.isolation_level == "read_committed"
         stable = last_stable_offset(layout) if committed else layout.end_offset
@@ -296,7 +295,7 @@ class LogSource:
 HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
 """Of the partitions of log directories."""
 
-CommittedOffsets = Mapping[str, Mapping[TopicPartition, int]]
+OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
 """By groups, of the partitions that each has committed offsets of."""
 
 

@@ -1,4 +1,4 @@
-"""The wall clock, read in one place, and its unit."""
+"""The wall clock, read in one place, and its units."""
 
 from __future__ import annotations
 
@@ -9,3 +9,8 @@ NS_PER_MS: Final = 1_000_000
 
 wall_clock_ns: Final = time.time_ns
 """Returns the time, ns since the epoch."""
+
+
+def wall_clock_ms() -> int:
+    """Return the time, ms since the epoch."""
+    return wall_clock_ns() // NS_PER_MS

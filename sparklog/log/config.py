@@ -36,7 +36,7 @@ from sparklog.log.properties import (
     option,
     options_of,
 )
-from sparklog.record.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
+from sparklog.record.format.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.storage.registry import locate
 
 _INT_MAX: Final = (1 << 31) - 1
@@ -427,7 +427,7 @@ class LogConfig:
 
     @property
     def codec(self) -> str:
-        """The codec of new batches, by the name that `sparklog.record.compression` has for it."""
+        """The codec of new batches, by the name that `sparklog.record.codecs.table` has for it."""
         return {"uncompressed": "none", "producer": "lz4"}.get(self.compression_type, self.compression_type)
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError
 from sparklog.log.files import OFFSET_MAX
-from sparklog.record.framing import (
+from sparklog.record.batches.framing import (
     CHECKSUM_PREFIX_BYTES,
     HEADER_BYTES_MAX,
     RunningChecksum,
@@ -26,7 +26,7 @@ from sparklog.record.framing import (
     first_header,
     is_intact,
 )
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.format.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
 LARGE_BATCH_BYTES: Final = 1 << 24
@@ -236,7 +236,7 @@ class DamageScanner:
             Where one begins. At the end, ``is_given_up`` says whether the budget was used up.
         """
         # This loads compiled code, for which nobody should wait who meets no damage.
-        from sparklog.record.kernels_search import ASK, FOUND, search
+        from sparklog.record.kernels.search import ASK, FOUND, search
 
         if self._budget_bytes is None:
             self._budget_bytes = _SEARCH_COST_MAX * max(end_position - position, 0) + _WINDOW_BYTES

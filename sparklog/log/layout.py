@@ -27,7 +27,7 @@ from sparklog.log.files import OffsetFile, TopicPartition
 from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.segment import OffsetPosition, Segment
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.format.headers import BatchHeaders
 from sparklog.storage.base import Entry, Storage
 from sparklog.storage.kept_files import KeptFiles
 

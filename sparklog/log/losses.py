@@ -27,7 +27,7 @@ from sparklog.log.segment import READ_AROUND, OpenSegment, Segment
 
 _INDEXES: Final = ((files.TIME_INDEX, TIME_ENTRY), (files.OFFSET_INDEX, OFFSET_ENTRY))
 _POLICY: Final = "/cleanup.policy"
-"""Stands behind a topic's name in ``topics.properties``; see `sparklog.topic.configs`."""
+"""Stands behind a topic's name in ``topics.properties``; see `sparklog.topic.write.configs`."""
 _UNDECIDED: Final = files.LOG + files.CLEANED
 
 

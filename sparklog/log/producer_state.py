@@ -48,7 +48,7 @@ from sparklog.log.layout import PartitionLayout, batch_holding
 from sparklog.log.places import PartitionFolder
 from sparklog.log.scan import scan
 from sparklog.log.segment import Window
-from sparklog.record import v2
+from sparklog.record.format import v2
 
 SNAPSHOT_ENTRY: Final = np.dtype(
     [

@@ -35,11 +35,11 @@ from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
-from sparklog.record.arrays import bounded, numbers_of, scalar_of
-from sparklog.record.decode import LIMITS, DecodeLimits, Decoder, decode_batches
-from sparklog.record.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, selector
-from sparklog.record.where import Constant, Where
-from sparklog.record.where_program import BatchFilter
+from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder, decode_batches
+from sparklog.record.decode.where import Constant, Where
+from sparklog.record.decode.where_program import BatchFilter
+from sparklog.record.format.arrays import bounded, numbers_of, scalar_of
+from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, selector
 from sparklog.storage.registry import PathText, expand_one, locate
 
 # Source: apache/kafka, ListOffsetsRequest.java.

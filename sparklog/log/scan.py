@@ -12,8 +12,8 @@ from sparklog.errors import CorruptBatchError, CorruptLogError, DataLossError, P
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.losses import LostSegments, refuse_cut_end
 from sparklog.log.segment import OpenSegment, Segment, Window
-from sparklog.record.framing import checksum_fault
-from sparklog.record.headers import Column
+from sparklog.record.batches.framing import checksum_fault
+from sparklog.record.format.headers import Column
 
 _log = logging.getLogger("sparklog")
 
@@ -160,7 +160,7 @@ def is_as_listed(segment: Segment, listed: PartitionLayout) -> bool:
 def refuse_damaged(segment: Segment, window: Window) -> None:
     """Raise `CorruptBatchError` for the first batch of a window whose checksum differs."""
     # This loads compiled code, for which the planning of a read without transactions should not wait.
-    from sparklog.record.decode import check_crcs
+    from sparklog.record.decode.columns import check_crcs
 
     try:
         check_crcs(window.buffer, window.headers)
@@ -185,7 +185,7 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
     refuse_damaged(segment, window)
     if int(header.column("record_count")[0]) < 0:
         # This loads compiled code, as above.
-        from sparklog.record.decode import decode_batches
+        from sparklog.record.decode.columns import decode_batches
 
         try:
             for _ in decode_batches(window.buffer, window.headers, columns=("offset",)):

@@ -33,8 +33,8 @@ from sparklog.log.damage import (
 )
 from sparklog.log.index import OffsetEntry, floor_offset, floor_time
 from sparklog.log.places import PartitionFolder, split_path
-from sparklog.record.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers, scan_pieces
-from sparklog.record.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, BatchHeaders
+from sparklog.record.batches.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers, scan_pieces
+from sparklog.record.format.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, BatchHeaders
 from sparklog.storage.base import ReadableFile, Storage
 from sparklog.storage.kept_files import KeptFiles
 
@@ -398,7 +398,7 @@ class OpenSegment:
             if base_offset < lowest_offset or last_offset >= self.segment.reach:
                 raise self._out_of_order(headers, lowest_offset, self.segment.reach)
             return int(last_offset) + 1
-        from sparklog.record.kernels import set_lowest_offsets
+        from sparklog.record.kernels.scan import set_lowest_offsets
 
         # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
         row = set_lowest_offsets(headers.numbers, lowest_offset, self.segment.reach)
@@ -429,7 +429,7 @@ class OpenSegment:
         batch = self._file.read(0, int(first["batch_bytes"]))
         if first["record_count"] > 0 or not is_intact(batch):
             return
-        from sparklog.record.wrappers import last_offset_inside
+        from sparklog.record.batches.wrappers import last_offset_inside
 
         last_offset = last_offset_inside(batch)
         if last_offset is not None and last_offset > 0:

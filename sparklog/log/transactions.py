@@ -20,8 +20,8 @@ from sparklog.log.layout import PartitionLayout, batch_holding
 from sparklog.log.producer_state import Producers, snapshot_before
 from sparklog.log.scan import refuse_damaged, scan
 from sparklog.log.segment import Window
-from sparklog.record import v2
-from sparklog.record.headers import LOWEST_OFFSET, BatchHeaders
+from sparklog.record.format import v2
+from sparklog.record.format.headers import LOWEST_OFFSET, BatchHeaders
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from typing import Final
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.log.times import iso_milliseconds_around
-from sparklog.record.where import (
+from sparklog.record.decode.where import (
     ABOVE,
     AT_LEAST,
     AT_MOST,

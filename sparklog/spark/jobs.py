@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
-from sparklog.jobs import clean_logs, copy_logs
-from sparklog.jobs import export as exporting
-from sparklog.jobs import load_files as loading
+from sparklog.jobs.clean import arguments as clean_logs
+from sparklog.jobs.copy import arguments as copy_logs
+from sparklog.jobs.export import arguments as exporting
+from sparklog.jobs.load import arguments as loading
 from sparklog.spark.runner import SparkRunner
 
 P = ParamSpec("P")

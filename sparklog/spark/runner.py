@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from sparklog.errors import SeglogError
-from sparklog.jobs.job import Amount, Failed, Finished, Job, Tasks
-from sparklog.jobs.worker import pickled, run_task, unpickled_job
-from sparklog.spark.workers import LoadedByWorkers, check_workers
+from sparklog.jobs.run.job import Amount, Failed, Finished, Job, Tasks
+from sparklog.jobs.run.worker import pickled, run_task, unpickled_job
+from sparklog.spark.worker.process import LoadedByWorkers, check_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,22 +9,22 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from sparklog.errors import InvalidOptionError
-from sparklog.record.compile_ahead import compile_for_reading
-from sparklog.spark.boundary import plain_errors
-from sparklog.spark.decoding import columns_of
-from sparklog.spark.garbage_collection import first_use_freezes
-from sparklog.spark.option_warnings import warn_batch
-from sparklog.spark.options import SeglogOptions
-from sparklog.spark.reader import SeglogReader
-from sparklog.spark.schema import check_schema, source_schema
-from sparklog.spark.views import ViewReader, check_view_options, check_view_schema, view_schema
-from sparklog.spark.workers import check_workers
+from sparklog.record.kernels.ahead import compile_for_reading
+from sparklog.spark.options.read import SeglogOptions
+from sparklog.spark.options.schema import check_schema, source_schema
+from sparklog.spark.options.warnings import warn_batch
+from sparklog.spark.read.decoding import columns_of
+from sparklog.spark.read.reader import SeglogReader
+from sparklog.spark.read.views import ViewReader, check_view_options, check_view_schema, view_schema
+from sparklog.spark.worker.boundary import plain_errors
+from sparklog.spark.worker.garbage_collection import first_use_freezes
+from sparklog.spark.worker.process import check_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparklog.spark.stream_reader import SeglogStreamReader
-    from sparklog.spark.stream_writer import SeglogStreamWriter
+    from sparklog.spark.stream.reader import SeglogStreamReader
+    from sparklog.spark.stream.writer import SeglogStreamWriter
     from sparklog.spark.writer import SeglogWriter
 
 
@@ -35,7 +35,7 @@ class SeglogDataSource(DataSource):
     --------
     >>> spark.read.format("seglog").load("/logs").where("topic = 'events'").count()  # doctest: +SKIP
 
-    Options are in `sparklog.spark.options`, columns in `sparklog.spark.schema`.
+    Options are in `sparklog.spark.options.read`, columns in `sparklog.spark.options.schema`.
     """
 
     @classmethod
@@ -46,7 +46,7 @@ class SeglogDataSource(DataSource):
     @first_use_freezes()
     def schema(self) -> StructType:
         """Return the columns of a read that was given no schema: the connector's, or those that options ask for."""
-        from sparklog.spark.plan import select
+        from sparklog.spark.read.plan import select
 
         options = SeglogOptions.parse(self.options)
         check_view_options(self.options, options)
@@ -75,7 +75,7 @@ class SeglogDataSource(DataSource):
     @first_use_freezes()
     def streamReader(self, schema: StructType) -> SeglogStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
-        from sparklog.spark.stream_reader import SeglogStreamReader
+        from sparklog.spark.stream.reader import SeglogStreamReader
 
         options = SeglogOptions.parse_stream(_without_spark(self.options))
         if options.view:
@@ -88,7 +88,7 @@ class SeglogDataSource(DataSource):
     @first_use_freezes()
     def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
         """Return the writer of a batch write, once options, columns and the path are right."""
-        from sparklog.spark.write_options import WriteOptions
+        from sparklog.spark.options.write import WriteOptions
         from sparklog.spark.writer import SeglogWriter
 
         return SeglogWriter(WriteOptions.parse(self.options), schema, is_overwrite=overwrite)
@@ -97,8 +97,8 @@ class SeglogDataSource(DataSource):
     @first_use_freezes()
     def streamWriter(self, schema: StructType, overwrite: bool) -> SeglogStreamWriter:  # noqa: ARG002, N802
         """Return the writer of a stream. In every output mode the rows of a batch are written behind those before."""
-        from sparklog.spark.stream_writer import SeglogStreamWriter
-        from sparklog.spark.write_options import WriteOptions
+        from sparklog.spark.options.write import WriteOptions
+        from sparklog.spark.stream.writer import SeglogStreamWriter
 
         return SeglogStreamWriter(WriteOptions.parse(_without_spark(self.options)), schema)
 

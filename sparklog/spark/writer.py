@@ -13,19 +13,19 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
-from sparklog.record.producer_stamps import TransactionProducer
-from sparklog.spark.boundary import plain_errors
-from sparklog.spark.garbage_collection import first_use_freezes
-from sparklog.spark.schema import check_written
-from sparklog.spark.workers import LoadedByWorkers
-from sparklog.spark.write_options import WriteOptions
+from sparklog.record.batches.producer_stamps import TransactionProducer
+from sparklog.spark.options.schema import check_written
+from sparklog.spark.options.write import WriteOptions
+from sparklog.spark.worker.boundary import plain_errors
+from sparklog.spark.worker.garbage_collection import first_use_freezes
+from sparklog.spark.worker.process import LoadedByWorkers
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location, expand_one, locate
-from sparklog.topic.commit import Job, abort, commit
-from sparklog.topic.txn_versions import RowsDigest, TxnVersion
-from sparklog.topic.write_target import WriteTarget, find_target
-from sparklog.write.clock import wall_clock_ms
+from sparklog.topic.write.commit import CommitRequest, abort, commit
+from sparklog.topic.write.target import WriteTarget, find_target
+from sparklog.topic.write.txn_versions import RowsDigest, TxnVersion
 from sparklog.write.job_names import new_job
 from sparklog.write.locking import refuse_running_broker
 from sparklog.write.staging import StagedRun, begin
@@ -87,9 +87,9 @@ class Destination:
         self, rows: Iterator[pa.RecordBatch], job_id: str, context: TaskContext, *, is_numbered: bool
     ) -> tuple[list[StagedRun], RowsDigest]:
         """Stage the rows of one task of a job; return the digest of them as well, where the job is numbered."""
-        from sparklog.topic.accumulator import RecordAccumulator, Task
+        from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 
-        task = Task(
+        task = TaskAttempt(
             target=self.target,
             config=self.options.config,
             partitioner=self.options.partitioner,
@@ -107,10 +107,10 @@ class Destination:
 
     def job(
         self, job_id: str, staged: Sequence[StagedRun], transaction: TxnVersion | None, *, is_overwrite: bool = False
-    ) -> Job:
+    ) -> CommitRequest:
         """Describe the commit of what was staged."""
         target, options = self.target, self.options
-        return Job(
+        return CommitRequest(
             job_id=job_id,
             directory=target.directory,
             config=options.config,
@@ -128,12 +128,14 @@ class Destination:
         name, directory = self.options.transactional_id, self.target.directory
         if name is None:
             return None
-        from sparklog.topic.transactions import begin_transactional_id
+        from sparklog.topic.transactions.commit import begin_transactional_id
 
         timeout_seconds = self.options.lock_timeout_ms / 1000
         return begin_transactional_id(directory, name, self.now_ms, lock_timeout_seconds=timeout_seconds)
 
-    def commit(self, job: Job, staged: Sequence[StagedRun], producer: TransactionProducer | None = None) -> None:
+    def commit(
+        self, job: CommitRequest, staged: Sequence[StagedRun], producer: TransactionProducer | None = None
+    ) -> None:
         """Make all that was staged visible, at once, and report what went where.
 
         Parameters
@@ -151,16 +153,16 @@ class Destination:
             )
 
     def _committed(
-        self, job: Job, staged: Sequence[StagedRun], producer: TransactionProducer | None
+        self, job: CommitRequest, staged: Sequence[StagedRun], producer: TransactionProducer | None
     ) -> Mapping[str, Any]:
         name = self.options.transactional_id
         if name is None or not staged:
             return commit(job, staged, wall_clock_ms())
-        from sparklog.topic.transactions import commit_transaction
+        from sparklog.topic.transactions.commit import commit_transaction
 
         return commit_transaction(job, staged, name, producer, wall_clock_ms())
 
-    def abort(self, job: Job) -> None:
+    def abort(self, job: CommitRequest) -> None:
         """Remove what a job has staged; what it has committed stays."""
         if job.directory.storage.is_folder(job.directory.path):
             abort(job, wall_clock_ms())
@@ -220,7 +222,7 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
         """Remove what the job has staged; what it has committed stays."""
         self._destination.abort(self._job([], RowsDigest()))
 
-    def _job(self, staged: Sequence[StagedRun], digest: RowsDigest) -> Job:
+    def _job(self, staged: Sequence[StagedRun], digest: RowsDigest) -> CommitRequest:
         given = self._destination.options.transaction
         transaction = None if given is None else replace(given, digest=digest)
         return self._destination.job(self._job_id, staged, transaction, is_overwrite=self._is_overwrite)

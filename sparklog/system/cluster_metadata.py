@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 
 from sparklog.errors import CorruptLogError, MessageDecodeError
 from sparklog.log.files import METADATA_TOPIC
-from sparklog.log.metadata_snapshots import control_batches, newest_snapshot
 from sparklog.system.cluster_state import ClusterState
 from sparklog.system.codecs import NO_UUID, Fields
 from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, RECORD_FIELDS, Framed, decode_frame, framed_history
 from sparklog.system.messages import is_known_frame, message
+from sparklog.system.metadata_snapshots import control_batches, newest_snapshot
 from sparklog.system.records import TIMESTAMP, TRANSACTION_COLUMN, InternalLog, Unreadable, arrays_of, known
 
 _log = logging.getLogger("sparklog")

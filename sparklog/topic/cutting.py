@@ -16,7 +16,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
 from sparklog.log.times import Time
 from sparklog.storage.registry import PathText, expand_one, locate
-from sparklog.topic.configs import stored_configs, topic_config
+from sparklog.topic.write.configs import stored_configs, topic_config
 
 
 def delete_records(

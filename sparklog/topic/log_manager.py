@@ -5,7 +5,7 @@ of them; a topic that is deleted is renamed to ``<topic>-<n>.<uuid>-delete`` at 
 files go when ``file.delete.delay.ms`` has passed, so that who reads them can finish. No thread runs for that: the
 time is in the folder's name, and the next change of a topic, or `LogManager.remove_deleted`, removes what is due.
 
-Properties are in ``topics.properties``; see `sparklog.topic.configs`.
+Properties are in ``topics.properties``; see `sparklog.topic.write.configs`.
 
 Source: apache/kafka, LogManager.scala (nextLogDirs, asyncDelete), LocalLog.scala (logDeleteDirName).
 """
@@ -26,6 +26,7 @@ from sparklog.errors import (
     did_you_mean,
 )
 from sparklog.log import files
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.files import checked_partition, parse_partition_folder
 from sparklog.log.folders import (
@@ -40,14 +41,13 @@ from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, expand_one, locate, paths_of
-from sparklog.topic.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
-from sparklog.write.clock import wall_clock_ms
+from sparklog.topic.write.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
 from sparklog.write.directories import make_directory
 from sparklog.write.group_offsets import forget_offsets
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
-from sparklog.write.offset_checkpoints import BEFORE_LOG_END, keep_offsets
 from sparklog.write.partition import PartitionLog
+from sparklog.write.small_files import BEFORE_LOG_END, keep_offsets
 
 _log = logging.getLogger("sparklog")
 
@@ -129,7 +129,7 @@ class LogManager:
         return self.stored().get(topic, {})
 
     def stored(self) -> dict[str, dict[str, str]]:
-        """Return what is stored for all topics; see `sparklog.topic.configs.stored_configs`."""
+        """Return what is stored for all topics; see `sparklog.topic.write.configs.stored_configs`."""
         found: dict[str, dict[str, str]] = {}
         for directory in self.directories:
             for topic, properties in stored_configs(directory).items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
-from sparklog.topic.configs import stored_configs, topic_config
+from sparklog.topic.write.configs import stored_configs, topic_config
 from sparklog.write import partition
 
 

@@ -15,13 +15,13 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader, chosen_columns
 from sparklog.log.times import Time, to_ms
 from sparklog.log.where_parser import parse_where
-from sparklog.record.arrays import bounded, scalar_of
-from sparklog.record.decode import LIMITS, DecodeLimits
-from sparklog.record.schema import selector
-from sparklog.record.where import Where
+from sparklog.record.decode.columns import LIMITS, DecodeLimits
+from sparklog.record.decode.where import Where
+from sparklog.record.format.arrays import bounded, scalar_of
+from sparklog.record.format.schema import selector
 from sparklog.storage.registry import PathText, paths_of
-from sparklog.topic.discovery import discover, read_found
-from sparklog.topic.threads import merged
+from sparklog.topic.places.discovery import discover, read_found
+from sparklog.topic.places.threads import merged
 
 TOPIC_COLUMN, PARTITION_COLUMN = "topic", "partition"
 TOPIC_SCHEMA: Final = LOG_SCHEMA.append(pa.field(TOPIC_COLUMN, pa.string())).append(
@@ -181,7 +181,7 @@ class TopicReader:
             The group has committed no offset, in ``seglog.offsets`` or in ``__consumer_offsets``.
         """
         # What decodes the offsets takes long to import: not for who names no group.
-        from sparklog.topic.groups import committed_by_groups
+        from sparklog.topic.internal.groups import committed_by_groups
 
         directories = (log.directory for log in self._logs.values())
         committed = committed_by_groups([group], directories, paths_of(offsets_path))[group]

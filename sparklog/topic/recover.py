@@ -11,8 +11,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import JOURNAL, being_written, is_cut_file
 from sparklog.log.journal import pending
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.topic.commit import sweep
-from sparklog.topic.dead_jobs import jobs_of_lock, keep_jobs_out, sweep_dead_jobs
+from sparklog.topic.write.commit import sweep
+from sparklog.topic.write.dead_jobs import jobs_of_lock, keep_jobs_out, sweep_dead_jobs
 from sparklog.write.journal import apply_journal, refuse_foreign_changes
 from sparklog.write.locking import hold, refuse_link, refuse_running_broker
 from sparklog.write.recovery import recover

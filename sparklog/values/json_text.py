@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError
-from sparklog.record.arrays import array_of, filled, numbers_of
+from sparklog.record.format.arrays import array_of, filled, numbers_of
 from sparklog.values.rows import call_rows, only_where
 from sparklog.values.text import is_text
 

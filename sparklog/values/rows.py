@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
-from sparklog.record.arrays import numbers_of
+from sparklog.record.format.arrays import numbers_of
 
 Int64s = npt.NDArray[np.int64]
 

@@ -18,7 +18,8 @@ from sparklog.errors import OffsetOutOfRangeError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OFFSET_MAX
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.format.headers import BatchHeaders
+from sparklog.storage.base import WritableFile
 from sparklog.write.policy import ActiveSegment, NextBatch, index_entry_rows, should_roll
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -229,3 +230,30 @@ def rows_before_roll(state: ActiveSegmentState, run: BatchRun, config: LogConfig
         if not is_same and should_roll(state.segment, run.batch(row), config, now_ms):
             return row
     return len(run)
+
+
+@dataclass
+class ActiveFiles:
+    """The open files of the active segment."""
+
+    log: WritableFile
+    offset_index: WritableFile
+    time_index: WritableFile
+
+    def all(self) -> tuple[WritableFile, ...]:
+        return self.log, self.offset_index, self.time_index
+
+    def cut(self, tail: ActiveSegmentState) -> None:
+        """Cut the files to the sizes that the state of the segment says."""
+        for file, size_bytes in zip(
+            self.all(), (tail.segment.size_bytes, tail.offset_index_bytes, tail.time_index_bytes), strict=True
+        ):
+            file.truncate(size_bytes)
+
+    def sync(self) -> None:
+        for file in self.all():
+            file.sync()
+
+    def close(self) -> None:
+        for file in self.all():
+            file.close()

@@ -17,8 +17,11 @@ from crc32c import crc32c
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.segment import Segment, Window
-from sparklog.record import v2
-from sparklog.record.compression import (
+from sparklog.record.batches.framing import OVERHEAD_BYTES
+from sparklog.record.batches.producer_stamps import replace_producer_ids
+from sparklog.record.batches.stamps import fixes_offsets, stamp_batches
+from sparklog.record.batches.wrappers import last_offset_inside
+from sparklog.record.codecs.table import (
     CODEC_IDS,
     CODECS,
     compressed_bytes_max,
@@ -26,12 +29,9 @@ from sparklog.record.compression import (
     decompressor,
     to_corrupt_error,
 )
-from sparklog.record.encode import EncodedBatches
-from sparklog.record.framing import OVERHEAD_BYTES
-from sparklog.record.headers import BatchHeaders
-from sparklog.record.producer_stamps import replace_producer_ids
-from sparklog.record.stamps import fixes_offsets, stamp_batches
-from sparklog.record.wrappers import last_offset_inside
+from sparklog.record.encode.batches import EncodedBatches
+from sparklog.record.format import v2
+from sparklog.record.format.headers import BatchHeaders
 
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1 + OVERHEAD_BYTES
 _CRC_AT, _ATTRIBUTES_AT = 17, 22

@@ -27,7 +27,7 @@ from sparklog.log.journal import pending
 from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory
 from sparklog.storage.base import HeldLock
-from sparklog.write.atomic import write_atomically
+from sparklog.write.small_files import write_atomically
 
 
 def read_group_offsets(directory: LogDirectory, *, with_decided: bool = False) -> GroupOffsets:

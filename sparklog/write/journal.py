@@ -15,9 +15,9 @@ from sparklog.log.files import offset_file_name
 from sparklog.log.journal import Append, Journal, Move, Rename, pending
 from sparklog.log.places import LogDirectory, folder_of
 from sparklog.storage.base import ReadableFile
-from sparklog.write.atomic import write_atomically
 from sparklog.write.group_offsets import add_transaction
 from sparklog.write.locking import hold, opening
+from sparklog.write.small_files import write_atomically
 
 _COMPARED_BYTES: Final = 1 << 20
 

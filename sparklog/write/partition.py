@@ -29,40 +29,38 @@ from sparklog.errors import (
 )
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.folders import refuse_to_write
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import ProducerBatch, producer_batches
 from sparklog.log.properties import APPEND
-from sparklog.record.encode import EncodedBatches
-from sparklog.record.intake import Records
+from sparklog.record.encode.batches import EncodedBatches
+from sparklog.record.encode.intake import Records
 from sparklog.storage.base import Storage
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText, expand_one, locate
-from sparklog.write.active_files import ActiveFiles
-from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll, seal
-from sparklog.write.atomic import write_atomically
-from sparklog.write.clock import wall_clock_ms
+from sparklog.write import locking
+from sparklog.write.active_segment import (
+    ActiveFiles,
+    ActiveSegmentState,
+    BatchRun,
+    append_run,
+    new_segment,
+    rows_before_roll,
+    seal,
+)
 from sparklog.write.commit_plan import metadata_to_write
 from sparklog.write.directories import make_directory
 from sparklog.write.flushing import FlushTimer
 from sparklog.write.journal import apply_journal
-from sparklog.write.locking import (
-    claim,
-    forget_marker,
-    hide_marker,
-    hold,
-    opening,
-    refuse_link,
-    refuse_open,
-    show_marker,
-)
 from sparklog.write.metrics import LogCounters, LogMetrics
 from sparklog.write.pipeline import ProducerIdentity, check_records, encode_records
 from sparklog.write.policy import roll_jitter_ms, should_flush
 from sparklog.write.recovery import recover
+from sparklog.write.small_files import write_atomically
 
 _RANDOM_END: Final = 1 << 31
 _BROKEN: Final = "{} could not be put right after an error: close it and open it again"
@@ -138,8 +136,8 @@ class PartitionLog:
         located = expand_one(locate(path))
         storage = to_writable(storage or located.storage, located.path)
         folder = PartitionFolder.at(storage, storage.real(located.path))
-        refuse_open(folder, str(path))
-        refuse_link(PartitionFolder.at(storage, located.path))
+        locking.refuse_open(folder, str(path))
+        locking.refuse_link(PartitionFolder.at(storage, located.path))
         refuse_to_write(folder)
         config = cls._config_of(folder, config or LogConfig())
         config.warn_idle(APPEND)
@@ -161,15 +159,15 @@ class PartitionLog:
     def _open(self, spelling: str, topic_id: str | None, lock_timeout_seconds: float) -> None:
         storage, folder, directory = self._storage, self._folder, self._folder.directory
         make_directory(directory)
-        self._resources.enter_context(hold(directory, lock_timeout_seconds, is_shared=True))
-        with opening():
-            refuse_open(folder, spelling)
+        self._resources.enter_context(locking.hold(directory, lock_timeout_seconds, is_shared=True))
+        with locking.opening():
+            locking.refuse_open(folder, spelling)
             apply_journal(directory)
             storage.make_folder(folder.location)
-            self._resources.callback(claim(folder, spelling))
+            self._resources.callback(locking.claim(folder, spelling))
             storage.sync_folder(directory.path)
             found = recover(folder, self._config, self._clock())
-            hide_marker(directory)
+            locking.hide_marker(directory)
         metadata = metadata_to_write(folder, topic_id)
         if metadata is not None:
             write_atomically(folder, files.PARTITION_METADATA, metadata)
@@ -236,8 +234,8 @@ class PartitionLog:
         table : Records
             A table, batch or reader of pyarrow, a frame of polars or pandas, anything else with ``__arrow_c_stream__``,
             or columns by name; all of it is held in memory. It has ``value``, and where wanted ``key``, ``headers`` and
-            ``timestamp``, of the types that `sparklog.record.intake` takes; others are ignored. Records whose timestamp
-            is null get the time of the append.
+            ``timestamp``, of the types that `sparklog.record.encode.intake` takes; others are ignored. Records whose
+            timestamp is null get the time of the append.
         producer_id, producer_epoch, base_sequence : int
             Of an idempotent producer, and the sequence number of the first record. What was appended before, of the
             producer's last five batches, is not appended again.
@@ -445,11 +443,11 @@ class PartitionLog:
                 self._storage.sync_folder(self._path)
                 self._timer.raise_error()
             except BaseException:
-                forget_marker(self._folder.directory)
+                locking.forget_marker(self._folder.directory)
                 raise
             finally:
                 self._active.close()
-            show_marker(self._folder.directory)
+            locking.show_marker(self._folder.directory)
 
     def _close_files_in_child(self) -> None:
         """Close the descriptors that a forked process has inherited: the log, its locks and files are its parent's."""

@@ -6,8 +6,8 @@
     encode_logs      the same for the records of some logs at once
     digest_rows      tells rows from others, whatever their order
 
-`sparklog.write.partition` appends the batches to an open log. `sparklog.topic.accumulator` gathers the rows of a task,
-chooses a partition for each between the check and the encoding, and appends the batches to staged files.
+`sparklog.write.partition` appends the batches to an open log. `sparklog.topic.write.accumulator` gathers the rows of a
+task, chooses a partition for each between the check and the encoding, and appends the batches to staged files.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import pyarrow as pa
 from sparklog.errors import RecordTooLargeError
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import plus
-from sparklog.record import encode
-from sparklog.record.arrays import filled, numbers_of
-from sparklog.record.digest import digest_records
-from sparklog.record.encode import BatchSettings, EncodedBatches, Int64s, encode_batches
-from sparklog.record.intake import Records, take_records
+from sparklog.record.encode import batches as encode
+from sparklog.record.encode.batches import BatchSettings, EncodedBatches, Int64s, encode_batches
+from sparklog.record.encode.digest import digest_records
+from sparklog.record.encode.intake import Records, take_records
+from sparklog.record.format.arrays import filled, numbers_of
 from sparklog.write.active_segment import refuse_past_last_offset
-from sparklog.write.formats import check_format, refuse_producer
+from sparklog.write.legacy_limits import check_format, refuse_producer
 from sparklog.write.validation import check_admissible, fill_timestamps
 
 
@@ -93,7 +93,7 @@ def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int
     Parameters
     ----------
     rows : Records
-        Columns and types as `sparklog.record.intake` takes them; other columns are left out.
+        Columns and types as `sparklog.record.encode.intake` takes them; other columns are left out.
     config : LogConfig
         Of the log that the records are for.
     written_ms : int
@@ -115,7 +115,7 @@ def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int
 
 
 def digest_rows(rows: pa.RecordBatch, topic: str) -> int:
-    """Return a number that tells rows for a topic from others; see `sparklog.record.digest`.
+    """Return a number that tells rows for a topic from others; see `sparklog.record.encode.digest`.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def encode_logs(
     names: Sequence[str],
     producer: ProducerIdentity = NO_PRODUCER,
 ) -> tuple[EncodedBatches, list[int]]:
-    """Encode records of some logs at once; see `sparklog.record.encode.encode_logs` and `encode_records`.
+    """Encode records of some logs at once; see `sparklog.record.encode.batches.encode_logs` and `encode_records`.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _encode_messages(
     records: pa.RecordBatch, settings: BatchSettings, row_ends: Int64s, base_offsets: Int64s
 ) -> tuple[EncodedBatches, list[int]]:
     # Hardly a log is written in an old format, and its compiled code takes time to load.
-    from sparklog.record.encode_messages import encode_messages
+    from sparklog.record.encode.legacy import encode_messages
 
     return encode_messages(records, settings, row_ends, base_offsets)
 

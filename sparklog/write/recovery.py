@@ -34,10 +34,10 @@ from sparklog.log.losses import LostSegments, orphan_bases
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import KnownProducers, Producers, last_snapshot, parse_snapshot, producers_after
 from sparklog.write.active_segment import ActiveSegmentState
-from sparklog.write.offset_checkpoints import BEFORE_LOG_END, lower_offset
 from sparklog.write.recovery_actions import KEPT, LOSSY, Action, RecoveryActions
 from sparklog.write.recovery_end import SoundLog, check_end
 from sparklog.write.recovery_indexes import recover_active_segment, recover_older_indexes
+from sparklog.write.small_files import BEFORE_LOG_END, lower_offset
 
 FIRST_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
 """The ends of the names of the files that the first segment of an empty log has."""

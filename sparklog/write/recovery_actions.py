@@ -16,7 +16,7 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Entry, ReadableFile
 from sparklog.storage.kept_files import KeptFiles
-from sparklog.write.atomic import write_atomically
+from sparklog.write.small_files import write_atomically
 
 KEPT: Final = "kept until 'sparklog recover --drop-cut'"
 LOSSY: Final = "'sparklog recover --truncate' cuts the log there, which loses what follows; a replica may be whole"

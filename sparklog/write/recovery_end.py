@@ -13,7 +13,7 @@ from sparklog.log.layout import PartitionLayout
 from sparklog.log.losses import refuse_cut_end
 from sparklog.log.scan import refuse_damaged, refuse_damaged_end
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.format.headers import BatchHeaders
 from sparklog.write.recovery_actions import LOSSY, RecoveryActions
 
 

@@ -20,7 +20,7 @@ from sparklog.log.layout import PartitionLayout
 from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, producers_at_end
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import OffsetPosition, Segment
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.format.headers import BatchHeaders
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, seal
 from sparklog.write.policy import ActiveSegment
 from sparklog.write.recovery_actions import RecoveryActions

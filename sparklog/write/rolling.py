@@ -7,8 +7,8 @@ from sparklog.log.files import offset_file_name
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import Producers
 from sparklog.write.active_segment import ActiveSegmentState, new_segment, seal
-from sparklog.write.atomic import write_atomically
 from sparklog.write.recovery import FIRST_SEGMENT
+from sparklog.write.small_files import write_atomically
 
 
 def seal_active(folder: PartitionFolder, state: ActiveSegmentState, producers: Producers) -> ActiveSegmentState:

@@ -21,9 +21,8 @@ import numpy as np
 from sparklog.errors import CommitError
 from sparklog.log.places import LogDirectory
 from sparklog.log.producer_state import AbortedTransaction, Producers
-from sparklog.record import v2
-from sparklog.record.framing import OVERHEAD_BYTES
-from sparklog.record.producer_stamps import (
+from sparklog.record.batches.framing import OVERHEAD_BYTES
+from sparklog.record.batches.producer_stamps import (
     CRC,
     CRC_AT,
     PRODUCER,
@@ -32,7 +31,8 @@ from sparklog.record.producer_stamps import (
     checksums_with,
     stamp_in_memory,
 )
-from sparklog.record.stamps import OFFSET, STAMP, stamp_batches
+from sparklog.record.batches.stamps import OFFSET, STAMP, stamp_batches
+from sparklog.record.format import v2
 from sparklog.storage.base import ReadableFile
 from sparklog.write.active_segment import BatchRun
 from sparklog.write.staging import BATCH_ENTRY, StagedRun

@@ -52,13 +52,13 @@ from sparklog.errors import CommitError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory
-from sparklog.record import v2
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.format import v2
+from sparklog.record.format.headers import BatchHeaders
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
 from sparklog.write.directories import make_directory
 
 if TYPE_CHECKING:
-    from sparklog.record.encode import EncodedBatches
+    from sparklog.record.encode.batches import EncodedBatches
 
 BATCH_ENTRY: Final = np.dtype(
     [

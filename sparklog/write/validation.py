@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
-from sparklog.record.arrays import filled, numbers_of
-from sparklog.record.intake import NO_TIMESTAMP, take_times
+from sparklog.record.encode.intake import NO_TIMESTAMP, take_times
+from sparklog.record.format.arrays import filled, numbers_of
 
 
 def fill_timestamps(rows: pa.RecordBatch, written_ms: int) -> pa.RecordBatch:

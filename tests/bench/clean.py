@@ -27,13 +27,13 @@ from rich.console import Console
 from rich.table import Table
 
 import sparklog
-from sparklog.cleaner.compacting import compact
+from sparklog.cleaner.compaction_pass import compact
 from sparklog.cleaner.opened import open_to_clean
 from sparklog.cleaner.rewriting import Rewriter
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.record.offset_map import OffsetMap
-from sparklog.record.warm_up import load_kernels
-from sparklog.write.clock import wall_clock_ms
+from sparklog.record.kernels.warm_up import load_kernels
+from sparklog.record.rewrite.offset_map import OffsetMap
 from tests.kafka.adopt import adoption
 from tests.kafka.broker import Broker
 from tests.places import folder_at

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sparklog.log.config import LogConfig
-from sparklog.record.encode import BatchSettings, encode_batches
-from sparklog.topic.commit import Job, commit
+from sparklog.record.encode.batches import BatchSettings, encode_batches
+from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.write.job_names import new_job
 from sparklog.write.staging import TaskStage, begin
 from tests.places import directory_at
@@ -56,7 +56,7 @@ def measure(directory: Path) -> None:
         size_bytes, batches = sum(each.size_bytes for each in staged), sum(each.batches for each in staged)
         plain = synced(directory.parent / f"{directory.name}.plain", size_bytes)
         started = time.perf_counter()
-        commit(Job(job_id, directory_at(directory), config, {}), staged, NOW_MS)
+        commit(CommitRequest(job_id, directory_at(directory), config, {}), staged, NOW_MS)
         took = time.perf_counter() - started
         table.add_row(
             f"{turn * size_bytes / 2**30:.2f} GiB",

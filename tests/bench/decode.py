@@ -23,11 +23,11 @@ from kafka.record import MemoryRecords as KafkaPythonRecords
 from rich.console import Console
 from rich.table import Table
 
-from sparklog.record.compression import DECOMPRESSED_BYTES_MAX, decompressor
-from sparklog.record.decode import Decoder, check_crcs
-from sparklog.record.framing import scan_headers, scan_pieces
-from sparklog.record.schema import DEFAULT_COLUMNS
-from sparklog.record.v2 import HEADER_BYTES
+from sparklog.record.batches.framing import scan_headers, scan_pieces
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX, decompressor
+from sparklog.record.decode.columns import Decoder, check_crcs
+from sparklog.record.format.schema import DEFAULT_COLUMNS
+from sparklog.record.format.v2 import HEADER_BYTES
 from tests import build
 from tests.build import Record
 

@@ -25,9 +25,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 from rich.console import Console
 from rich.table import Table
 
-from sparklog.record import v2
-from sparklog.record.compression import CODEC_IDS, compressed_bytes_max, compressor
-from sparklog.record.encode import BatchSettings, encode_batches
+from sparklog.record.codecs.table import CODEC_IDS, compressed_bytes_max, compressor
+from sparklog.record.encode.batches import BatchSettings, encode_batches
+from sparklog.record.format import v2
 
 RECORDS = 20_000
 BATCH_BYTES = 16 << 10

@@ -22,7 +22,7 @@ import pyarrow as pa
 import sparklog
 from sparklog.cleaner.erasure import Erasure
 from sparklog.cleaner.rewriting import Rewriter, Rewritten
-from sparklog.jobs.erase_keys import read_keys
+from sparklog.jobs.clean.keys import read_keys
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from tests.places import folder_at

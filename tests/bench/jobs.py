@@ -24,9 +24,9 @@ from pathlib import Path
 import pyarrow as pa
 
 import sparklog
-from sparklog.jobs.export import export
-from sparklog.jobs.formats import ParquetFormat, RowGroups
-from sparklog.record.decode import DecodeLimits
+from sparklog.jobs.export.arguments import export
+from sparklog.jobs.files.formats import ParquetFormat, RowGroups
+from sparklog.record.decode.columns import DecodeLimits
 from sparklog.storage.local_writing import LocalWritableStorage
 from tests.bench.spark_read import write_log
 from tests.build import Record, v2_batch, write_partition
@@ -37,9 +37,9 @@ LIMITS = DecodeLimits(chunk_bytes=1 << 20, output_bytes_max=1 << 23)
 MEMORY_OF_ONE = """
 import sys
 from pathlib import Path
-from sparklog.jobs.export import export
+from sparklog.jobs.export.arguments import export
 if sys.argv[3] == "idle":
-    import pyarrow.parquet, sparklog.record.decode
+    import pyarrow.parquet, sparklog.record.decode.columns
 else:
     export(sys.argv[1], sys.argv[2], processes=1, partition_by=sys.argv[4].split(","), format=sys.argv[5])
 # What getrusage says begins with what the process had that started this one.

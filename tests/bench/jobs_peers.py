@@ -31,14 +31,14 @@ from rich.console import Console
 from rich.table import Table
 
 import sparklog
-from sparklog.jobs.copy import CopyJob
-from sparklog.jobs.copy_plan import CopySource
-from sparklog.jobs.job import run_job
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.copy.job import CopyJob
+from sparklog.jobs.copy.plan import CopySource
+from sparklog.jobs.run.job import run_job
+from sparklog.jobs.run.local import LocalRunner
 from sparklog.jobs.source import LogSource
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
-from sparklog.write.clock import wall_clock_ms
 from sparklog.write.job_names import new_job
 from tests.bench.spark_read import processor_seconds, session
 from tests.bench.spark_write import generated

@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sparklog.log.config import LogConfig
-from sparklog.topic.accumulator import RecordAccumulator, Task
-from sparklog.topic.commit import Job, commit
-from sparklog.topic.write_target import find_target
+from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
+from sparklog.topic.write.commit import CommitRequest, commit
+from sparklog.topic.write.target import find_target
 from sparklog.write.job_names import new_job
 from sparklog.write.staging import StagedRun, begin
 from tests.places import directory_at, location_of
@@ -128,7 +128,7 @@ def written(directory: Path, partitions: int, tasks: list[np.ndarray]) -> tuple[
     return timed(run), files
 
 
-def stage(directory: Path, partitions: int, tasks: list[np.ndarray]) -> tuple[Job, list[StagedRun]]:
+def stage(directory: Path, partitions: int, tasks: list[np.ndarray]) -> tuple[CommitRequest, list[StagedRun]]:
     """Stage rows of 100 bytes; each task is the partitions of its rows."""
     target = find_target(location_of(directory), "events", partitions, has_topic_column=False)
     job_id, config = new_job(NOW_MS), LogConfig()
@@ -136,12 +136,12 @@ def stage(directory: Path, partitions: int, tasks: list[np.ndarray]) -> tuple[Jo
     staged: list[StagedRun] = []
     for number, of_rows in enumerate(tasks):
         rows = pa.record_batch({"value": [b"x" * 100] * len(of_rows), "partition": pa.array(of_rows, pa.int32())})
-        task = Task(target, config, "default", job_id, number, 0, NOW_MS)
+        task = TaskAttempt(target, config, "default", job_id, number, 0, NOW_MS)
         with RecordAccumulator(task, lambda: NOW_MS) as accumulator:
             accumulator.append(rows)
             staged += accumulator.finish()
     new = {"events": partitions} if target.is_new("events") else {}
-    return Job(job_id, directory_at(directory), config, new), staged
+    return CommitRequest(job_id, directory_at(directory), config, new), staged
 
 
 def bare_files(directory: Path, partitions: int) -> float:

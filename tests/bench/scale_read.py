@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 from rich.table import Table
 
-from sparklog.spark.schema import source_schema
+from sparklog.spark.options.schema import source_schema
 from tests.bench.logs import stamped, templates
 from tests.bench.spark_read import session
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader, open_log
-from sparklog.record import v2
+from sparklog.record.format import v2
 from sparklog.storage.base import WritableFile
 from sparklog.write.partition import PartitionLog
 from tests.places import folder_at

@@ -26,11 +26,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from rich.console import Console
 from rich.table import Table
 
-from sparklog.spark.decoding import Columns
-from sparklog.spark.options import SeglogOptions
-from sparklog.spark.schema import source_schema
-from sparklog.spark.stream_reader import SeglogStreamReader
-from sparklog.topic.stream_offsets import INITIAL
+from sparklog.spark.options.read import SeglogOptions
+from sparklog.spark.options.schema import source_schema
+from sparklog.spark.read.decoding import Columns
+from sparklog.spark.stream.reader import SeglogStreamReader
+from sparklog.topic.streams.offsets import INITIAL
 from tests.bench.ready_stream import ReadyMadeStream
 from tests.bench.spark_read import session, write_log
 from tests.build import Record, v2_batch

@@ -17,17 +17,17 @@ from unittest.mock import patch
 import pyarrow as pa
 
 import sparklog
-from sparklog.jobs import clean_logs
-from sparklog.jobs.clean import CleanJob
-from sparklog.jobs.clean_logs import CleanSummary
-from sparklog.jobs.job import run_job
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.clean import arguments as clean_logs
+from sparklog.jobs.clean.arguments import CleanSummary
+from sparklog.jobs.clean.job import CleanJob
+from sparklog.jobs.run.job import run_job
+from sparklog.jobs.run.local import LocalRunner
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.reader import IsolationLevel
-from sparklog.topic.hanging import AbortRequest, abort_transactions
-from sparklog.topic.transactional_writer import TransactionalWriter
+from sparklog.topic.transactions.hanging import AbortRequest, abort_transactions
+from sparklog.topic.transactions.writer import TransactionalWriter
 from sparklog.write.partition import PartitionLog
 from tests.cleaner.logs import findings
 from tests.oracle import OracleBatch, decode_log

@@ -8,8 +8,8 @@ from typing import Any
 
 import sparklog
 from sparklog.cleaner.editor import Editor
-from sparklog.cleaner.groups import grouped
 from sparklog.cleaner.rewriting import Rewriter, Rewritten
+from sparklog.cleaner.segment_groups import grouped
 from sparklog.inspect.verify import Finding, Severity, verify_partition
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 import sparklog
-from sparklog.cleaner.compacting import Compacted, CompactionPass, compact
+from sparklog.cleaner.compaction_pass import Compacted, CompactionPass, compact
 from sparklog.cleaner.opened import look_at, open_to_clean
 from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import CorruptLogError, InvalidOptionError
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import Producers, encode_aborted, producers_at_end
-from sparklog.record import v2
-from sparklog.record.kernels_offset_map import SLOT_BYTES
-from sparklog.record.offset_map import OffsetMap
+from sparklog.record.format import v2
+from sparklog.record.kernels.offset_map import SLOT_BYTES
+from sparklog.record.rewrite.offset_map import OffsetMap
 from sparklog.storage.base import Storage
 from tests.build import write_partition
 from tests.cleaner.logs import findings, names

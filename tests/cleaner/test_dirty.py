@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from sparklog.cleaner.dirty import DirtySection, dirty_section, legacy_tombstones_end_ms
-from sparklog.cleaner.retention import SegmentDescription
+from sparklog.cleaner.retention import RetainedSegment
 from sparklog.log.config import LogConfig
 
 NOW_MS = 1_000_000
 
 
-def segment(base_offset: int, size_bytes: int, first: int, largest: int, modified_ms: int = 0) -> SegmentDescription:
-    return SegmentDescription(base_offset, base_offset + 100, size_bytes, first, largest, modified_ms)
+def segment(base_offset: int, size_bytes: int, first: int, largest: int, modified_ms: int = 0) -> RetainedSegment:
+    return RetainedSegment(base_offset, base_offset + 100, size_bytes, first, largest, modified_ms)
 
 
 # Four segments of 100 offsets each; the last one is active.

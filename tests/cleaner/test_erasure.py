@@ -16,8 +16,8 @@ from sparklog.errors import CorruptBatchError
 from sparklog.inspect.absent import verify_absent
 from sparklog.inspect.verify_segment import Finding
 from sparklog.log.config import LogConfig
-from sparklog.record.changes import EMPTY, NULL
-from sparklog.record.matching import key_set
+from sparklog.record.rewrite.changes import EMPTY, NULL
+from sparklog.record.rewrite.matching import key_set
 from tests import build
 from tests.build import Record, v2_batch, write_partition
 from tests.cleaner.logs import CONFIG, clean, findings

@@ -11,12 +11,12 @@ import pytest
 
 import sparklog
 from sparklog.log.config import LogConfig
-from sparklog.log.end_batch import end_batch
 from sparklog.log.layout import read_layout
+from sparklog.log.log_identity import end_batch
 from tests.build import Record, v2_batch, write_partition
 from tests.cleaner.logs import findings
 from tests.cleaner.test_readers import beside
-from tests.cli.test_dump import Following, follow
+from tests.cli.work.test_dump import Following, follow
 from tests.places import folder_at
 
 __all__ = ["follow"]

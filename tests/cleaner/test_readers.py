@@ -14,7 +14,7 @@ import sparklog
 from sparklog.errors import DataLossError
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import LogReader
-from sparklog.topic.live import LiveLogs
+from sparklog.topic.places.live import LiveLogs
 from sparklog.write.partition import PartitionLog
 from tests.cleaner.logs import ALL, CONFIG, KeepingSome, clean, findings, logs, values, write
 from tests.places import folder_at

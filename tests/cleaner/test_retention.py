@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.cleaner.opened import look_at
-from sparklog.cleaner.retention import KafkaRetention, LogDescription, SegmentDescription, dropped_by
+from sparklog.cleaner.retention import KafkaRetention, LogDescription, RetainedSegment, dropped_by
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
 from tests.build import Record, v2_batch, write_partition
@@ -24,7 +24,7 @@ def described(
 ) -> LogDescription:
     """A log of segments of ten offsets and 100 bytes, so many hours old; of None no record has a timestamp."""
     segments = tuple(
-        SegmentDescription(
+        RetainedSegment(
             base_offset=10 * n,
             end_offset=10 * n + 10,
             size_bytes=100,
@@ -91,12 +91,12 @@ def test_what_is_before_the_log_start_goes_under_every_policy() -> None:
 class KeepsTwo:
     """A policy of a user's own."""
 
-    def drop(self, log: LogDescription) -> Iterable[SegmentDescription]:
+    def drop(self, log: LogDescription) -> Iterable[RetainedSegment]:
         return log.segments[:-2]
 
 
 class LeavesAGap:
-    def drop(self, log: LogDescription) -> Iterable[SegmentDescription]:
+    def drop(self, log: LogDescription) -> Iterable[RetainedSegment]:
         return log.segments[1:2]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sparklog.cli.main import app
+from sparklog.cli.commands.main import app
 from tests.golden import GoldenSet, golden_sets
 
 FIELD = re.compile(r"(\w+):? (OptionalLong\[\d+\]|OptionalLong\.empty|\[.*?\]|-?\w+)(?= |$)")

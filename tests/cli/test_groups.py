@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sparklog import views
-from sparklog.cli.fields import ROWS
-from tests.cli.test_fields import disagreements
-from tests.cli.test_main import run
+from sparklog.cli.output.fields import ROWS
+from tests.cli.commands.test_main import run
+from tests.cli.output.test_fields import disagreements
 from tests.golden import EXAMPLES
 from tests.topic.groups import write_shop
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparklog.cli.export import selection_of
-from sparklog.cli.fields import ROWS
-from sparklog.cli.progress import job_progress
+from sparklog.cli.output.fields import ROWS
+from sparklog.cli.output.progress import job_progress
+from sparklog.cli.work.export import selection_of
 from sparklog.errors import InvalidOptionError
-from sparklog.jobs.job import Amount
 from sparklog.jobs.ledger import Loaded, encode_commit
-from tests.cli.test_fields import disagreements
-from tests.cli.test_main import lines, on_a_terminal, run
+from sparklog.jobs.run.job import Amount
+from tests.cli.commands.test_main import lines, on_a_terminal, run
+from tests.cli.output.test_fields import disagreements
 from tests.golden import EXAMPLES
 from tests.jobs.tables import append, files, read, rows
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sparklog.cli.fields import ROWS
-from tests.cli.test_fields import disagreements
-from tests.cli.test_main import on_a_terminal, run
+from sparklog.cli.output.fields import ROWS
+from tests.cli.commands.test_main import on_a_terminal, run
+from tests.cli.output.test_fields import disagreements
 from tests.golden import golden_set
 from tests.system.logs import End, Put, keyed, put, write_log
 from tests.system.test_consumer_offsets import classic, commit, modern

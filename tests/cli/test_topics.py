@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import sparklog
-from sparklog.cli.fields import ROWS
-from sparklog.cli.main import app
-from tests.cli.test_fields import disagreements
+from sparklog.cli.commands.main import app
+from sparklog.cli.output.fields import ROWS
+from tests.cli.output.test_fields import disagreements
 
 
 def run(*arguments: Any, answer: str = "") -> Result:

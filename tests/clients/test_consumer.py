@@ -25,13 +25,13 @@ from sparklog.errors import (
 )
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.places import LogDirectory
-from sparklog.topic.group_offsets import OffsetAndMetadata
+from sparklog.topic.internal.given_offsets import OffsetAndMetadata
 from sparklog.topic.log_manager import LogManager
-from sparklog.write.clock import wall_clock_ms
 from sparklog.write.group_offsets import read_group_offsets
 from sparklog.write.partition import PartitionLog
 from tests.build import Record, v2_batch, write_partition
@@ -134,7 +134,7 @@ def test_committed_offsets_of_many_partitions_are_read_once(tmp_path: Path, monk
         reads += 1
         return read_group_offsets(directory, with_decided=with_decided)
 
-    monkeypatch.setattr("sparklog.topic.group_tables.read_group_offsets", counted)
+    monkeypatch.setattr("sparklog.topic.internal.group_tables.read_group_offsets", counted)
     with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:
         wanted = [b"old"] * 5 + [b"new %d" % number for number in range(20)]
         assert sorted(polled(consumer, 25)) == sorted(wanted)

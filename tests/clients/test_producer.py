@@ -34,9 +34,9 @@ from sparklog.errors import (
     UnknownTopicOrPartitionError,
 )
 from sparklog.log.files import TopicPartition
-from sparklog.record.producer_stamps import FIRST_OWN_PRODUCER_ID
+from sparklog.record.batches.producer_stamps import FIRST_OWN_PRODUCER_ID
 from sparklog.topic.log_manager import LogManager
-from sparklog.topic.partitioner import partitions_of_keys
+from sparklog.topic.write.partitioner import partitions_of_keys
 from sparklog.write.partition import PartitionLog
 from tests.places import LOCAL
 from tests.topic.staged import findings

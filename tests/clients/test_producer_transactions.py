@@ -24,9 +24,9 @@ from sparklog.errors import (
     ProducerFencedError,
     UnknownTopicOrPartitionError,
 )
-from sparklog.topic.group_offsets import OffsetAndMetadata
+from sparklog.log.clock import wall_clock_ms
+from sparklog.topic.internal.given_offsets import OffsetAndMetadata
 from sparklog.topic.log_manager import LogManager
-from sparklog.write.clock import wall_clock_ms
 from tests.system.logs import put, write_log
 from tests.topic.staged import findings
 

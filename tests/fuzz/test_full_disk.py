@@ -20,7 +20,7 @@ import pytest
 import sparklog
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
-from sparklog.topic.commit import commit
+from sparklog.topic.write.commit import commit
 from sparklog.write.partition import PartitionLog
 from tests.places import moved
 from tests.storage.full_disk import FullDisk

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sparklog.jobs.job import Amount, Failed, Finished, Job, Tasks
-from sparklog.jobs.worker import run_task
+from sparklog.jobs.run.job import Amount, Failed, Finished, Job, Tasks
+from sparklog.jobs.run.worker import run_task
 
 
 class TwiceRunner:

@@ -14,10 +14,10 @@ import sparklog
 from sparklog.errors import SeglogError
 from sparklog.inspect.absent import verify_absent
 from sparklog.inspect.verify import Finding
-from sparklog.jobs.erase_keys import read_keys
+from sparklog.jobs.clean.keys import read_keys
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.topic.recover import RecoverOptions, recover_directory
-from sparklog.write.clock import wall_clock_ms
 from tests.cleaner.test_compaction import Making, write
 from tests.jobs.victims import PARTITIONS, Victim
 from tests.places import directory_at

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparklog.jobs.copy import CopyJob
-from sparklog.jobs.copy_plan import CopySource
-from sparklog.jobs.job import run_job
+from sparklog.jobs.copy.job import CopyJob
+from sparklog.jobs.copy.plan import CopySource
 from sparklog.jobs.ledger import Moved, commits
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.run.job import run_job
+from sparklog.jobs.run.local import LocalRunner
 from sparklog.jobs.source import LogSource
 from sparklog.log.config import LogConfig
 from sparklog.log.files import JOBS_LEDGER, TRANSACTION_INDEX

@@ -11,7 +11,7 @@ import tempfile
 from typing import Any
 
 import sparklog
-import sparklog.jobs.load
+import sparklog.jobs.load.job
 from sparklog.errors import SeglogError
 from tests.jobs.tables import EXAMPLES
 
@@ -29,7 +29,7 @@ def session() -> Any:
 def main(where: str) -> None:
     runner = {"spark": session()} if where == "spark" else {"processes": 2}
     # So that small files are some tasks.
-    sparklog.jobs.load_plan._TASK_BYTES_MIN = 1 << 14  # type: ignore[misc]
+    sparklog.jobs.load.plan._TASK_BYTES_MIN = 1 << 14  # type: ignore[misc]
     print("ready", flush=True)
     for line in sys.stdin:
         job, arguments, options = json.loads(line)

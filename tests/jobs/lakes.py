@@ -10,8 +10,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import Catalog, load_catalog
 
-from sparklog.jobs.delta import DeltaTarget
-from sparklog.jobs.iceberg import IcebergTarget
+from sparklog.jobs.targets.delta import DeltaTarget
+from sparklog.jobs.targets.iceberg import IcebergTarget
 
 
 class Lake(Protocol):

@@ -11,15 +11,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 import sparklog
-from sparklog.jobs.job import run_job
-from sparklog.jobs.load import LoadJob, LoadSummary
-from sparklog.jobs.local import LocalRunner
-from sparklog.jobs.mapping import Columns
-from sparklog.jobs.row_files import Csv
+from sparklog.jobs.load.job import LoadJob, LoadSummary
+from sparklog.jobs.load.mapping import Columns
+from sparklog.jobs.load.row_files import Csv
+from sparklog.jobs.run.job import run_job
+from sparklog.jobs.run.local import LocalRunner
 from sparklog.log.config import LogConfig
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.topic.write_target import find_target
+from sparklog.topic.write.target import find_target
 from sparklog.write.job_names import new_job
 from tests.places import location_of
 from tests.topic.staged import NOW_MS

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sparklog
-from sparklog.jobs.export import ExportSummary, export
+from sparklog.jobs.export.arguments import ExportSummary, export
 from tests.conftest import HERE
 
 EXAMPLES = HERE.parent / "examples" / "data"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, SeglogError
-from sparklog.jobs.copy import CopyJob
-from sparklog.jobs.job import run_job
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.copy.job import CopyJob
+from sparklog.jobs.run.job import run_job
+from sparklog.jobs.run.local import LocalRunner
 from sparklog.log.config import LogConfig
 from tests.build import control_batch, write_partition
 from tests.jobs.copies import copy, copy_job, moved, records, refuse_wrong_state, source

@@ -9,10 +9,10 @@ import pytest
 
 import sparklog
 from sparklog.errors import InvalidProducerEpochError
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel
-from sparklog.record.producer_stamps import FIRST_OWN_PRODUCER_ID
-from sparklog.write.clock import wall_clock_ms
+from sparklog.record.batches.producer_stamps import FIRST_OWN_PRODUCER_ID
 from sparklog.write.partition import PartitionLog
 from tests.build import control_batch, write_partition
 from tests.jobs.copies import copy, moved, records, refuse_wrong_state, source

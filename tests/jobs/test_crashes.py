@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import StorageError
-from sparklog.jobs.export_job import ExportJob
-from sparklog.jobs.formats import ParquetFormat
-from sparklog.jobs.job import run_job
-from sparklog.jobs.ledger_check import verify_ledger
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.check.ledger import verify_ledger
+from sparklog.jobs.export.job import ExportJob
+from sparklog.jobs.files.formats import ParquetFormat
+from sparklog.jobs.run.job import run_job
+from sparklog.jobs.run.local import LocalRunner
 from sparklog.jobs.source import LogSource
-from sparklog.jobs.targets import TableFolder
+from sparklog.jobs.targets.targets import TableFolder
 from sparklog.storage.base import WritableStorage
 from tests.jobs.tables import append, read, rows
 from tests.storage.crash import LOSSES, Crash, CrashingStorage, Stopped, crashes

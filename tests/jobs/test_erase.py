@@ -15,14 +15,14 @@ from sparklog.cleaner.erasure import ErasurePass
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
 from sparklog.inspect.absent import verify_absent, verify_absent_in_directory
 from sparklog.inspect.verify_segment import Finding
-from sparklog.jobs.clean import CleanJob
-from sparklog.jobs.clean_logs import clean
-from sparklog.jobs.erase_keys import read_keys
-from sparklog.jobs.job import run_job
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.clean.arguments import clean
+from sparklog.jobs.clean.job import CleanJob
+from sparklog.jobs.clean.keys import read_keys
+from sparklog.jobs.run.job import run_job
+from sparklog.jobs.run.local import LocalRunner
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.topic.commit import commit
-from sparklog.write.clock import wall_clock_ms
+from sparklog.topic.write.commit import commit
 from sparklog.write.job_names import new_job
 from sparklog.write.partition import PartitionLog
 from tests import build

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sparklog.errors import CorruptCheckpointError, ForeignNameError, SeglogError
+from sparklog.jobs.check.ledger import verify_ledger
 from sparklog.jobs.ledger import Moved, MovedFile, encode_commit
-from sparklog.jobs.ledger_check import verify_ledger
 from tests.jobs.lakes import Delta, Iceberg, Lake
 from tests.jobs.tables import append, moved_to
 

@@ -22,16 +22,16 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Transaction
 
 from sparklog.errors import CommitError, DataLossError, InvalidOptionError, StorageError, ValueDecodeError
-from sparklog.jobs.export_job import ExportJob
-from sparklog.jobs.formats import ParquetFormat
-from sparklog.jobs.job import run_job
-from sparklog.jobs.ledger_check import verify_ledger
-from sparklog.jobs.local import LocalRunner
+from sparklog.jobs.check.ledger import verify_ledger
+from sparklog.jobs.export.job import ExportJob
+from sparklog.jobs.files.formats import ParquetFormat
+from sparklog.jobs.run.job import run_job
+from sparklog.jobs.run.local import LocalRunner
 from sparklog.jobs.source import LogSource
 from sparklog.storage.local_writing import LocalWritableStorage
 from tests.jobs.lakes import Delta, Iceberg, Lake
 from tests.jobs.tables import append, files, moved_to, read
-from tests.jobs.test_outputs import write_times
+from tests.jobs.targets.test_outputs import write_times
 from tests.storage.crash import CrashingStorage, Stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -53,8 +53,8 @@ def test_a_load_that_stops_anywhere_is_seen_whole_or_not_at_all_and_its_rerun_re
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], list[Path]], files_before: int
 ) -> None:
     """Every call, and every loss; the rerun also removes what the dead one has staged."""
-    monkeypatch.setattr("sparklog.jobs.load_plan._TASK_BYTES_MIN", 1)
-    monkeypatch.setattr("sparklog.jobs.load_plan._FOOTERS_FILE_BYTES_MIN", 0)
+    monkeypatch.setattr("sparklog.jobs.load.plan._TASK_BYTES_MIN", 1)
+    monkeypatch.setattr("sparklog.jobs.load.plan._FOOTERS_FILE_BYTES_MIN", 0)
     inputs = make(tmp_path / "in")
 
     def prepare(folder: Path) -> None:

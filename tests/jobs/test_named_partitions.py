@@ -11,9 +11,9 @@ import pytest
 
 import sparklog
 from sparklog.errors import InvalidOptionError
-from sparklog.jobs.clean_logs import clean
-from sparklog.jobs.copy_logs import copy
-from sparklog.topic.configs import update_configs
+from sparklog.jobs.clean.arguments import clean
+from sparklog.jobs.copy.arguments import copy
+from sparklog.topic.write.configs import update_configs
 from tests.places import directory_at
 
 TABLE = pa.table({"value": [b"x"]})

@@ -12,8 +12,8 @@ import pytest
 
 import sparklog
 from sparklog.errors import InvalidOptionError, OutputNameError
-from sparklog.jobs.ledger_check import verify_ledger
-from sparklog.jobs.targets import TableFolder
+from sparklog.jobs.check.ledger import verify_ledger
+from sparklog.jobs.targets.targets import TableFolder
 from tests.jobs.tables import append, files, read, rows
 
 NAME = f"events-0-{0:020}-{2:020}.parquet"

@@ -13,9 +13,9 @@ import pytest
 
 import sparklog
 from sparklog.errors import DataLossError
-from sparklog.jobs.export_job import ExportJob
+from sparklog.jobs.check.ledger import verify_ledger
+from sparklog.jobs.export.job import ExportJob
 from sparklog.jobs.ledger import Moved, commits, encode_commit
-from sparklog.jobs.ledger_check import verify_ledger
 from sparklog.storage.local import LocalStorage
 from sparklog.topic.cutting import truncate_to
 from tests.jobs.lakes import Delta, Iceberg

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import sparklog
-from sparklog.jobs.clean_logs import clean
-from sparklog.jobs.copy_logs import copy
+from sparklog.jobs.clean.arguments import clean
+from sparklog.jobs.copy.arguments import copy
 from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.cutting import delete_records, truncate_to

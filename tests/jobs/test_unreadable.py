@@ -9,8 +9,8 @@ import pytest
 
 import sparklog
 from sparklog.errors import StorageError, UnreadableLogError
-from sparklog.jobs.export_job import ExportJob, ExportTask
-from tests.cli.test_main import run
+from sparklog.jobs.export.job import ExportJob, ExportTask
+from tests.cli.commands.test_main import run
 from tests.jobs.tables import append, read
 from tests.unreadable import KINDS, Kind, make_unreadable
 
@@ -71,7 +71,7 @@ def test_a_target_that_cannot_be_written_to_still_ends_the_job(
     def full(*_: object) -> None:
         raise StorageError("no space left on device")
 
-    monkeypatch.setattr("sparklog.jobs.staged_file.StagedFile.write", full)
+    monkeypatch.setattr("sparklog.jobs.targets.staged_file.StagedFile.write", full)
     with pytest.raises(StorageError, match="no space left") as caught:
         sparklog.export(logs, tmp_path / "out", processes=1)
     assert not isinstance(caught.value, UnreadableLogError)

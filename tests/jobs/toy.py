@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparklog.errors import CorruptBatchError, StorageError
-from sparklog.jobs.job import Amount, PartlyDoneError, Report
+from sparklog.jobs.run.job import Amount, PartlyDoneError, Report
 
 MEETING = threading.Barrier(2)
 

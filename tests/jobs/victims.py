@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from sparklog.jobs.check.ledger import verify_ledger
 from sparklog.jobs.ledger import Loaded, Moved, commits
-from sparklog.jobs.ledger_check import verify_ledger
 from sparklog.log.files import JOBS_LEDGER
 from sparklog.storage.local import LocalStorage
 from tests.jobs.lakes import Delta, Iceberg, Lake

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sparklog.topic.stream_offsets import StreamOffset
+from sparklog.topic.streams.offsets import StreamOffset
 from tests.bench.spark_read import session
 from tests.kafka.beside_connector import TOPIC, written
 from tests.kafka.jars import connector_jars

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sparklog
-from sparklog.jobs.clean_logs import clean as clean_directory
+from sparklog.jobs.clean.arguments import clean as clean_directory
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel
 from sparklog.write.partition import PartitionLog

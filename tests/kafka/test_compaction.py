@@ -18,16 +18,16 @@ import pyarrow as pa
 import pytest
 
 import sparklog
-from sparklog.cleaner.compacting import Compacted, compact
+from sparklog.cleaner.compaction_pass import Compacted, compact
 from sparklog.cleaner.opened import open_to_clean
 from sparklog.cleaner.rewriting import Rewriter
 from sparklog.log.checkpoints import parse_offset_checkpoint
+from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel
-from sparklog.record.offset_map import OffsetMap
-from sparklog.write.clock import wall_clock_ms
+from sparklog.record.rewrite.offset_map import OffsetMap
 from tests.cleaner.logs import findings
 from tests.golden import decoded
 from tests.kafka.adopt import adoption

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.log.end_batch import EndBatch, end_batch
 from sparklog.log.layout import batch_holding, read_layout
+from sparklog.log.log_identity import EndBatch, end_batch
 from tests.kafka.broker import Broker
 from tests.kafka.content import groups, records, segment_bytes, wait_until_clean
 from tests.kafka.jars import NEWEST, OLD

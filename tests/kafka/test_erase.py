@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sparklog
-from sparklog.jobs.clean_logs import clean
+from sparklog.jobs.clean.arguments import clean
 from tests.build import Record as Row
 from tests.build import control_batch, v2_batch, write_partition
 from tests.cleaner.logs import findings

@@ -10,7 +10,7 @@ import pytest
 import sparklog
 from sparklog import views
 from sparklog.log.files import TopicPartition
-from sparklog.topic.set_offsets import Goal, OffsetRequest, set_group_offsets
+from sparklog.topic.internal.set_offsets import Goal, OffsetRequest, set_group_offsets
 from tests.kafka.broker import Broker, Record
 from tests.kafka.cluster_scenario import create_again
 from tests.kafka.jars import NEWEST, OLD, is_zookeeper

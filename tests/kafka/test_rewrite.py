@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.record.framing import scan_headers
+from sparklog.record.batches.framing import scan_headers
 from tests.golden import golden_sets
 from tests.kafka.dump import dump_log
 from tests.oracle import decode_log
-from tests.record.test_rewrite import rewrite
+from tests.record.rewrite.test_batches import rewrite
 
 pytestmark = pytest.mark.kafka
 

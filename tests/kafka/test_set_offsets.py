@@ -15,8 +15,8 @@ from sparklog.log.layout import read_layout
 from sparklog.system.group_commits import read_group
 from sparklog.system.messages import message
 from sparklog.system.records import InternalLog
-from sparklog.topic.groups import partition_of_group
-from sparklog.topic.set_offsets import Goal, OffsetRequest, set_group_offsets
+from sparklog.topic.internal.groups import partition_of_group
+from sparklog.topic.internal.set_offsets import Goal, OffsetRequest, set_group_offsets
 from tests.kafka import admin
 from tests.kafka.broker import Broker, Record
 from tests.kafka.cluster_scenario import PROPERTIES, RECORDS, build

@@ -14,7 +14,7 @@ import pytest
 
 import sparklog
 from sparklog.log.layout import read_layout
-from sparklog.topic.transactional_writer import transaction
+from sparklog.topic.transactions.writer import transaction
 from tests.kafka.admin import run_tool
 from tests.kafka.broker import Broker, Record
 from tests.places import folder_at

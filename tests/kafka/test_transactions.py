@@ -19,12 +19,12 @@ from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import parse_snapshot, snapshots_of
 from sparklog.log.segment import Window
 from sparklog.log.transactions import last_stable_offset
-from sparklog.record import v2
-from sparklog.topic.hanging import AbortRequest, abort_transactions, open_transactions
-from sparklog.topic.open_logs import OpenLogs
+from sparklog.record.format import v2
 from sparklog.topic.recover import RecoverOptions, recover_directory
-from sparklog.topic.transactional_writer import TransactionalWriter
-from sparklog.topic.transactions import begin_transactional_id, commit_transaction
+from sparklog.topic.transactions.commit import begin_transactional_id, commit_transaction
+from sparklog.topic.transactions.hanging import AbortRequest, abort_transactions, open_transactions
+from sparklog.topic.transactions.writer import TransactionalWriter
+from sparklog.topic.write.open_logs import OpenLogs
 from tests.kafka.admin import run_tool
 from tests.kafka.adopt import adoption
 from tests.kafka.broker import Broker, Record

@@ -14,7 +14,7 @@ from sparklog.errors import CorruptBatchError
 from sparklog.log import damage
 from sparklog.log.damage import DamageKind, DamageScanner, data_end, has_wrong_header, is_intact_at, is_zero
 from sparklog.log.reader import open_log
-from sparklog.record.framing import is_intact
+from sparklog.record.batches.framing import is_intact
 from sparklog.storage.local import LocalFile
 from tests.build import Record, legacy_message, legacy_wrapper, v2_batch
 from tests.log.logs import CountingFile, CountingStorage, batch

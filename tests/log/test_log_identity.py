@@ -9,9 +9,8 @@ import pytest
 
 import sparklog
 from sparklog.log.config import LogConfig
-from sparklog.log.end_batch import EndBatch
 from sparklog.log.layout import read_layout
-from sparklog.log.log_identity import END_BATCH, LOG_ID, TOPIC_ID, LogIdentity, identity_at, read_log_id
+from sparklog.log.log_identity import END_BATCH, LOG_ID, TOPIC_ID, EndBatch, LogIdentity, identity_at, read_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.recovery import recover

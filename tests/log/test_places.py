@@ -19,7 +19,7 @@ from sparklog.storage.base import Entry, Name
 from sparklog.storage.local import LocalFile
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.storage.registry import Location
-from sparklog.topic.discovery import interpret, read_layouts
+from sparklog.topic.places.discovery import interpret, read_layouts
 from tests.build import write_partition
 from tests.log.logs import batches
 from tests.places import LOCAL, directory_at, folder_at

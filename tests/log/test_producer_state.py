@@ -38,7 +38,7 @@ from sparklog.log.producer_state import (
 from sparklog.log.producer_state import ProducerEntry as Entry
 from sparklog.log.segment import Window
 from sparklog.log.transactions import last_stable_offset
-from sparklog.record.framing import scan_headers
+from sparklog.record.batches.framing import scan_headers
 from sparklog.storage.local import LocalStorage
 from tests import build
 from tests.build import ProducerEntry, control_batch, empty_batch, producer_snapshot, producer_snapshot_name

@@ -10,7 +10,7 @@ import pytest
 
 import sparklog
 from sparklog.errors import CorruptBatchError, InvalidOptionError
-from sparklog.record.decode import DecodeLimits
+from sparklog.record.decode.columns import DecodeLimits
 from tests.build import control_batch
 from tests.golden import golden_set
 from tests.log.logs import batch, batches, only_log, write

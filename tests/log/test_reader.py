@@ -13,7 +13,7 @@ import pytest
 import sparklog
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.reader import LogReader, open_log
-from sparklog.record import framing
+from sparklog.record.batches import framing
 from tests.golden import GoldenSet, IsolationLevel, golden_sets
 from tests.log.logs import write
 from tests.oracle import decode_log

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from sparklog.errors import CorruptBatchError
 from sparklog.log.reader import LogReader, open_log
 from sparklog.log.where_parser import parse_where
-from sparklog.record.decode import Decoder
-from sparklog.record.headers import BatchHeaders
+from sparklog.record.decode.columns import Decoder
+from sparklog.record.format.headers import BatchHeaders
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import golden_sets
 from tests.log.logs import batch, batches, counted, only_log, write
 from tests.log.test_reader import rows
 from tests.oracle_where import as_text, passes
 from tests.predicates import TOPIC, predicates
-from tests.record.test_where import records_of
+from tests.record.decode.test_where import records_of
 from tests.strategies import logs
 
 

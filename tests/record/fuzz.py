@@ -24,9 +24,9 @@ import crc32c
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError
-from sparklog.record.decode import DecodeLimits, decode_batches
-from sparklog.record.framing import PREFIX_BYTES, scan_headers
-from sparklog.record.schema import RECORD_COLUMNS
+from sparklog.record.batches.framing import PREFIX_BYTES, scan_headers
+from sparklog.record.decode.columns import DecodeLimits, decode_batches
+from sparklog.record.format.schema import RECORD_COLUMNS
 from tests import build
 from tests.build import Record
 from tests.oracle import OracleBatch, OracleError, decode_log

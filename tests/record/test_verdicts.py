@@ -8,11 +8,11 @@ import re
 import pytest
 
 from sparklog.errors import CorruptBatchError
-from sparklog.record.decode import decode_batches
-from sparklog.record.framing import scan_headers
+from sparklog.record.batches.framing import scan_headers
+from sparklog.record.decode.columns import decode_batches
 from tests.kafka.verdicts import Verdict, verdicts
 from tests.oracle import OracleError, decode_log
-from tests.record.test_decode import table_rows
+from tests.record.decode.test_columns import table_rows
 
 VERDICTS = verdicts()
 KINDS = sorted({re.split(r"[ ,]", verdict.name)[0] for verdict in VERDICTS})

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import sparklog
 from sparklog.inspect.absent import verify_absent
 from sparklog.inspect.verify import Finding
-from sparklog.jobs.erase_keys import read_keys
+from sparklog.jobs.clean.keys import read_keys
 from sparklog.log.config import LogConfig
 from tests.cleaner.logs import findings
 

@@ -12,8 +12,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sparklog.errors import LockedError
 from sparklog.log.properties import described
-from sparklog.spark.options import SeglogOptions
-from sparklog.spark.write_options import WriteOptions
+from sparklog.spark.options.read import SeglogOptions
+from sparklog.spark.options.write import WriteOptions
 from sparklog.spark.writer import SeglogWriter
 from sparklog.write.locking import hold
 from tests.places import directory_at

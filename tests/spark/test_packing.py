@@ -10,18 +10,18 @@ from typing import TypeVar
 
 import pytest
 
-from sparklog.spark import plan as planning
-from sparklog.spark.batches import read_ranges
-from sparklog.spark.decoding import Columns
-from sparklog.spark.options import SeglogOptions
-from sparklog.spark.plan import plan_batch
-from sparklog.spark.schema import source_schema
+from sparklog.spark.options.read import SeglogOptions
+from sparklog.spark.options.schema import source_schema
+from sparklog.spark.read import plan as planning
+from sparklog.spark.read.batches import read_ranges
+from sparklog.spark.read.decoding import Columns
+from sparklog.spark.read.plan import plan_batch
 from sparklog.storage import registry
 from sparklog.storage.base import Entry, Name
 from sparklog.storage.local import LocalFile
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.topic.packing import OPENING_BYTES
-from sparklog.topic.ranges import ReadRange
+from sparklog.topic.places.packing import OPENING_BYTES
+from sparklog.topic.places.ranges import ReadRange
 from tests.log.logs import write
 
 T = TypeVar("T")

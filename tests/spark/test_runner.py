@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 
 import sparklog
 from sparklog.errors import CorruptBatchError, InvalidOptionError, SeglogError, StorageError, UnreadableLogError
-from sparklog.jobs.export import export
-from sparklog.jobs.job import Amount, Finished, Tasks, run_job
+from sparklog.jobs.export.arguments import export
 from sparklog.jobs.ledger import read_ledger
+from sparklog.jobs.run.job import Amount, Finished, Tasks, run_job
 from sparklog.spark.runner import SparkRunner
 from sparklog.storage.registry import locate
 from tests.jobs.attempts import TwiceRunner
+from tests.jobs.run.test_job import Seen, lines
 from tests.jobs.tables import EXAMPLES, append, files, read, rows
-from tests.jobs.test_job import Seen, lines
 from tests.jobs.toy import ToyJob, ToyTask
 from tests.spark.conftest import ROOT
 from tests.unreadable import make_unreadable
@@ -153,7 +153,7 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from sparklog.jobs.job import run_job
+from sparklog.jobs.run.job import run_job
 from sparklog.spark.runner import SparkRunner
 from tests.jobs.toy import ToyJob, ToyTask
 

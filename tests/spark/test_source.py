@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 import sparklog
 from sparklog.log.reader import LOG_SCHEMA
-from sparklog.spark.schema import COLUMNS, CONNECTOR_COLUMNS
+from sparklog.spark.options.schema import COLUMNS, CONNECTOR_COLUMNS
 from sparklog.storage.process import usable_cores
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, GoldenSet, IsolationLevel, golden_set, golden_sets

@@ -14,10 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sparklog.errors import DataLossError
-from sparklog.topic.stream_offsets import INITIAL, StreamOffset
+from sparklog.topic.streams.offsets import INITIAL, StreamOffset
 from tests.build import control_batch
 from tests.log.logs import batch
-from tests.spark.test_stream_reader import append, read, reader_of
+from tests.spark.stream.test_reader import append, read, reader_of
 
 ALL = ReadAllAvailable()
 IN_TRANSACTION: dict[str, Any] = {"transactional": True, "producer_id": 1, "producer_epoch": 0, "base_sequence": 0}

@@ -14,10 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import sparklog
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.storage.local import LocalStorage
-from sparklog.topic.stream_offsets import INITIAL, StreamOffset
+from sparklog.topic.streams.offsets import INITIAL, StreamOffset
 from tests.build import Record, empty_batch, message_set, v2_batch
-from tests.spark.test_stream_reader import append, read, reader_of, with_id
-from tests.topic.test_live import age
+from tests.spark.stream.test_reader import append, read, reader_of, with_id
+from tests.topic.places.test_live import age
 
 ALL = ReadAllAvailable()
 PRODUCER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}

@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sparklog.log.config import LogConfig
 from sparklog.spark import writer
-from sparklog.spark.write_options import WriteOptions
+from sparklog.spark.options.write import WriteOptions
 from sparklog.spark.writer import SeglogWriter
 from sparklog.topic.recover import RecoverOptions, recover_directory
 from tests.places import directory_at, folder_at

@@ -12,7 +12,7 @@ import pytest
 from sparklog.errors import ForeignNameError, PathNotFoundError, StorageError
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.write.atomic import write_atomically
+from sparklog.write.small_files import write_atomically
 from tests.places import directory_at
 
 OTHERS: Final = b"of others"

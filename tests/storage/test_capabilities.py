@@ -14,7 +14,7 @@ from sparklog.storage.base import Capabilities
 from sparklog.storage.local import LocalStorage
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.recover import RecoverOptions, recover_directory
-from sparklog.topic.write_target import find_target
+from sparklog.topic.write.target import find_target
 from sparklog.write.partition import PartitionLog
 from tests.places import directory_at, location_of
 

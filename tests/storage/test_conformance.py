@@ -11,8 +11,8 @@ from sparklog.errors import StorageError
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
 from sparklog.log.reader import LogReader
-from sparklog.write.atomic import write_atomically
 from sparklog.write.partition import PartitionLog
+from sparklog.write.small_files import write_atomically
 from tests.places import folder_at
 from tests.storage.conformance import STORAGES, Conformance
 from tests.storage.memory import MemoryStorage, stopped_at

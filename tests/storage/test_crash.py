@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.write.atomic import write_atomically
+from sparklog.write.small_files import write_atomically
 from tests.places import directory_at
 from tests.storage.crash import PAGE_BYTES, CrashingStorage, Stopped, crashes
 

@@ -17,7 +17,7 @@ import pytest
 
 from sparklog.errors import LockedError, PathNotFoundError, StorageError
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
-from sparklog.write.atomic import write_atomically
+from sparklog.write.small_files import write_atomically
 from tests.places import directory_at
 
 STORAGE = LocalWritableStorage()

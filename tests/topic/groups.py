@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparklog.topic.groups import partition_of_group
+from sparklog.topic.internal.groups import partition_of_group
 from tests.log.logs import write
 from tests.system.logs import Put, put, write_log
 

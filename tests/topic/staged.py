@@ -14,10 +14,10 @@ from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.topic.accumulator import RecordAccumulator, Task
-from sparklog.topic.commit import Job, commit
-from sparklog.topic.txn_versions import TxnVersion
-from sparklog.topic.write_target import find_target
+from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
+from sparklog.topic.write.commit import CommitRequest, commit
+from sparklog.topic.write.target import find_target
+from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.job_names import new_job
 from sparklog.write.staging import StagedRun, begin
 from tests.places import directory_at, location_of
@@ -41,7 +41,7 @@ def stage(
     attempt: int = 0,
     is_transactional: bool = False,
     **fields: Any,
-) -> tuple[Job, list[StagedRun]]:
+) -> tuple[CommitRequest, list[StagedRun]]:
     """Stage what each task writes, explicitly partitioned or not; the job, and what was staged."""
     storage = storage or LocalWritableStorage()
     target = find_target(location_of(directory, storage), topic, partitions, has_topic_column=False)
@@ -50,14 +50,14 @@ def stage(
     staged: list[StagedRun] = []
     numbered: TxnVersion | None = fields.get("transaction")
     for number, batch in enumerate(tasks):
-        task = Task(target, config, "default", job_id, number, attempt, NOW_MS, is_transactional)
+        task = TaskAttempt(target, config, "default", job_id, number, attempt, NOW_MS, is_transactional)
         accumulator = RecordAccumulator(replace(task, is_numbered=numbered is not None), clock=lambda: NOW_MS)
         accumulator.append(batch)
         staged += accumulator.finish()
         if numbered is not None:
             numbered = fields["transaction"] = replace(numbered, digest=numbered.digest + accumulator.digest)
     new = {topic: partitions} if target.is_new(topic) else {}
-    return Job(job_id, directory_at(directory), config, new, lock_timeout_seconds=5.0, **fields), staged
+    return CommitRequest(job_id, directory_at(directory), config, new, lock_timeout_seconds=5.0, **fields), staged
 
 
 def write(directory: Path, tasks: Sequence[pa.RecordBatch], **options: Any) -> Mapping[str, Any]:

@@ -9,8 +9,8 @@ import pytest
 from sparklog.cli import paths
 from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
 from sparklog.log.reader import open_log
-from sparklog.topic.discovery import discover
-from sparklog.topic.write_target import find_target
+from sparklog.topic.places.discovery import discover
+from sparklog.topic.write.target import find_target
 from sparklog.write.partition import PartitionLog
 from tests.log.test_folders import LOG, UUID, made
 from tests.places import location_of

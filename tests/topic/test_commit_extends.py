@@ -8,8 +8,8 @@ import pytest
 
 from sparklog.errors import CommitError
 from sparklog.log import files
-from sparklog.topic.commit import Job, commit
-from sparklog.topic.txn_versions import TxnVersion
+from sparklog.topic.write.commit import CommitRequest, commit
+from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold
 from sparklog.write.staging import StagedRun
@@ -79,7 +79,7 @@ def test_commit_that_stops_anywhere_extends_the_file_with_the_logs_or_not_at_all
         job, staged = prepared[0]
         commit(moved(job, storage, folder), staged, NOW_MS)
 
-    prepared: list[tuple[Job, list[StagedRun]]] = []
+    prepared: list[tuple[CommitRequest, list[StagedRun]]] = []
     kept, outcomes = before[:position], set()
     for crash in crashes(prepare, run, tmp_path):
         was_decided = (crash.folder / files.JOURNAL).exists()

@@ -15,7 +15,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.journal import Append, parse_journal
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
-from sparklog.topic.commit import commit
+from sparklog.topic.write.commit import commit
 from tests.places import moved
 from tests.storage.counting import counting_storage
 from tests.topic.staged import NOW_MS, findings, rows, stage, values

@@ -7,19 +7,19 @@ from pathlib import Path
 from sparklog.log.config import LogConfig
 from sparklog.log.journal import pending
 from sparklog.log.layout import read_layout
-from sparklog.topic.commit import Job, abort, commit
-from sparklog.topic.txn_versions import TxnVersion, read_ledger
+from sparklog.topic.write.commit import CommitRequest, abort, commit
+from sparklog.topic.write.txn_versions import TxnVersion, read_txn_versions
 from sparklog.write.job_names import is_same_work, job_of_stream, new_job
 from sparklog.write.staging import StagedRun
 from tests.places import directory_at, folder_at, moved
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import NOW_MS, findings, rows, stage, values, write
-from tests.topic.test_commit import staged_files
+from tests.topic.write.test_commit import staged_files
 
 QUERY = "6bf44e96-2512-42aa-8c74-942a8af13f78"
 
 
-def stage_batch(folder: Path, number: int, *values: str, at_ms: int = NOW_MS) -> tuple[Job, list[StagedRun]]:
+def stage_batch(folder: Path, number: int, *values: str, at_ms: int = NOW_MS) -> tuple[CommitRequest, list[StagedRun]]:
     """Stage what two tasks of a batch write, as if each had begun a job of its own."""
     staged: list[StagedRun] = []
     for task, value in enumerate(values):
@@ -27,7 +27,7 @@ def stage_batch(folder: Path, number: int, *values: str, at_ms: int = NOW_MS) ->
             folder, [rows([value], partition=[task % 2])], job_id=job_of_stream(QUERY, at_ms + task), attempt=task
         )
         staged += runs
-    return Job(
+    return CommitRequest(
         job_of_stream(QUERY, at_ms + 10),
         directory_at(folder),
         job.config,
@@ -49,7 +49,7 @@ def test_batch_that_stops_anywhere_is_written_once_by_the_next_start(tmp_path: P
         job, staged = prepared[0]
         commit(moved(job, storage, folder), staged, NOW_MS)
 
-    prepared: list[tuple[Job, list[StagedRun]]] = []
+    prepared: list[tuple[CommitRequest, list[StagedRun]]] = []
     old, both = {"events-0": ["a"], "events-1": ["b"]}, {"events-0": ["a", "c"], "events-1": ["b", "d"]}
     outcomes = set()
     for crash in crashes(prepare, run, tmp_path):
@@ -58,7 +58,7 @@ def test_batch_that_stops_anywhere_is_written_once_by_the_next_start(tmp_path: P
         job, staged = stage_batch(crash.folder, 1, "c", "d", at_ms=NOW_MS + 1000)
         summary = commit(moved(job, directory_at(crash.folder).writable, crash.folder), staged, NOW_MS + 1000)
         assert values(crash.folder) == both, str(crash)
-        assert read_ledger(directory_at(crash.folder)).applications == {QUERY: 1}, str(crash)
+        assert read_txn_versions(directory_at(crash.folder)).applications == {QUERY: 1}, str(crash)
         assert findings(crash.folder) == [], str(crash)
         # Also what the attempts that nobody committed have staged.
         assert staged_files(crash.folder) == [], str(crash)
@@ -75,13 +75,13 @@ def test_abort_after_the_commit_was_decided_changes_nothing(tmp_path: Path) -> N
         job, staged = prepared[0]
         commit(moved(job, storage, folder), staged, NOW_MS)
 
-    prepared: list[tuple[Job, list[StagedRun]]] = []
+    prepared: list[tuple[CommitRequest, list[StagedRun]]] = []
     decided = 0
     for crash in crashes(prepare, run, tmp_path):
         was_pending = pending(directory_at(crash.folder)) is not None
         job = moved(prepared[0][0], directory_at(crash.folder).writable, crash.folder)
         # Spark calls it in another process, where another name is made.
-        abort(Job(job_of_stream(QUERY, NOW_MS + 99), job.directory, job.config, {}), NOW_MS)
+        abort(CommitRequest(job_of_stream(QUERY, NOW_MS + 99), job.directory, job.config, {}), NOW_MS)
         write(crash.folder, [rows(["next"], partition=[1])])
         seen = values(crash.folder)
         if was_pending:

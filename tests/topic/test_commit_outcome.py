@@ -14,8 +14,8 @@ from sparklog.errors import ALL_VISIBLE, NOTHING_VISIBLE, WILL_BE_VISIBLE, Commi
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.topic.commit import Job, commit
-from sparklog.topic.txn_versions import TxnVersion
+from sparklog.topic.write.commit import CommitRequest, commit
+from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import StagedRun
 from tests.build import ProducerEntry, producer_snapshot, producer_snapshot_name, write_partition
@@ -30,7 +30,7 @@ NEW = [rows([f"new {n}" for n in range(12)], partition=[n % 2 for n in range(12)
 DAY_MS = 24 * 3600 * 1000
 
 
-def outcome_of(storage: CrashingStorage, job: Job, staged: Sequence[StagedRun]) -> tuple[str, str]:
+def outcome_of(storage: CrashingStorage, job: CommitRequest, staged: Sequence[StagedRun]) -> tuple[str, str]:
     """Commit: what the error says of what is visible, and all that it says; nothing where there is none."""
     try:
         commit(moved(job, storage), staged, NOW_MS)
@@ -124,7 +124,7 @@ def test_journal_that_cannot_be_carried_out_is_not_decided(tmp_path: Path, monke
     def refuse(*_: object) -> None:
         raise CommitError("a file is in the way")
 
-    monkeypatch.setattr("sparklog.topic.commit.refuse_foreign_changes", refuse)
+    monkeypatch.setattr("sparklog.topic.write.commit.refuse_foreign_changes", refuse)
     with pytest.raises(CommitError, match=NOTHING_VISIBLE):
         write(tmp_path, NEW)
     monkeypatch.undo()

@@ -17,11 +17,11 @@ from sparklog.errors import SeglogError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.properties import APPEND, COMMIT, described
-from sparklog.spark.write_options import WriteOptions
+from sparklog.spark.options.write import WriteOptions
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
-from sparklog.topic.accumulator import RecordAccumulator, Task
-from sparklog.topic.commit import Job, commit
-from sparklog.topic.write_target import WriteTarget
+from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
+from sparklog.topic.write.commit import CommitRequest, commit
+from sparklog.topic.write.target import WriteTarget
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import begin
 from tests.places import directory_at
@@ -128,7 +128,7 @@ def committed(directory: Path, properties: dict[str, str]) -> Any:
     storage = LocalWritableStorage()
     config = WriteOptions.parse({"path": str(directory / "events"), **properties}).config
     begin(directory_at(directory, storage), JOB)
-    task = Task(
+    task = TaskAttempt(
         WriteTarget(directory_at(directory, storage), "events", None, {}, 1), config, "default", JOB, 0, 0, NOW_MS
     )
     try:
@@ -136,7 +136,7 @@ def committed(directory: Path, properties: dict[str, str]) -> Any:
             for batch in rows().to_batches(max_chunksize=10):
                 accumulator.append(batch)
             staged = accumulator.finish()
-        commit(Job(JOB, directory_at(directory), config, {"events": 1}), staged, NOW_MS)
+        commit(CommitRequest(JOB, directory_at(directory), config, {"events": 1}), staged, NOW_MS)
     except SeglogError as error:
         return str(error).replace(str(directory), "")
     return written(directory / "events-0")

@@ -10,8 +10,8 @@ import pytest
 import sparklog
 from sparklog.errors import InvalidOptionError
 from sparklog.log.layout import read_layout
-from sparklog.record.compression import CODEC_IDS
-from sparklog.topic.configs import read_properties
+from sparklog.record.codecs.table import CODEC_IDS
+from sparklog.topic.write.configs import read_properties
 from tests.places import directory_at, folder_at
 
 TEXT = b"some words that come again and again " * 20

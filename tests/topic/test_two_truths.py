@@ -20,9 +20,9 @@ from sparklog.errors import InvalidOptionError
 from sparklog.log.files import GROUP_OFFSETS, JOURNAL, TopicPartition
 from sparklog.log.group_offsets import OffsetCommit
 from sparklog.log.journal import Journal
-from sparklog.topic.groups import committed_by_groups
+from sparklog.topic.internal.groups import committed_by_groups
+from sparklog.topic.internal.set_offsets import Goal, OffsetRequest, set_group_offsets
 from sparklog.topic.log_manager import LogManager
-from sparklog.topic.set_offsets import Goal, OffsetRequest, set_group_offsets
 from sparklog.write.group_offsets import commit_group_offsets, next_transaction
 from sparklog.write.journal import apply_journal, write_journal
 from tests.places import directory_at

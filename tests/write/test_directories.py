@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from sparklog.jobs.exclusive import exclusive
+from sparklog.jobs.run.exclusive import exclusive
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.topic.log_manager import LogManager
-from sparklog.topic.transactional_writer import TransactionalWriter
-from sparklog.topic.transactions import begin_transactional_id
+from sparklog.topic.transactions.commit import begin_transactional_id
+from sparklog.topic.transactions.writer import TransactionalWriter
 from sparklog.write.directories import make_directory
 from sparklog.write.partition import PartitionLog
 from sparklog.write.staging import begin

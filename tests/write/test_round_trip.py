@@ -14,7 +14,7 @@ from kafka.record import memory_records as kafka_records
 
 import sparklog
 from sparklog.log.config import LogConfig
-from sparklog.record.schema import HEADERS_TYPE
+from sparklog.record.format.schema import HEADERS_TYPE
 
 NOW_MS = 1_700_000_000_000
 BYTES = st.none() | st.binary(max_size=60)

@@ -1,0 +1,43 @@
+"""Arguments and options that several commands take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sparklog.cli.output import columns as views
+from sparklog.cli.output import fields, tables
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="A log directory, a topic's path (/logs/events), or a partition's folder."),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, help="Work on so many partitions side by side; all cores, if there is much to do."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON lines, whose fields --fields says.")]
+
+EscapeFormulas = Annotated[
+    bool,
+    typer.Option("--escape-formulas", help="Put ' before text of CSV that a spreadsheet would take for a formula."),
+]
+Where = Annotated[
+    str | None,
+    typer.Option("--where", help="Only records that pass, such as \"key = 'user-1' AND headers['kind'] = 'pay'\"."),
+]
+
+
+def _show_fields(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        # Without the name of the program.
+        _, _, command = context.command_path.partition(" ")
+        tables.table(views.FIELDS, fields.rows_of(command.strip()), heading=lambda row: str(row["of"]))
+        raise typer.Exit
+
+
+Fields = Annotated[
+    bool,
+    typer.Option("--fields", help="Say what the fields of --json are, and stop.", is_eager=True, callback=_show_fields),
+]

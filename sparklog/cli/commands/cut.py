@@ -1,0 +1,68 @@
+"""The commands ``delete-records`` and ``truncate``: their arguments and options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sparklog.cli.commands.arguments import Fields, Json
+from sparklog.cli.parsing import milliseconds_of
+from sparklog.errors import InvalidOptionError
+
+_FAILED = 1
+
+Path = Annotated[str, typer.Argument(metavar="PATH", help="A partition's folder, <topic>-<partition>.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+LockTimeoutSeconds = Annotated[
+    float, typer.Option(min=0, help="How long to wait for other writers; a running broker is not waited for.")
+]
+
+
+def delete_records(
+    path: Path,
+    before_offset: Annotated[
+        int | None,
+        typer.Option("--before-offset", min=-1, help="Those before this offset; -1 is the end of the log."),
+    ] = None,
+    before_time: Annotated[
+        str | None,
+        typer.Option("--before-time", help="Those before the first at or after: ISO 8601 (UTC), or ms since 1970."),
+    ] = None,
+    yes: Yes = False,
+    lock_timeout_seconds: LockTimeoutSeconds = 60.0,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Delete the first records of a partition, as kafka-delete-records does: its log start offset is raised.
+
+    Says what would go, and asks; no leaves everything as it is. Of the segment that the new start is in nothing is cut:
+    readers pass over the records before it. Exit status 1 where the log is damaged: it stays as it was.
+    """
+    # This loads compiled code, which other commands should not wait for.
+    from sparklog.cli.work.cut import delete
+
+    if (before_offset is None) == (before_time is None):
+        raise InvalidOptionError("say which records to delete by one of --before-offset and --before-time")
+    time_ms = None if before_time is None else milliseconds_of(before_time, "--before-time")
+    if not delete(path, before_offset, time_ms, lock_timeout_seconds, asks=not yes, as_json=as_json):
+        raise typer.Exit(_FAILED)
+
+
+def truncate(
+    path: Path,
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="The first that is not to stay.")],
+    yes: Yes = False,
+    lock_timeout_seconds: LockTimeoutSeconds = 60.0,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Cut the end of a partition's log off, from an offset on. WHAT IS CUT OFF IS GONE.
+
+    Says what would go, and asks; no leaves everything as it is. A batch goes whole, so that the log may end before the
+    offset. Exit status 1 where the log is damaged: it stays as it was.
+    """
+    from sparklog.cli.work.cut import truncate as truncate_log
+
+    if not truncate_log(path, offset, lock_timeout_seconds, asks=not yes, as_json=as_json):
+        raise typer.Exit(_FAILED)

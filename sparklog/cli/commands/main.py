@@ -1,0 +1,339 @@
+"""The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
+``clean``, ``delete-records``, ``truncate``, ``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster``, ``topics``,
+``produce`` and ``warm-up``.
+
+Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
+were moved);
+2 the command cannot be carried out, and stderr says why in one line, below which a wrong filter is shown: also where
+``dump`` is to begin behind the end of every log; 130 if it is interrupted, but for ``dump --follow``, which ends well
+so; 141, as of any command that SIGPIPE ends, if the reader of the output closes it (``sparklog dump | head``).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import sparklog
+from sparklog.cli.choices import Format, IsolationLevels
+from sparklog.cli.commands import clean as clean_command
+from sparklog.cli.commands import cut as cut_commands
+from sparklog.cli.commands import groups as group_commands
+from sparklog.cli.commands import jobs as job_commands
+from sparklog.cli.commands import system as system_commands
+from sparklog.cli.commands import topics as topic_commands
+from sparklog.cli.commands.arguments import EscapeFormulas, Fields, Json, Paths, Processes, Where
+from sparklog.cli.commands.lag import lag
+from sparklog.cli.commands.produce import produce
+from sparklog.cli.output import columns as views
+from sparklog.cli.output import render, tables
+from sparklog.cli.output.progress import progress
+from sparklog.cli.parsing import milliseconds_of
+from sparklog.cli.paths import find_target, log_bytes, processes_for
+from sparklog.cli.work import describe as describing
+from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.log.where_parser import parse_where
+
+_FAILED = 1
+_CANNOT = 2
+_INTERRUPTED = 128 + 2
+_PIPE_CLOSED = 128 + 13
+
+
+class _Commands(TyperGroup):
+    """The commands; an error of ours is printed in one line, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SeglogError as error:
+            render.complain("error", error.sentence, error.picture)
+            raise typer.Exit(_CANNOT) from error
+        except BrokenPipeError as error:
+            raise typer.Exit(_PIPE_CLOSED) from error
+        except OSError as error:
+            render.complain("error", f"the output cannot be written: {error.strerror}")
+            raise typer.Exit(_CANNOT) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(_INTERRUPTED) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. "
+    "Only recover, clean, delete-records, truncate, produce, topics, groups set and transactions --abort change a log "
+    "that is there.",
+)
+
+
+def run() -> None:
+    """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        # Records may hold any character, whatever the terminal's locale.
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        app(prog_name="sparklog")
+    finally:
+        if not render.flushed():
+            sys.exit(_PIPE_CLOSED)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        render.say(f"sparklog {sparklog.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    logger = logging.getLogger("sparklog")
+    logger.handlers = [render.LogHandler()]
+    logger.propagate = False
+
+
+@app.command()
+def describe(
+    paths: Paths,
+    partitions: Annotated[bool, typer.Option("--partitions", help="A line a partition, not a topic.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="A line a segment, not a topic.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Scan every batch header, and count batches, records and codecs exactly.")
+    ] = False,
+    histogram: Annotated[
+        bool, typer.Option("--histogram", help="Show records and bytes over time; costs what --full does.")
+    ] = False,
+    ratio: Annotated[
+        bool, typer.Option("--ratio", help="Say what compression saves: decompresses every batch; costs most.")
+    ] = False,
+    processes: Processes = None,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Show topics, partitions and segments: offsets, times, sizes, codecs and formats.
+
+    Only indexes and the ends of each segment are read, so codecs and formats are those found there, and times are
+    nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
+    """
+    depth = describing.Depth.of(full=full, ratio=ratio, histogram=histogram)
+    found = describing.described([find_target(path) for path in paths], depth, processes)
+    columns: Sequence[tables.Column]
+    if segments:
+        rows, columns = describing.segment_rows(found, depth), views.SEGMENTS
+    elif partitions:
+        rows, columns = describing.partition_rows(found, depth), views.PARTITIONS
+    else:
+        rows, columns = describing.topic_rows(found, depth), views.TOPICS
+    if as_json:
+        render.json_lines(rows)
+    else:
+        describing.print_tables(found, list(rows), columns, depth)
+    for directory in found.directories.values():
+        if directory.error:
+            render.complain("warning", directory.error)
+    errors = list(found.errors())
+    for error in errors:
+        render.complain("warning", error)
+    if errors:
+        raise typer.Exit(_FAILED)
+
+
+@app.command()
+def dump(
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="A path as for describe; or one file: .log, .index, .timeindex, .txnindex, .snapshot, "
+            "leader-epoch-checkpoint, partition.metadata or an offset checkpoint."
+        ),
+    ],
+    batches: Annotated[bool, typer.Option("--batches", help="Batches and their headers, not records.")] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", min=0, help="Only this partition; may be repeated.")
+    ] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Begin at this offset.")] = None,
+    end_offset: Annotated[int | None, typer.Option("--end-offset", min=0, help="Stop before this offset.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", help="Begin at the first record at or after: ms since 1970, or ISO 8601 (UTC)."),
+    ] = None,
+    last: Annotated[int | None, typer.Option("--last", min=0, help="Only the last so many of each partition.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only records with this key.")] = None,
+    key_base64: Annotated[str | None, typer.Option("--key-base64", help="The same, of a key that is no text.")] = None,
+    where: Where = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most so many rows.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C; --last 10 -f is tail -f.")
+    ] = False,
+    isolation_level: Annotated[
+        IsolationLevels, typer.Option(help="Whether records of aborted and open transactions are shown.")
+    ] = IsolationLevels.READ_UNCOMMITTED,
+    form: Annotated[
+        Format, typer.Option("--format", help="A table, JSON lines, CSV, or raw: each value and the end of a line.")
+    ] = Format.TABLE,
+    escape_formulas: EscapeFormulas = False,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Show the records of a log, or its batches, or the entries of one of its files.
+
+    In JSON, keys and values that are UTF-8 are text; others are base64 under "key_base64", "value_base64".
+    """
+    # Compiled code is loaded only here, in `verify` and in `recover`.
+    from sparklog.cli.work.dump import DumpOptions
+    from sparklog.cli.work.dump import dump as dump_log
+    from sparklog.cli.work.follow import follow as follow_logs
+    from sparklog.inspect.dump_range import DumpRange
+
+    _refuse_two({"--offset": offset, "--time": time, "--last": last}, "say where to begin")
+    _refuse_two({"--key": key, "--key-base64": key_base64}, "say which key")
+    for name, given in (("--key", key), ("--key-base64", key_base64), ("--where", where)):
+        if batches and given is not None:
+            raise InvalidOptionError(f"{name} is for records, and --batches shows none")
+    wanted = DumpRange(
+        offset,
+        end_offset,
+        None if time is None else milliseconds_of(time, "--time"),
+        isolation_level.value,
+        last,
+        _bytes(key_base64) if key is None else key.encode("utf-8", "surrogateescape"),
+        None if where is None else parse_where(where),
+    )
+    chosen = Format.JSON if as_json else form
+    if escape_formulas and chosen is not Format.CSV:
+        raise InvalidOptionError(f"--escape-formulas is for --format csv, and the format is {chosen.value}")
+    options = DumpOptions(path, wanted, chosen, partition or (), limit, batches, escape_formulas)
+    (follow_logs if follow else dump_log)(options)
+
+
+def _refuse_two(given: dict[str, object], what: str) -> None:
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise InvalidOptionError(f"{' and '.join(names)} both {what}: give one of them")
+
+
+def _bytes(text: str | None) -> bytes | None:
+    try:
+        return None if text is None else base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise InvalidOptionError(f"--key-base64 {text!r} is no base64") from error
+
+
+@app.command()
+def verify(
+    paths: Paths,
+    absent: Annotated[
+        str | None, typer.Option("--absent", help="Prove that no file holds a key of this Parquet or CSV file.")
+    ] = None,
+    processes: Processes = None,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
+
+    Exit status 1 where there is an error. Warnings and notes are no errors: a broker that dies may leave a torn end of
+    the last segment, and cuts it off itself when it starts. With --absent, a record with such a key is an error in
+    whatever file it is, also in one that is no part of the log any more, and so are bytes that may hold one.
+    """
+    from sparklog.cli.work.verify import Outcome, as_json_row, findings, report
+
+    targets = [find_target(path) for path in paths]
+    outcome = Outcome()
+    total_bytes = sum(log_bytes(target) for target in targets)
+    count = processes_for(sum(len(target.folders) for target in targets), total_bytes, processes)
+    with progress(total_bytes) as advance:
+        rows = findings(targets, outcome, advance, count, absent)
+        if as_json:
+            render.json_lines(as_json_row(row) for row in rows)
+        found = list(rows)
+    if not as_json:
+        report(found, outcome)
+    if outcome.has_errors:
+        raise typer.Exit(_FAILED)
+
+
+@app.command()
+def recover(
+    paths: Paths,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, and say what would be done.")] = False,
+    truncate: Annotated[
+        bool,
+        typer.Option("--truncate", help="Cut a damaged log even where no crash can have torn it: THIS LOSES THE REST."),
+    ] = False,
+    drop_cut: Annotated[
+        bool,
+        typer.Option("--drop-cut", help="Remove the .cut files too, with the bytes that were cut off damaged logs."),
+    ] = False,
+    staged_hours: Annotated[
+        float, typer.Option(min=0, help="Remove files that jobs older than this have staged and never committed.")
+    ] = 168.0,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Put logs in order after a writer or a broker died: finish commits, cut torn ends, make missing indexes.
+
+    Every batch is checked. Bytes that are cut are kept beside the log in a .cut file. The directory is locked as by a
+    broker; where a broker runs, the command refuses. Exit status 1 where a log is damaged and was left as it is, 2
+    where one cannot be read.
+    """
+    from sparklog.cli.work.recover import Outcome, recover_rows
+
+    outcome = Outcome()
+    targets = [find_target(path) for path in paths]
+    # All of it is done before any of it is printed: a pipe that is closed must not end it halfway.
+    with progress(None) as advance:
+        advance("recovering", 0)
+        rows = list(recover_rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
+    if as_json:
+        render.json_lines(rows)
+    else:
+        tables.table(views.ACTIONS, rows)
+        render.say(outcome.sentence(dry_run=dry_run))
+    if outcome.failed:
+        raise typer.Exit(_CANNOT)
+    if outcome.damaged:
+        raise typer.Exit(_FAILED)
+
+
+app.command("lag")(lag)
+app.command("export")(job_commands.export)
+app.command("copy")(job_commands.copy)
+app.command("load")(job_commands.load)
+app.command("clean")(clean_command.clean)
+app.command("delete-records")(cut_commands.delete_records)
+app.command("truncate")(cut_commands.truncate)
+app.add_typer(job_commands.ledger, name="ledger")
+app.add_typer(group_commands.groups, name="groups")
+app.command("transactions")(system_commands.transactions)
+app.command("cluster")(system_commands.cluster)
+app.add_typer(topic_commands.topics, name="topics")
+app.command("produce")(produce)
+
+
+@app.command("warm-up")
+def warm_up() -> None:
+    """Compile all kernels ahead, as for an image, so that no query waits for it; says where they are kept.
+
+    They are kept once for a user and a machine. Set SPARKLOG_CACHE_DIR, here and where queries run, for another folder.
+    """
+    from sparklog.record.kernels.warm_up import kernel_count, kernels_folder, load_kernels
+
+    with progress(kernel_count(), "kernels") as advance:
+        for name in load_kernels():
+            advance(name, 1)
+    folder = kernels_folder()
+    if folder is None:
+        render.complain("warning", "there is no folder to keep compiled kernels in: set SPARKLOG_CACHE_DIR")
+        raise typer.Exit(_FAILED)
+    render.say(f"all kernels ({kernel_count()}) are compiled for this machine, in {folder}")

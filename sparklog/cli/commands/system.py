@@ -1,0 +1,194 @@
+"""The commands that show internal topics: ``groups``, ``transactions`` and ``cluster``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from sparklog.cli.commands.arguments import Fields, Json
+from sparklog.cli.output import render, system_tables, tables
+from sparklog.errors import InvalidOptionError
+
+Path = Annotated[
+    str,
+    typer.Argument(metavar="PATH", help="A log directory, the path of the internal topic, or a partition of it."),
+]
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="Log directories; or the path of __consumer_offsets, or of a partition."),
+]
+History = Annotated[
+    bool, typer.Option("--history", help="Every record, oldest first, and not what the last ones say together.")
+]
+
+
+class OfCluster(StrEnum):
+    """What ``cluster`` shows."""
+
+    TOPICS = "topics"
+    PARTITIONS = "partitions"
+    CONFIGS = "configs"
+    BROKERS = "brokers"
+    FEATURES = "features"
+    RECORDS = "records"
+
+
+def groups(
+    paths: Paths,
+    lag: Annotated[
+        bool, typer.Option("--lag", help="How far groups are behind, as kafka-consumer-groups --describe says it.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option("--group", help="With --lag, only this; may be repeated.")] = None,
+    offsets: Annotated[bool, typer.Option("--offsets", help="The offsets that groups have committed.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="The members of groups, and their partitions.")] = False,
+    history: History = False,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Show consumer, share and streams groups, the offsets that they have committed, and their lag.
+
+    States are those that a broker has when it loads __consumer_offsets. The log does not tell whether a classic group
+    is in a rebalance, nor which members were alive. 'sparklog groups set' sets offsets; its --help says how.
+    """
+    if members and (offsets or history):
+        raise InvalidOptionError("--members shows who is in a group now: leave out --offsets and --history")
+    if lag and (offsets or members or history):
+        raise InvalidOptionError("--lag shows where groups are now: leave out --offsets, --members and --history")
+    if only and not lag:
+        raise InvalidOptionError("--group chooses what --lag shows: add it")
+    if lag:
+        from sparklog.cli.work.system_rows import lag_rows
+
+        _show(lag_rows(paths, only or ()), system_tables.LAG, as_json, _group)
+        return
+    name = "consumer_offsets" if offsets else "consumer_groups"
+    if history:
+        columns = system_tables.OFFSETS_HISTORY if offsets else system_tables.GROUPS_HISTORY
+        _show_history(paths, name, columns, as_json)
+    elif members:
+        _show(_members(_rows_of(paths, name)), system_tables.MEMBERS, as_json, _group)
+    elif offsets:
+        by_group = sorted(_rows_of(paths, name), key=lambda row: (row["group"], row["topic"], row["partition"]))
+        _show(by_group, system_tables.OFFSETS, as_json, _group)
+    else:
+        _show(sorted(_rows_of(paths, name), key=_group), system_tables.GROUPS, as_json)
+
+
+def transactions(
+    path: Path,
+    history: History = False,
+    hanging: Annotated[
+        bool,
+        typer.Option("--hanging", help="Transactions that are open in the logs, and how long they may be; or --abort."),
+    ] = False,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Write abort markers into the logs of a stopped broker.")
+    ] = False,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="With --abort: the partition, such as orders-0.")
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", min=0, help="With --abort: the producer, as --hanging shows it.")
+    ] = None,
+    is_all: Annotated[
+        bool, typer.Option("--all", help="With --abort: all that are open, of the path or of --partition.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --abort: say what would be, and change nothing.")] = (
+        False
+    ),
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Show transactional ids, their producers, and the transactions that they have or had last.
+
+    With --hanging, show the transactions that are open in logs: readers of committed records see nothing behind them.
+    """
+    if not abort and (partition is not None or producer_id is not None or is_all or dry_run):
+        raise InvalidOptionError("--partition, --producer-id, --all and --dry-run say what --abort does: add it")
+    if history and (hanging or abort):
+        raise InvalidOptionError("--hanging and --abort are of what is open now: leave out --history")
+    if hanging or abort:
+        # This loads compiled code, which other commands should not wait for.
+        from sparklog.cli.work.hanging import WantedAbort, show_aborted, show_open
+
+        if abort:
+            show_aborted(path, WantedAbort(partition, producer_id, is_all, dry_run), as_json=as_json)
+        else:
+            show_open(path, as_json=as_json)
+    elif history:
+        _show_history(path, "transactions", system_tables.TRANSACTIONS_HISTORY, as_json)
+    else:
+        rows = sorted(_rows_of(path, "transactions"), key=lambda row: str(row["transactional_id"]))
+        _show(rows, system_tables.TRANSACTIONS, as_json)
+
+
+_OF_CLUSTER: Final = {
+    OfCluster.TOPICS: ("cluster_topics", system_tables.TOPICS),
+    OfCluster.PARTITIONS: ("cluster_partitions", system_tables.PARTITIONS),
+    OfCluster.CONFIGS: ("cluster_configs", system_tables.CONFIGS),
+    OfCluster.BROKERS: ("cluster_brokers", system_tables.BROKERS),
+    OfCluster.FEATURES: ("cluster_features", system_tables.FEATURES),
+    OfCluster.RECORDS: ("cluster_metadata", system_tables.RECORDS),
+}
+
+
+def cluster(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A log directory, or its folder __cluster_metadata-0.")],
+    what: Annotated[OfCluster, typer.Argument(help="What to show.")] = OfCluster.TOPICS,
+    history: History = False,
+    as_json: Json = False,
+    _fields: Fields = False,
+) -> None:
+    """Show what a KRaft cluster consists of, by its newest snapshot and the log behind it.
+
+    The last records of the log may not have been agreed upon by all controllers: that is on no disk.
+    """
+    name, columns = _OF_CLUSTER[what]
+    if history:
+        _show_history(path, name, system_tables.RECORDS_HISTORY, as_json)
+    elif what is OfCluster.RECORDS:
+        _stream(_rows_of(path, name), columns, as_json)
+    else:
+        _show(list(_rows_of(path, name)), columns, as_json)
+
+
+def _rows_of(path: str | Sequence[str], name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:
+    # This loads compiled code, which other commands should not wait for.
+    from sparklog.cli.work.system_rows import rows_of
+
+    return rows_of(path, name, history=history)
+
+
+def _group(row: render.Row) -> str:
+    return str(row["group"])
+
+
+def _members(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"group": row["group"], **member} for row in sorted(rows, key=_group) for member in row["members"] or ()]
+
+
+def _show(
+    rows: Sequence[dict[str, Any]],
+    columns: Sequence[tables.Column],
+    as_json: bool,
+    heading: Callable[[render.Row], str] = tables.no_heading,
+) -> None:
+    if as_json:
+        render.json_lines(rows)
+    else:
+        tables.table(columns, rows, heading=heading)
+
+
+def _show_history(path: str | Sequence[str], name: str, columns: Sequence[tables.Column], as_json: bool) -> None:
+    _stream(_rows_of(path, name, history=True), columns, as_json)
+
+
+def _stream(rows: Iterable[dict[str, Any]], columns: Sequence[tables.Column], as_json: bool) -> None:
+    """Print rows as they come, however many there are."""
+    if as_json:
+        render.json_lines(rows)
+    else:
+        tables.StreamedTable(columns, tables.no_heading).put(rows)

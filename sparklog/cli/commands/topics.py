@@ -1,0 +1,112 @@
+"""``topics``: lists, creates, alters and deletes the topics of log directories that no broker serves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sparklog.cli.commands.arguments import Fields, Json
+from sparklog.cli.commands.cut import LockTimeoutSeconds, Yes
+from sparklog.cli.output import render, system_tables, tables
+from sparklog.cli.output.text import bytes_text, counted
+from sparklog.cli.parsing import properties_of
+from sparklog.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from sparklog.topic.log_manager import LogManager
+
+topics = typer.Typer(
+    no_args_is_help=True, help="List, create, alter or delete the topics of log directories that no broker serves."
+)
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="The log directories, all of them.")]
+Topic = Annotated[str, typer.Option("--topic", help="The topic.")]
+Configs = Annotated[list[str] | None, typer.Option("--config", help="A property, name=value; may be repeated.")]
+
+
+@topics.command("list")
+def list_topics(paths: Paths, as_json: Json = False, _fields: Fields = False) -> None:
+    """List the topics, how many partitions of each are here, and the properties that are stored for it."""
+    manager = _manager(paths)
+    stored = manager.stored()
+    rows = [
+        {"topic": topic, "partitions": count, "configs": stored.get(topic, {})}
+        for topic, count in manager.topics().items()
+    ]
+    if as_json:
+        render.json_lines(rows)
+    else:
+        tables.table(system_tables.MANAGED_TOPICS, rows)
+
+
+@topics.command()
+def create(
+    paths: Paths,
+    topic: Topic,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it gets.")] = 1,
+    config: Configs = None,
+    lock_timeout_seconds: LockTimeoutSeconds = 60.0,
+) -> None:
+    """Create a topic. Each partition goes to the log directory that has the fewest."""
+    manager = _manager(paths, lock_timeout_seconds)
+    made = manager.create_topic(topic, partitions, properties_of(config or (), "--config"))
+    render.say(f"topic {topic} has {counted(len(made), 'partition')}")
+
+
+@topics.command()
+def alter(
+    paths: Paths,
+    topic: Topic,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", min=1, help="How many it is to have: more than before.")
+    ] = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", help="A property that is to have its default.")
+    ] = None,
+    lock_timeout_seconds: LockTimeoutSeconds = 60.0,
+) -> None:
+    """Change the properties of a topic, or give it more partitions: then keys go to others than before."""
+    changes = {**dict.fromkeys(delete_config or ()), **properties_of(config or (), "--config")}
+    if partitions is None and not changes:
+        raise InvalidOptionError("say what to change by --partitions, --config or --delete-config")
+    manager = _manager(paths, lock_timeout_seconds)
+    if changes:
+        manager.alter_configs(topic, changes)
+    if partitions is not None:
+        manager.add_partitions(topic, partitions)
+    render.say(f"topic {topic} has {counted(len(manager.partitions(topic)), 'partition')}")
+
+
+@topics.command()
+def delete(
+    paths: Paths,
+    topic: Topic,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    lock_timeout_seconds: LockTimeoutSeconds = 60.0,
+) -> None:
+    """Delete a topic with its properties and the offsets that groups have committed here. ITS RECORDS ARE GONE.
+
+    Says what would go, and asks. The folders get the names that a broker would give them, and their files go with the
+    first change of a topic after its file.delete.delay.ms.
+    """
+    manager = _manager(paths, lock_timeout_seconds)
+    folders = manager.partitions(topic).values()
+    size_bytes = sum(each.size_bytes for folder in folders for each in folder.storage.entries(folder.location))
+    what = f"{topic}: {counted(len(folders), 'partition')}, {bytes_text(size_bytes)}"
+    if dry_run:
+        render.say(f"{what} would go")
+    elif yes or render.confirmed(f"{what} would go. Delete the topic?"):
+        manager.delete_topic(topic)
+        render.say(f"{what} went")
+    else:
+        render.say("nothing was changed")
+
+
+def _manager(paths: Sequence[str], lock_timeout_seconds: float = 60.0) -> LogManager:
+    # This loads compiled code, which other commands should not wait for.
+    from sparklog.topic.log_manager import LogManager
+
+    return LogManager(paths, lock_timeout_seconds=lock_timeout_seconds)

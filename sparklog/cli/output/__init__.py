@@ -1,0 +1,1 @@
+"""Prints rows: as tables, JSON lines and progress."""

@@ -1,0 +1,215 @@
+"""Prints tables, which fit the terminal: what is too wide is shortened, then left out, then folded between words.
+
+Where data goes to a pipe or a file, every column is there and whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+from typing import Final, Literal
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from sparklog.cli.output import render
+from sparklog.cli.output.render import Row
+from sparklog.cli.output.text import printable
+
+Style = Callable[[Row], str]
+Heading = Callable[[Row], str]
+
+_GAP: Final = "  "
+_CELL_WIDTH_MAX: Final = 40
+_LAST_WIDTH_MIN: Final = 24
+_WORDS: Final = re.compile(r"\S+\s*|\s+")
+_PIECES_OF_NAMES: Final = re.compile(r"[^./_-]*[./_-]+|[^./_-]+")
+
+
+def no_style(_: Row) -> str:
+    """Let a row look like any other."""
+    return ""
+
+
+def no_heading(_: Row) -> str:
+    """Let all rows belong together."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its title, how its text is made from a row, and what a narrow terminal does to it.
+
+    Attributes
+    ----------
+    folded_width : int or None
+        The width to which it may be folded; None where a cell takes one line. It is folded between words; a longer word
+        than the column is wide, which is a name or a path, at its dots, dashes and slashes.
+    widths : tuple of int
+        The widths to which the column may be cut, the widest first.
+    cut_mark : str
+        What stands at the end of a cell that is cut.
+    rank : int
+        The column with the highest rank is left out first; those of rank 0 stay.
+    """
+
+    title: str
+    text: Callable[[Row], str]
+    align: Literal["left", "right"] = "left"
+    folded_width: int | None = None
+    widths: tuple[int, ...] = ()
+    cut_mark: str = "…"
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """The columns that are shown, by number, and how wide each is."""
+
+    columns: Sequence[Column]
+    widths: dict[int, int]
+
+    def line(self, cells: Sequence[str]) -> str:
+        padded = []
+        for number, width in self.widths.items():
+            column, cell = self.columns[number], cells[number]
+            if column.widths and cell_len(cell) > width:
+                cell = _cut(cell, width, column.cut_mark)
+            padding = " " * max(width - cell_len(cell), 0)
+            padded.append(padding + cell if column.align == "right" else cell + padding)
+        return _GAP.join(padded).rstrip()
+
+    def lines(self, cells: Sequence[str]) -> list[str]:
+        """Make the lines of a row, some of whose cells may take several."""
+        folded = [
+            _folded(cell, self.widths[number]) if column.folded_width and number in self.widths else [cell]
+            for number, (cell, column) in enumerate(zip(cells, self.columns, strict=True))
+        ]
+        return [self.line(parts) for parts in zip_longest(*folded, fillvalue="")]
+
+    @property
+    def titles(self) -> str:
+        return self.line([column.title for column in self.columns])
+
+    @property
+    def left_out(self) -> list[str]:
+        return [column.title for number, column in enumerate(self.columns) if number not in self.widths]
+
+
+def table(
+    columns: Sequence[Column], rows: Sequence[Row], style: Style = no_style, heading: Heading = no_heading
+) -> None:
+    """Print a table of all rows at once.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    rows : sequence of dict
+    style : callable
+        Gives the style of a row's first cell.
+    heading : callable
+        Gives the heading of a row, which is printed above the rows whenever it changes.
+    """
+    cells = [_cells(columns, row) for row in rows]
+    natural = [max(map(cell_len, [column.title, *texts])) for column, *texts in zip(columns, *cells, strict=True)]
+    least = [min(width, column.folded_width or width) for column, width in zip(columns, natural, strict=True)]
+    fitted = _fit(columns, natural, least)
+    lines = [Text(fitted.titles, style="bold")]
+    for above, group in groupby(zip(rows, cells, strict=True), lambda each: printable(heading(each[0]))):
+        if above:
+            # The titles stand below the first heading.
+            lines.insert(len(lines) if len(lines) > 1 else 0, Text("\n" * (len(lines) > 1) + above, style="bold cyan"))
+        for row, texts in group:
+            first, *more = map(Text, fitted.lines(texts))
+            first.stylize(style(row), 0, len(texts[0]))
+            lines += [first, *more]
+    render.put(*lines)
+    if fitted.left_out:
+        render.note(f"(a wider terminal or --json shows more: {', '.join(fitted.left_out)})")
+
+
+class StreamedTable:
+    """A table that is printed piece by piece, however many rows there are; a row takes one line.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        On a terminal the last one takes the rest of the line, and is cut there.
+    heading : callable
+        Gives the heading of a row. Whenever it changes, it is printed above the rows, with the titles, and the rows
+        that are there decide how wide the columns are.
+    """
+
+    def __init__(self, columns: Sequence[Column], heading: Heading) -> None:
+        self._columns = columns
+        self._heading = heading
+        self._above: str | None = None
+        self._fitted = _Fitted(columns, {})
+
+    def put(self, rows: Iterable[Row]) -> None:
+        """Print some rows."""
+        for above, group in groupby(rows, lambda row: printable(self._heading(row))):
+            cells = [_cells(self._columns, row) for row in group]
+            if above != self._above:
+                self._begin(above, cells)
+            render.put_lines(map(self._fitted.line, cells))
+
+    def _begin(self, above: str, cells: Sequence[Sequence[str]]) -> None:
+        self._above = above
+        natural = [
+            max(len(column.title), *(min(cell_len(each[number]), _CELL_WIDTH_MAX) for each in cells))
+            for number, column in enumerate(self._columns)
+        ]
+        least = [*natural[:-1], min(natural[-1], _LAST_WIDTH_MIN)]
+        self._fitted = _fit(self._columns, natural, least)
+        headings = [Text(above, style="bold cyan")] if above else []
+        render.put(*headings, Text(self._fitted.titles, style="bold"))
+
+
+def _cells(columns: Sequence[Column], row: Row) -> list[str]:
+    """Return the text of each cell of a row, whatever names and messages of others are in it."""
+    return [printable(column.text(row)) for column in columns]
+
+
+def _fit(columns: Sequence[Column], natural: Sequence[int], least: Sequence[int]) -> _Fitted:
+    """Decide which columns a terminal shows, and how wide: shorten, leave out, then let others fold."""
+    room = render.width()
+    widths = dict(enumerate(least))
+    steps: list[dict[int, int]] = [
+        {number: column.widths[step] for number, column in enumerate(columns) if step < len(column.widths)}
+        for step in range(max(len(column.widths) for column in columns))
+    ]
+    leaving = sorted((number for number, column in enumerate(columns) if column.rank), key=lambda n: -columns[n].rank)
+    while _total(widths) > room and (steps or leaving):
+        if steps:
+            widths |= {number: min(width, widths[number]) for number, width in steps.pop(0).items()}
+        else:
+            del widths[leaving.pop(0)]
+    for number in widths:
+        if least[number] < natural[number]:
+            widths[number] += max(0, min(natural[number] - widths[number], room - _total(widths)))
+    return _Fitted(columns, widths)
+
+
+def _total(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Fold a text between its words; only where a piece of a name is longer than a line it is cut."""
+    lines = [""]
+    for word in _WORDS.findall(text):
+        for piece in [word] if cell_len(word.rstrip()) <= width else _PIECES_OF_NAMES.findall(word):
+            if lines[-1] and cell_len(lines[-1]) + cell_len(piece.rstrip()) > width:
+                lines.append("")
+            lines[-1] += piece
+            while cell_len(lines[-1].rstrip()) > width:
+                whole, lines[-1] = lines[-1], set_cell_size(lines[-1], width)
+                lines.append(whole[len(lines[-1]) :])
+    return [line.rstrip() for line in lines]
+
+
+def _cut(text: str, width: int, mark: str) -> str:
+    return set_cell_size(text, max(width - cell_len(mark), 0)).rstrip() + mark

@@ -1,0 +1,40 @@
+"""Reads texts that options were given: times, spans of time and properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.times import iso_milliseconds
+
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def milliseconds_of(text: str, option: str) -> int:
+    """Read a time that an option was given: ms since the epoch, or ISO 8601, in UTC unless it says otherwise."""
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    time_ms = iso_milliseconds(text)
+    if time_ms is None:
+        raise InvalidOptionError(f"{option} {text!r} is neither ISO 8601 nor ms since 1970")
+    return time_ms
+
+
+def properties_of(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Read properties, ``name=value`` each, that an option was given."""
+    properties: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise InvalidOptionError(f"{option} {text!r} is not name=value")
+        properties[name] = value
+    return properties
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Read a span of time that an option was given: 30s, 5m, 2h or 1d."""
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or not int(number) or unit not in _UNIT_SECONDS:
+        raise InvalidOptionError(f"{option} {text!r} is no time such as 30s, 5m, 2h or 1d")
+    return float(int(number) * _UNIT_SECONDS[unit])

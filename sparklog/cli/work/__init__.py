@@ -1,0 +1,1 @@
+"""Does what commands say, and makes rows of what came of it."""

@@ -1,0 +1,78 @@
+"""``clean``: runs what its options say, and makes rows of what went, or would go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparklog.cleaner.partition import Cleaned
+from sparklog.cli.output import columns as views
+from sparklog.cli.output import render, tables
+from sparklog.cli.output.progress import job_progress
+from sparklog.cli.output.text import bytes_text, counted
+from sparklog.jobs.clean.arguments import CleanSummary
+from sparklog.jobs.clean.arguments import clean as run_clean
+from sparklog.jobs.run.job import OF_ONE_PARTITION
+
+
+def clean(paths: Sequence[str], options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
+    """Clean logs, print what went, and tell whether all were cleaned; damage is said on stderr.
+
+    Parameters
+    ----------
+    options : mapping
+        Of `sparklog.jobs.clean.arguments.clean`.
+    """
+    began = time.monotonic()
+    try:
+        with job_progress("cleaning") as watch:
+            summary = run_clean(paths, watch=watch, dry_run=dry_run, **options)
+    except OF_ONE_PARTITION as error:
+        for each in (error, *error.others):
+            render.complain("error", str(each))
+        render.complain("note", "the other partitions were cleaned" if not dry_run else "nothing was changed")
+        return False
+    for path in summary.removed:
+        render.complain("note", f"{path} {'would go' if dry_run else 'went'}, which is no part of a log")
+    rows = [_row(each) for each in summary.changed]
+    if as_json:
+        render.json_lines(rows)
+        return True
+    if rows:
+        is_rewritten = any(row["rewritten_segments"] for row in rows)
+        tables.table(views.CLEANED + (views.REWRITTEN if is_rewritten else ()), rows)
+    render.say(_sentence(summary, time.monotonic() - began))
+    return True
+
+
+def _row(each: Cleaned) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "start_offset": each.start_offset,
+        "end_offset": each.end_offset,
+        "dropped_segments": each.dropped_segments,
+        "dropped_offsets": each.dropped_offsets,
+        "dropped_bytes": each.dropped_bytes,
+        "first_timestamp": None if each.first_timestamp < 0 else each.first_timestamp,
+        "last_timestamp": None if each.last_timestamp < 0 else each.last_timestamp,
+        "rewritten_segments": each.old_segments,
+        "new_segments": each.new_segments,
+        "rewritten_bytes": each.old_bytes,
+        "new_bytes": each.new_bytes,
+        "removed_records": each.removed_records,
+        "erased_records": each.erased_records,
+        "erased_offsets": [list(span) for span in each.erased],
+        "lost": each.lost,
+    }
+
+
+def _sentence(summary: CleanSummary, seconds: float) -> str:
+    if not summary.changed:
+        return f"nothing to clean in {counted(len(summary.partitions), 'partition')}"
+    of = f"{bytes_text(summary.freed_bytes)} of {counted(len(summary.changed), 'partition')}"
+    erased = sum(each.erased_records for each in summary.partitions)
+    if erased:
+        of = f"{counted(erased, 'record')} to erase and {of}"
+    return f"{of} would go" if summary.is_dry else f"{of} went in {seconds:.1f} s"

@@ -1,0 +1,177 @@
+"""The forms in which ``dump`` prints: a table, JSON lines, CSV, or the values alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.csv import WriteOptions, write_csv
+
+from sparklog.cli.choices import Format
+from sparklog.cli.output import columns as views
+from sparklog.cli.output import render
+from sparklog.cli.output.json_records import record_lines
+from sparklog.cli.output.tables import Column, StreamedTable, no_heading
+from sparklog.errors import InvalidOptionError
+from sparklog.inspect.dump import TIMESTAMP_TYPES, RowDict, record_rows
+from sparklog.inspect.dump_range import DumpedLog
+from sparklog.log.reader import FILE_COLUMN
+from sparklog.record.format.arrays import array_of, array_of_texts
+from sparklog.values.json_text import base64_of, header_objects, joined, octets_of, pieces_of
+from sparklog.values.rows import only_where
+from sparklog.values.text import FORMULA, NO_FORMULA, is_text, without_formulas
+
+Chunk = Any
+"""Records, as a `pyarrow.RecordBatch`, or rows of batches, as a list of dicts: both have a length and slices."""
+
+Printer = Callable[[DumpedLog, Chunk], None]
+
+_BYTES: Final = pa.large_binary()
+_KIND_IDS: Final = array_of(np.array(list(TIMESTAMP_TYPES), np.int32))
+_KINDS: Final = array_of_texts(list(TIMESTAMP_TYPES.values()))
+_NO_RAW: Final = "--format raw prints the values of records: there is none of batches, and of files that are no logs"
+
+
+def log_printer(form: Format, *, has_batches: bool, escapes_formulas: bool = False) -> Printer:
+    """Return what prints records of logs in a form, or batches.
+
+    Parameters
+    ----------
+    escapes_formulas : bool
+        Whether text of CSV gets a ' before it that a spreadsheet would take for a formula.
+
+    Raises
+    ------
+    InvalidOptionError
+        The form is for records only.
+    """
+    if has_batches:
+        put = _rows_printer(form, lambda _: views.BATCHES, _file_of, escapes_formulas=escapes_formulas)
+        return lambda _, rows: put(rows)
+    if form is Format.TABLE:
+        table = StreamedTable(views.RECORDS, _partition_of)
+        return lambda log, batch: table.put(record_rows(log, batch))
+    if form is Format.JSON:
+        return lambda log, batch: render.put_whole(record_lines(log, batch))
+    return _put_values if form is Format.RAW else _CsvRecords(escapes_formulas=escapes_formulas).put
+
+
+def entries_printer(form: Format, *, escapes_formulas: bool = False) -> Callable[[Sequence[RowDict]], None]:
+    """Return what prints the entries of a file that is no log, as `log_printer` does.
+
+    Raises
+    ------
+    InvalidOptionError
+        The form is for records only.
+    """
+    return _rows_printer(form, views.of_entries, no_heading, escapes_formulas=escapes_formulas)
+
+
+def _rows_printer(
+    form: Format,
+    columns: Callable[[RowDict], Sequence[Column]],
+    heading: Callable[[render.Row], str],
+    *,
+    escapes_formulas: bool,
+) -> Callable[[Sequence[RowDict]], None]:
+    if form is Format.RAW:
+        raise InvalidOptionError(_NO_RAW)
+    if form is Format.JSON:
+        return render.json_lines
+    return (_CsvRows(escapes_formulas=escapes_formulas) if form is Format.CSV else _TableRows(columns, heading)).put
+
+
+class _TableRows:
+    """Prints rows as a table, whose columns the first row may decide."""
+
+    def __init__(self, columns: Callable[[RowDict], Sequence[Column]], heading: Callable[[render.Row], str]) -> None:
+        self._columns = columns
+        self._heading = heading
+        self._table: StreamedTable | None = None
+
+    def put(self, rows: Sequence[RowDict]) -> None:
+        if self._table is None:
+            self._table = StreamedTable(self._columns(rows[0]), self._heading)
+        self._table.put(rows)
+
+
+class _CsvRows:
+    """Prints rows as CSV, below their names."""
+
+    def __init__(self, *, escapes_formulas: bool) -> None:
+        self._escapes_formulas, self._has_names = escapes_formulas, False
+
+    def put(self, rows: Sequence[RowDict]) -> None:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        if not self._has_names:
+            writer.writeheader()
+        self._has_names = True
+        for row in rows:
+            writer.writerow({name: self._value(value) for name, value in row.items()})
+        render.put_whole(text.getvalue())
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str) and self._escapes_formulas:
+            return re.sub(FORMULA, NO_FORMULA, value)
+        return str(value).lower() if isinstance(value, bool) else value
+
+
+class _CsvRecords:
+    """Prints records as CSV, below the names of JSON; columns of their own hold base64 where there is no text."""
+
+    def __init__(self, *, escapes_formulas: bool) -> None:
+        self._escapes_formulas, self._has_names = escapes_formulas, False
+
+    def put(self, log: DumpedLog, batch: pa.RecordBatch) -> None:
+        written = io.BytesIO()
+        rows = _csv_table(log, batch)
+        if self._escapes_formulas:
+            texts = (pa.string(), pa.large_string())
+            columns = [without_formulas(each) if each.type in texts else each for each in rows.columns]
+            rows = pa.record_batch(columns, names=rows.schema.names)
+        write_csv(rows, written, WriteOptions(include_header=not self._has_names))
+        self._has_names = True
+        render.put_whole(written.getbuffer())
+
+
+def _csv_table(log: DumpedLog, batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns: dict[str, pa.Array] = {
+        "topic": pa.repeat(log.topic, batch.num_rows),
+        "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), batch.num_rows),
+        "offset": batch.column("offset"),
+        "timestamp": batch.column("timestamp").cast(pa.int64()),
+        "timestamp_type": _KINDS.take(pc.index_in(batch.column("timestampType"), _KIND_IDS)),
+    }
+    for name in ("key", "value"):
+        data = batch.column(name)
+        are_text = is_text(data)
+        columns[name] = only_where(data, are_text).cast(pa.large_string())
+        columns[f"{name}_base64"] = base64_of(only_where(data, pc.invert(are_text))).cast(pa.large_string())
+    columns["headers"] = header_objects(batch.column("headers")).cast(pa.large_string())
+    for name in ("leader_epoch", "producer_id", "producer_epoch", "sequence", "is_transactional"):
+        columns[name] = batch.column(name)
+    columns["codec"] = batch.column("compression")
+    for name in ("magic", "base_offset", FILE_COLUMN, "position"):
+        columns[name] = batch.column(name)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _put_values(_: DumpedLog, batch: pa.RecordBatch) -> None:
+    """Print the bytes of each value and the end of a line; nothing but that where there is no value."""
+    values = batch.column("value").cast(_BYTES).fill_null(pieces_of(b"")[0])
+    render.put_whole(octets_of(joined(values, b"\n")), is_raw=True)
+
+
+def _partition_of(row: render.Row) -> str:
+    return row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
+
+
+def _file_of(row: render.Row) -> str:
+    return f"{_partition_of(row)}/{row['file']}"

@@ -1,0 +1,119 @@
+"""``ledger``: makes rows of what a ledger says, and of where files differ from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sparklog.cli.output import columns as views
+from sparklog.cli.output import render, tables
+from sparklog.errors import PathNotFoundError
+from sparklog.jobs.ledger import LedgerCommit, Loaded, Moved, commits
+from sparklog.jobs.targets.targets import FOLDER_OF_JOBS, LEDGER
+from sparklog.log.files import JOBS_LEDGER
+from sparklog.log.places import join_path
+from sparklog.storage.base import Storage
+from sparklog.storage.registry import expand_one, locate
+
+
+def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_commits: bool, as_json: bool) -> None:
+    """Print what the ledger of a target says; errors as of `sparklog.jobs.ledger.read_ledger`."""
+    found = _commits(path, table, catalog)
+    shown: list[tuple[Sequence[tables.Column], list[dict[str, Any]]]]
+    if of_commits:
+        shown = [(views.LEDGER_COMMITS, [_commit_row(commit) for commit in found])]
+    else:
+        partitions, files = _entry_rows(found)
+        is_copied = any(row["target_topic"] is not None for row in partitions)
+        of_partitions: Sequence[tables.Column] = views.LEDGER_COPIES if is_copied else views.LEDGER_PARTITIONS
+        shown = [(of_partitions, partitions), (views.LEDGER_FILES, files)]
+    for columns, rows in shown:
+        if as_json:
+            render.json_lines(rows)
+        elif rows:
+            tables.table(columns, rows)
+
+
+def verify(
+    path: str, table: str | None, catalog: Mapping[str, str] | None, *, reads_files: bool, as_json: bool
+) -> bool:
+    """Print where a folder of tables differs from its ledger; tell whether no row is lost, doubled or changed."""
+    from sparklog.jobs.check.ledger import verify_ledger
+
+    found, is_sound = list[dict[str, Any]](), True
+    for finding in verify_ledger(path, reads_files=reads_files, table=table, catalog=catalog):
+        is_sound = is_sound and not finding.is_damage
+        row = {"kind": finding.kind, "is_damage": finding.is_damage, "path": finding.path, "reason": finding.reason}
+        found.append(row)
+        if as_json:
+            render.json_lines([row])
+    if as_json:
+        return is_sound
+    if found:
+        tables.table(views.LEDGER_FINDINGS, found)
+    else:
+        render.say("all files are as the ledger says")
+    return is_sound
+
+
+def _commits(path: str, table: str | None, catalog: Mapping[str, str] | None) -> Iterator[LedgerCommit]:
+    """Yield the commits of jobs to a target; those to a table of Delta Lake or Iceberg are in its own log."""
+    from sparklog.jobs.check.lake import find_lake
+
+    lake = find_lake(*expand_one(locate(path), "path"), table, catalog)
+    return commits(*_find(path)) if lake is None else iter(lake.log().commits)
+
+
+def _find(path: str) -> tuple[Storage, str]:
+    """Return where the ledger of a target is: of a folder of files, or of a log directory, or the file itself."""
+    storage, plain = expand_one(locate(path), "path")
+    if storage.identity(plain) is not None and not storage.is_folder(plain):
+        return storage, plain
+    for place in (join_path(join_path(plain, FOLDER_OF_JOBS), LEDGER), join_path(plain, JOBS_LEDGER)):
+        if storage.identity(place) is not None:
+            return storage, place
+    raise PathNotFoundError(f"there is no ledger in {path}: no job has moved anything to it")
+
+
+def _commit_row(commit: LedgerCommit) -> dict[str, Any]:
+    moved = [each for each in commit.entries if isinstance(each, Moved)]
+    loaded = [each for each in commit.entries if isinstance(each, Loaded)]
+    return {
+        "number": commit.number,
+        "job": commit.job,
+        "run": commit.run,
+        "time_ms": commit.time_ms,
+        "entries": len(moved) + len(loaded),
+        "rows": sum(each.rows for each in moved) + sum(each.rows for each in loaded),
+        "files": sum(len(each.files) for each in moved) + len(loaded),
+    }
+
+
+def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Make a row of each partition of each source, by what was moved of it in all, and of each file that was loaded."""
+    partitions: dict[tuple[str, ...], dict[str, Any]] = {}
+    files: dict[tuple[str, str], dict[str, Any]] = {}
+    for commit in found:
+        for each in commit.entries:
+            if isinstance(each, Loaded):
+                row = {name: value for name, value in each.to_json().items() if name != "kind"}
+                files[each.path, each.into or ""] = row | {"time_ms": commit.time_ms}
+            if not isinstance(each, Moved):
+                continue
+            new = {"topic": each.topic, "partition": each.partition, "from": each.start_offset}
+            at = (each.topic, f"{each.partition:010}", each.source or "", each.target_topic or "")
+            old = partitions.get(at, new | {"rows": 0, "log_bytes": 0, "files": 0, "bytes": 0})
+            partitions[at] = {
+                **{name: old[name] for name in new},
+                "to": each.end_offset,
+                "rows": old["rows"] + each.rows,
+                "log_bytes": old["log_bytes"] + each.log_bytes,
+                "files": old["files"] + len(each.files),
+                "bytes": old["bytes"] + sum(file.size_bytes for file in each.files),
+                "topic_id": each.topic_id,
+                "leader_epoch": each.leader_epoch,
+                "source": each.source,
+                "target_topic": each.target_topic,
+                "time_ms": commit.time_ms,
+            }
+    return [partitions[at] for at in sorted(partitions)], [files[at] for at in sorted(files)]

@@ -1,0 +1,1 @@
+"""Checks what jobs have written against what their ledgers say."""

@@ -1,0 +1,1 @@
+"""The verb ``clean``: retention, compaction, erasure and conversion of a directory."""

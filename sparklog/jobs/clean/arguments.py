@@ -1,0 +1,212 @@
+"""`clean`: what a user says, checked, and made jobs that are run, one a log directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from sparklog.cleaner.compaction_pass import CompactionPass
+from sparklog.cleaner.partition import Cleaned
+from sparklog.errors import InvalidOptionError
+from sparklog.jobs.clean.beside import erase_beside
+from sparklog.jobs.clean.job import TASK_BYTES, CleanJob
+from sparklog.jobs.clean.keys import Keys, read_keys
+from sparklog.jobs.clean.passes import conversion_passes, erasure_passes
+from sparklog.jobs.run.job import Watch, run_job
+from sparklog.jobs.run.local import runner_of
+from sparklog.log.clock import wall_clock_ms
+from sparklog.log.config import LogConfig
+from sparklog.log.files import checked_partition
+from sparklog.log.places import PartitionFolder
+from sparklog.record.decode.where import Where
+from sparklog.record.rewrite.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
+from sparklog.storage.registry import PathText, paths_of
+from sparklog.topic.places.discovery import discover, log_directories
+from sparklog.values.named import imported
+from sparklog.write.job_names import new_job
+
+
+@dataclass(frozen=True)
+class CleanSummary:
+    """What a cleaning has done, or in a dry run would do.
+
+    Attributes
+    ----------
+    partitions : tuple of Cleaned
+        Of every partition that was looked at, by topic and partition.
+    removed : tuple of str
+        Paths that an erasure has removed beside logs: folders of deleted topics, and staged files.
+    """
+
+    partitions: tuple[Cleaned, ...]
+    is_dry: bool = False
+    removed: tuple[str, ...] = ()
+
+    @property
+    def freed_bytes(self) -> int:
+        """How much smaller the logs are."""
+        return sum(each.freed_bytes for each in self.partitions)
+
+    @property
+    def changed(self) -> tuple[Cleaned, ...]:
+        """The partitions that something was done to."""
+        return tuple(each for each in self.partitions if each.is_changed)
+
+    def __repr__(self) -> str:
+        done = "would free" if self.is_dry else "freed"
+        return f"CleanSummary({done} {self.freed_bytes} bytes of {len(self.changed)} partitions)"
+
+
+def clean(
+    path: PathText | Sequence[PathText],
+    *,
+    topics: str | Sequence[str] = (),
+    partitions: Sequence[tuple[str, int]] = (),
+    cleanup_policy: str | None = None,
+    retention_ms: int | None = None,
+    retention_bytes: int | None = None,
+    config: Mapping[str, str] | None = None,
+    retention_policy: str | None = None,
+    erase: Keys | None = None,
+    erase_where: str | Where | None = None,
+    blank: str | None = None,
+    recompress: str | None = None,
+    format: int | None = None,  # noqa: A002 - as the terminal has it
+    lossy: bool = False,
+    dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+    bytes_per_second: float | None = None,
+    spark: Any = None,
+    processes: int | None = None,
+    task_bytes: int = TASK_BYTES,
+    lock_timeout_seconds: float = 600.0,
+    dry_run: bool = False,
+    watch: Watch | None = None,
+) -> CleanSummary:
+    """Clean partition logs as a broker would: drop what is too old or too much, or keep the last record of each key.
+
+    What the topics' stored properties say is done (``topics.properties``, or the cluster's metadata in the directory);
+    what is given here is over them. A retention that neither says is none: Kafka's week, or what a broker has in its
+    own properties, does not count. Segments that are before the log start offset go in any case.
+
+    Parameters
+    ----------
+    path : str, os.PathLike or a sequence of them
+        Log directories of no running broker (all topics but those whose name begins with ``__``), topic paths,
+        partition folders, patterns.
+    topics : str or sequence of str
+        Only these topics; also internal ones.
+    partitions : sequence of (topic, partition)
+        Only these partitions.
+    cleanup_policy : str, optional
+        ``delete``, ``compact`` or both with a comma between.
+    retention_ms, retention_bytes : int, optional
+        How old a segment gets, and how large a log; -1 is no limit.
+    config : mapping of str to str, optional
+        Further properties of topics, such as ``file.delete.delay.ms``.
+    retention_policy : str, optional
+        A policy of your own, ``package.module:Class``: see `sparklog.cleaner.retention.RetentionPolicy`.
+    erase : str, os.PathLike, sequence of bytes or str, or pyarrow.Array, optional
+        Erase the records with these keys, those of the active segment included. A file is Parquet, or CSV with a line
+        of names, and its column is named ``key``. In a log directory, folders of deleted topics go as well, and staged
+        files that have such a record: a write that is still to commit one fails.
+    erase_where : str, optional
+        Erase the records that pass this filter: see `sparklog.log.where_parser`.
+    blank : str, optional
+        ``null`` or ``empty``: erased records stay, and their values become null, or have no bytes.
+    recompress : str, optional
+        The codec that all batches are to have: none, gzip, snappy, lz4, zstd.
+    format : int, optional
+        The record format (magic) that all batches are to have: 0, 1 or 2.
+    lossy : bool
+        Whether a conversion to format 0 or 1 may lose headers, producers and transactions, and in 0 timestamps. It is
+        refused otherwise, with what would be lost.
+    dedupe_buffer_bytes : int
+        The memory that each process uses for the offsets of keys in a compaction, 24 bytes a key; where the keys of a
+        log are more, it is compacted in several rounds. Kafka: ``log.cleaner.dedupe.buffer.size``.
+    bytes_per_second : float, optional
+        How much is read and written in a second at most, by all workers together.
+    spark : SparkSession, optional
+        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. The directory
+        must be where its workers reach it too.
+    processes : int, optional
+        How many processes work; by default one for each core.
+    task_bytes : int
+        How many bytes of log the partitions have that share a task, at most, about.
+    lock_timeout_seconds : float
+        How long to wait for another writer; a running broker is not waited for.
+    dry_run : bool
+        Change nothing, and say what would go. This takes no lock, and can be done beside a broker.
+    watch : Watch, optional
+        Is told how the job goes on.
+
+    Returns
+    -------
+    CleanSummary
+
+    Raises
+    ------
+    PathNotFoundError, InvalidOptionError
+        Arguments are wrong; nothing was done.
+    BrokerRunningError, LockedError
+        A broker runs on the directory, or another writer is at work there.
+    CorruptLogError
+        Of the first partition that is damaged, with the others in ``others``. It stays as it was, and the others were
+        cleaned.
+    """
+    runner = runner_of(processes, spark)
+    if bytes_per_second is not None and not bytes_per_second > 0:
+        raise InvalidOptionError(f"bytes_per_second is {bytes_per_second}, and must be more than 0")
+    # Refused here where it has no room, and not by each task.
+    OffsetMap(dedupe_buffer_bytes)
+    if retention_policy is not None:
+        imported(retention_policy, "the retention policy")
+    given = {"cleanup.policy": cleanup_policy, "retention.ms": retention_ms, "retention.bytes": retention_bytes}
+    properties = dict(config or {}) | {name: str(value) for name, value in given.items() if value is not None}
+    passes = (*erasure_passes(erase, erase_where, blank), *conversion_passes(recompress, format, lossy))
+    now_ms = wall_clock_ms()
+    cleaned: list[Cleaned] = []
+    for directory, of_directory in groupby(_chosen(path, topics, partitions), key=lambda folder: folder.directory):
+        job = CleanJob(
+            directory=directory,
+            folders=tuple(of_directory),
+            config=LogConfig.from_properties(properties),
+            run_id=new_job(now_ms),
+            now_ms=now_ms,
+            passes=(CompactionPass(dedupe_buffer_bytes), *passes),
+            retention_policy=retention_policy,
+            bytes_per_second=bytes_per_second,
+            workers=runner.workers,
+            task_bytes=task_bytes,
+            lock_timeout_seconds=lock_timeout_seconds,
+            dry_run=dry_run,
+        )
+        cleaned += [each for result in run_job(job, runner, watch) for each in result]
+    removed: list[str] = []
+    if (erase is not None or erase_where is not None) and not partitions:
+        keys, names = None if erase is None else read_keys(erase), set(_names(topics))
+        for directory in log_directories(paths_of(path)):
+            removed += erase_beside(directory, keys, names, lock_timeout_seconds, dry_run=dry_run)
+    cleaned.sort(key=lambda each: (each.topic, each.partition))
+    return CleanSummary(tuple(cleaned), dry_run, tuple(removed))
+
+
+def _names(topics: str | Sequence[str]) -> list[str]:
+    return [topics] if isinstance(topics, str) else list(topics)
+
+
+def _chosen(
+    path: PathText | Sequence[PathText], topics: str | Sequence[str], partitions: Sequence[tuple[str, int]]
+) -> list[PartitionFolder]:
+    """Return the partitions that are to be cleaned, those of a log directory together."""
+    paths = paths_of(path)
+    found = discover(paths)
+    names = _names(topics)
+    folders = found.all_topics() if not names and not partitions else found.named(names)
+    if partitions:
+        wanted: dict[str, list[int]] = {}
+        for at in (checked_partition(*each) for each in partitions):
+            wanted.setdefault(at.topic, []).append(at.partition)
+        folders = [*folders, *(each for each in found.assigned(wanted) if each not in folders)]
+    return sorted(folders, key=lambda folder: (folder.directory.path, folder.topic, folder.partition or 0))

@@ -1,0 +1,216 @@
+"""Cleans the logs of a directory, by the configuration of their topics: `sparklog.clean` has what it may be told.
+
+A task is one or more partitions. It changes nothing but the files of their folders, by swaps each of which is whole or
+not at all. The driver holds the locks, writes the files of the directory, and drops the segments that retention drops,
+which is only renaming them: first it raises the log start offsets, in one step for all partitions that were cleaned by
+then. Killed anywhere, a rerun goes on: what was swapped is clean, and what is before the start goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sparklog.cleaner.opened import OpenedLog, look_at, open_to_clean
+from sparklog.cleaner.partition import Cleaned, Cleaning, CleanPass
+from sparklog.cleaner.removal import remove_before
+from sparklog.cleaner.retention import KafkaRetention, RetentionPolicy
+from sparklog.cleaner.throttle import Throttle
+from sparklog.errors import NOTHING_CLEANED, CorruptLogError, LockedError
+from sparklog.jobs.run.exclusive import exclusive
+from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
+from sparklog.jobs.run.shares import grouped
+from sparklog.log import files
+from sparklog.log.config import LOCAL_RETENTION, LogConfig
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import list_segments
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.properties import UNLIMITED
+from sparklog.topic.write.configs import StoredConfigs, stored_configs, topic_config
+from sparklog.values.named import imported
+from sparklog.write.small_files import set_offsets
+
+TASK_BYTES: Final = 1 << 28
+"""How many bytes of log the partitions have that share a task, at most, about."""
+
+_RETENTION: Final = "retention.ms"
+
+
+@dataclass(frozen=True)
+class PartitionToClean:
+    """A partition, and how it is to be cleaned."""
+
+    folder: PartitionFolder
+    config: LogConfig
+    log_bytes: int
+
+
+@dataclass(frozen=True)
+class CleanTask:
+    """Some partitions of about a task's size in all."""
+
+    number: int
+    name: str
+    partitions: tuple[PartitionToClean, ...]
+    follows: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.log_bytes for each in self.partitions)
+
+
+@dataclass(frozen=True)
+class CleanJob:
+    """Cleans partitions of one log directory.
+
+    Attributes
+    ----------
+    folders : tuple of PartitionFolder
+        The partitions, all of the directory.
+    config : LogConfig
+        What the caller says of the topics; it is over what is stored for them.
+    passes : tuple of CleanPass
+        What is done to the segments that retention leaves.
+    retention_policy : str or None
+        A policy of the caller's own, ``module:Class``.
+    bytes_per_second : float or None
+        How fast all workers together read and write, at most.
+    run_id : str
+        Of `sparklog.write.job_names.new_job`.
+    now_ms : int
+        Wall-clock time, ms since the epoch.
+    """
+
+    directory: LogDirectory
+    folders: tuple[PartitionFolder, ...]
+    config: LogConfig
+    run_id: str
+    now_ms: int
+    passes: tuple[CleanPass, ...] = ()
+    retention_policy: str | None = None
+    bytes_per_second: float | None = None
+    workers: int = 1
+    task_bytes: int = TASK_BYTES
+    lock_timeout_seconds: float = 600.0
+    dry_run: bool = False
+
+    commits_as_it_goes: bool = field(default=True, init=False)
+    threads_bytes_max: int = field(default=0, init=False)
+
+    def held(self) -> AbstractContextManager[None]:
+        if self.dry_run:
+            return nullcontext()
+        return exclusive(
+            self.directory,
+            self.run_id,
+            self.lock_timeout_seconds,
+            keeps_writers_out=True,
+            nothing_done=NOTHING_CLEANED,
+        )
+
+    def plan(self) -> list[CleanTask]:
+        """Give each partition its configuration, and small partitions to one task together.
+
+        Raises
+        ------
+        InvalidOptionError
+            A stored property is wrong, or contradicts what the caller says.
+        """
+        stored = stored_configs(self.directory, warns_of=LOCAL_RETENTION)
+        each = [
+            PartitionToClean(folder, self._config_of(folder.topic, stored), _log_bytes(folder))
+            for folder in self.folders
+        ]
+        rows = grouped([one.log_bytes for one in each], self.task_bytes, self.workers)
+        return [CleanTask(n, _name_of(each[rows_of]), tuple(each[rows_of])) for n, rows_of in enumerate(rows)]
+
+    def _config_of(self, topic: str, stored: StoredConfigs) -> LogConfig:
+        """Return the configuration of a topic. A retention that nobody has said is none: no default may lose records.
+
+        Kafka's default is a week; a cluster that has another one has it where no log directory says so.
+        """
+        found = topic_config(topic, self.config, stored)
+        is_said = _RETENTION in self.config.given or _RETENTION in stored.get(topic, {})
+        return found if is_said else replace(found, retention_ms=UNLIMITED)
+
+    def run(self, task: CleanTask, report: Report) -> list[Cleaned]:
+        """Clean the partitions of a task; another attempt of it waits until this one has ended."""
+        with self._alone(task):
+            return self._run(task, report)
+
+    def _alone(self, task: CleanTask) -> AbstractContextManager[object]:
+        if self.dry_run:
+            return nullcontext()
+        path = self.directory.file(files.staged_name(self.run_id, f"clean-{task.number}"))
+        return self.directory.writable.lock(path, self.lock_timeout_seconds)
+
+    def _run(self, task: CleanTask, report: Report) -> list[Cleaned]:
+        cleaning = Cleaning(
+            policy=self._policy(),
+            passes=self.passes,
+            throttle=None if self.bytes_per_second is None else Throttle(self.bytes_per_second / self.workers),
+            report=lambda size_bytes: report(Amount(size_bytes, 0)),
+            before_swap=self._refuse_another_job,
+        )
+        cleaned: list[Cleaned] = []
+        errors: list[Exception] = []
+        for each in task.partitions:
+            try:
+                cleaned.append(cleaning.clean(self._opened(each)))
+            except OF_ONE_PARTITION as error:
+                error.add_note(f"in {each.folder.name}")
+                errors.append(error)
+        if errors:
+            raise PartlyDoneError(cleaned, errors)
+        return cleaned
+
+    def _opened(self, each: PartitionToClean) -> OpenedLog:
+        opened = look_at if self.dry_run else open_to_clean
+        return opened(each.folder, each.config, self.now_ms)
+
+    def _policy(self) -> RetentionPolicy:
+        if self.retention_policy is None:
+            return KafkaRetention()
+        policy: RetentionPolicy = imported(self.retention_policy, "the retention policy")()
+        return policy
+
+    def _refuse_another_job(self) -> None:
+        """Raise where the driver of this job is dead, and the next one has begun."""
+        marker = self.directory.file(files.exclusive_job_name(self.run_id))
+        if self.directory.storage.identity(marker) is None:
+            raise LockedError(f"another job works on {self.directory.path} by now: this one was taken for dead")
+
+    def commit(self, results: Sequence[Sequence[Cleaned]]) -> None:
+        """Raise the log start offsets, drop the segments before them, and say up to where logs are compacted."""
+        cleaned = {TopicPartition(each.topic, each.partition): each for result in results for each in result}
+        if self.dry_run or not cleaned:
+            return
+        dropped = {at: each.start_offset for at, each in cleaned.items() if each.dropped_segments}
+        if dropped:
+            set_offsets(self.directory, files.LOG_START_CHECKPOINT, dropped)
+            for folder, config in self._configs(dropped):
+                remove_before(folder, dropped[TopicPartition(folder.topic, folder.partition or 0)], config, self.now_ms)
+        compacted = {at: each.clean_offset for at, each in cleaned.items() if each.clean_offset is not None}
+        if compacted:
+            set_offsets(self.directory, files.CLEANER_CHECKPOINT, compacted)
+
+    def _configs(self, chosen: Mapping[TopicPartition, int]) -> Iterator[tuple[PartitionFolder, LogConfig]]:
+        stored = stored_configs(self.directory)
+        for folder in self.folders:
+            if folder.topic_partition in chosen:
+                yield folder, self._config_of(folder.topic, stored)
+
+
+def _log_bytes(folder: PartitionFolder) -> int:
+    try:
+        return sum(each.size_bytes for each in list_segments(folder))
+    except CorruptLogError:
+        # The task that comes to it says what is wrong.
+        return 0
+
+
+def _name_of(partitions: Sequence[PartitionToClean]) -> str:
+    first, last = partitions[0].folder, partitions[-1].folder
+    return first.name if len(partitions) == 1 else f"{len(partitions)} partitions, {first.name} to {last.name}"

@@ -1,0 +1,64 @@
+"""The passes of a cleaning that a user asks for beside the topics' own: erasure and conversion."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sparklog.cleaner.conversion import ConversionPass
+from sparklog.cleaner.erasure import ErasurePass
+from sparklog.cleaner.partition import CleanPass
+from sparklog.errors import InvalidOptionError
+from sparklog.jobs.clean.keys import Keys, read_keys
+from sparklog.log.where_parser import parse_where
+from sparklog.record.codecs.table import CODEC_IDS
+from sparklog.record.decode.where import Where
+from sparklog.record.rewrite.changes import EMPTY, NULL
+
+_BLANKS: Final = {"null": NULL, "empty": EMPTY}
+_FORMATS: Final = (0, 1, 2)
+
+
+def erasure_passes(erase: Keys | None, erase_where: str | Where | None, blank: str | None) -> tuple[CleanPass, ...]:
+    """Return the pass that erases, if anything is to be erased.
+
+    Raises
+    ------
+    InvalidOptionError
+        What is said contradicts itself, or is no filter, or there are no keys.
+    """
+    if blank is not None and blank not in _BLANKS:
+        raise InvalidOptionError(f"blank is {blank!r}, and must be one of {', '.join(_BLANKS)}")
+    if erase is None and erase_where is None:
+        if blank is not None:
+            raise InvalidOptionError("blank says how to erase: say what by erase or erase_where")
+        return ()
+    return (
+        ErasurePass(
+            keys=None if erase is None else read_keys(erase),
+            where=None if erase_where is None else parse_where(erase_where),
+            is_blanked=blank is not None,
+            blank_bytes=NULL if blank is None else _BLANKS[blank],
+        ),
+    )
+
+
+def conversion_passes(recompress: str | None, record_format: int | None, lossy: bool) -> tuple[CleanPass, ...]:
+    """Return the pass that converts, if anything is to be converted.
+
+    Raises
+    ------
+    InvalidOptionError
+        There is no such codec or format, or the format does not have the codec.
+    """
+    codec = "none" if recompress == "uncompressed" else recompress
+    if codec is not None and codec not in CODEC_IDS:
+        raise InvalidOptionError(f"recompress is {recompress!r}, and must be one of {', '.join(CODEC_IDS)}")
+    if record_format is not None and record_format not in _FORMATS:
+        raise InvalidOptionError(f"format is {record_format}, and must be one of 0, 1 and 2")
+    if codec == "zstd" and record_format in (0, 1):
+        raise InvalidOptionError(f"format {record_format} does not have the codec zstd: name gzip, snappy, lz4 or none")
+    if lossy and record_format not in (0, 1):
+        raise InvalidOptionError("lossy allows the losses of formats 0 and 1: no other conversion has any")
+    if codec is None and record_format is None:
+        return ()
+    return (ConversionPass(magic=record_format, codec=codec, is_lossy=lossy),)

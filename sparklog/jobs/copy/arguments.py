@@ -1,0 +1,231 @@
+"""`copy`: what a user says, checked, and made a job that is run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparklog.errors import InvalidOptionError, did_you_mean
+from sparklog.jobs.copy.job import TASK_BYTES, CopyJob, CopyTask
+from sparklog.jobs.copy.plan import CopySource
+from sparklog.jobs.run.job import Watch, run_job
+from sparklog.jobs.run.local import runner_of
+from sparklog.jobs.source import check_sources, refuse_nested, source_of
+from sparklog.jobs.summary import MovedSummary, in_order
+from sparklog.log.clock import wall_clock_ms
+from sparklog.log.config import LogConfig
+from sparklog.log.folders import listed
+from sparklog.log.places import LogDirectory
+from sparklog.log.reader import IsolationLevel
+from sparklog.log.times import Time
+from sparklog.storage.capabilities import to_writable
+from sparklog.storage.registry import PathText, expand_one, locate, paths_of
+from sparklog.topic.places.discovery import named
+from sparklog.topic.write.configs import StoredConfigs, stored_configs
+from sparklog.write.job_names import new_job
+
+
+@dataclass(frozen=True)
+class CopySummary(MovedSummary):
+    """What a copy has moved.
+
+    Attributes
+    ----------
+    planned : tuple of CopyTask
+        The tasks that a dry run would have done.
+    replaced_batches : int
+        How many batches got producer ids that no cluster reaches, in the place of those that they had.
+    """
+
+    planned: tuple[CopyTask, ...] = ()
+    replaced_batches: int = 0
+
+    def __repr__(self) -> str:
+        return f"CopySummary({self.rows} rows of {self.partitions} partitions, {self.log_bytes} bytes)"
+
+
+def copy(
+    source: PathText | Sequence[PathText],
+    target: PathText,
+    *,
+    topics: str | Sequence[str] = (),
+    topic_pattern: str | None = None,
+    partitions: Sequence[tuple[str, int]] = (),
+    renames: Mapping[str, str] | None = None,
+    start_offsets: Mapping[tuple[str, int], int] | None = None,
+    end_offsets: Mapping[tuple[str, int], int] | None = None,
+    start_time: Time | None = None,
+    end_time: Time | None = None,
+    start_group: str | None = None,
+    end_group: str | None = None,
+    offsets_path: PathText | Sequence[PathText] = (),
+    isolation_level: IsolationLevel = "read_committed",
+    stops_at_high_watermark: bool = False,
+    fail_on_data_loss: bool = True,
+    keep_offsets: bool = False,
+    keep_producers: bool = False,
+    recompress: str | None = None,
+    since_last: bool = True,
+    without_properties: bool = False,
+    config: Mapping[str, str] | None = None,
+    spark: Any = None,
+    processes: int | None = None,
+    task_bytes: int = TASK_BYTES,
+    lock_timeout_seconds: float = 600.0,
+    dry_run: bool = False,
+    watch: Watch | None = None,
+) -> CopySummary:
+    """Copy partition logs to a log directory, batch by batch and untouched, those left out that were copied before.
+
+    Nothing is decompressed; checksums are checked. All of it becomes visible at once, or nothing.
+
+    Parameters
+    ----------
+    source : str, os.PathLike or a sequence of them
+        Log directories (all topics but those whose name begins with ``__``), topic paths, partition folders, patterns.
+        Logs of the same partition are merged, one behind the other.
+    target : str or os.PathLike
+        A log directory of no running broker, made where it is not there.
+    topics, topic_pattern, partitions
+        Only these topics, those whose whole name a regular expression matches, or these partitions: one of the three.
+    renames : mapping of str to str, optional
+        Topics, each with the one that it is copied to; the others keep their names.
+    start_offsets, end_offsets : mapping of (topic, partition) to int, optional
+        Offsets before the one are not copied, nor those from the other on, but for those in the same batch.
+    start_time, end_time : int or datetime, optional
+        The same by the first record at or after a time, ms since the epoch or a datetime with a time zone.
+    start_group, end_group : str, optional
+        The same by the offsets that a consumer group has committed; where it has none, by the start of the partition.
+    offsets_path : str, os.PathLike or a sequence of them
+        The log directories where ``__consumer_offsets`` is; by default those of the source.
+    isolation_level : {"read_committed", "read_uncommitted"}
+        By default a partition ends at its last stable offset, so that no open transaction is copied.
+    stops_at_high_watermark : bool
+        End where the replicas had confirmed all, by ``replication-offset-checkpoint``.
+    fail_on_data_loss : bool
+        Whether it is an error, or a warning, that offsets are gone which were never copied.
+    keep_offsets : bool
+        Whether batches keep their offsets; by default these are counted on from the end of the target.
+    keep_producers : bool
+        Whether producers keep their ids, for a restore of the same cluster. By default they keep them only in a topic
+        of the same name, in a directory with the same ``cluster.id``; elsewhere they get ids that no cluster reaches,
+        since new producers of the target's cluster may have theirs: a broker would take their batches for repetitions.
+    recompress : str, optional
+        Give all batches this codec, as Kafka calls it.
+    since_last : bool
+        Whether what was copied before is left out.
+    without_properties : bool
+        Whether topics that are new in the target leave their stored properties behind, such as ``retention.ms``.
+    config : mapping of str to str, optional
+        Of the topics, such as ``segment.bytes``; over what is stored for them in the target (``topics.properties``, or
+        the cluster's metadata there). No stored property changes the bytes of a batch: ``recompress`` alone does.
+    spark : SparkSession, optional
+        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
+        target must be where its workers reach them too.
+    processes : int, optional
+        How many processes work; by default one for each core, or threads of this one where they do better.
+    task_bytes : int
+        How many bytes of log a task copies at most, about.
+    lock_timeout_seconds : float
+        How long to wait for another writer to the same target.
+    dry_run : bool
+        Change nothing, and only plan; neither does this wait for another writer.
+    watch : Watch, optional
+        Is told how the job goes on.
+
+    Returns
+    -------
+    CopySummary
+
+    Raises
+    ------
+    PathNotFoundError, InvalidOptionError
+        Arguments are wrong, or what is stored for a topic; nothing was made.
+    LockedError
+        A broker runs on the target, or another writer is at work there.
+    CorruptLogError, DataLossError, UnreadableLogError
+        Of the first partition that cannot be copied, with the others in ``others``; nothing is.
+    """
+    runner = runner_of(processes, spark)
+    if task_bytes < 1:
+        raise InvalidOptionError(f"task_bytes is {task_bytes}, and must be at least 1")
+    paths = paths_of(source)
+    # Each for itself: the same partition may be in several.
+    sources = [
+        source_of(
+            path,
+            topics=topics,
+            topic_pattern=topic_pattern,
+            partitions=partitions,
+            start_offsets=start_offsets,
+            end_offsets=end_offsets,
+            start_time=start_time,
+            end_time=end_time,
+            start_group=start_group,
+            end_group=end_group,
+            offsets_path=offsets_path,
+            isolation_level=isolation_level,
+            stops_at_high_watermark=stops_at_high_watermark,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        for path in paths
+    ]
+    folders = check_sources(sources)
+    _refuse_absent(renames or {}, {named(folder).topic for folder in folders})
+    location = expand_one(locate(target, "target"), "target")
+    to_writable(*location)
+    for directory in {folder.directory for folder in folders}:
+        # Under other names logs may be copied beside themselves.
+        if location.storage.real(location.path) != directory.storage.real(directory.path):
+            refuse_nested(*location, directory)
+    now_ms, copied_from = wall_clock_ms(), tuple(CopySource(each, tuple((renames or {}).items())) for each in sources)
+    stored = stored_configs(LogDirectory(*location))
+    brought = {} if without_properties else _brought(copied_from, LogDirectory(*location), stored)
+    job = CopyJob(
+        target=location,
+        sources=copied_from,
+        config=LogConfig.from_properties(config or {}),
+        stored=stored | brought,
+        brought=brought,
+        run_id=new_job(now_ms),
+        now_ms=now_ms,
+        keeps_offsets=keep_offsets,
+        keeps_producers=keep_producers,
+        codec=recompress,
+        since_last=since_last,
+        workers=runner.workers,
+        syncs_tasks=spark is not None,
+        task_bytes=task_bytes,
+        lock_timeout_seconds=lock_timeout_seconds,
+    )
+    if dry_run:
+        return CopySummary(job.run_id, (), tuple(job.plan()))
+    results = run_job(job, runner, watch)
+    copied = (each for result in results for each in result.moved)
+    return CopySummary(
+        job.run_id,
+        in_order(each for each in copied if each.end_offset > each.start_offset),
+        replaced_batches=sum(result.replaced_batches for result in results),
+    )
+
+
+def _brought(sources: Sequence[CopySource], target: LogDirectory, stored: StoredConfigs) -> dict[str, dict[str, str]]:
+    """Return the properties of the first source of each topic that is new in the target."""
+    names = target.storage.names(target.path) if target.storage.is_folder(target.path) else []
+    there, brought = {target.folder(each.name).topic for each in names}, dict[str, dict[str, str]]()
+    for source in sources:
+        folders = source.logs.folders()
+        of_directory = {each: stored_configs(each) for each in {folder.directory for folder in folders}}
+        for folder in folders:
+            topic = source.target_of(named(folder)).topic
+            if topic not in there and topic not in stored and topic not in brought:
+                brought[topic] = of_directory[folder.directory].get(folder.topic, {})
+    return {topic: properties for topic, properties in brought.items() if properties}
+
+
+def _refuse_absent(renames: Mapping[str, str], topics: Collection[str]) -> None:
+    for topic in renames:
+        if topic not in topics:
+            hint = did_you_mean(topic, sorted(topics), f"there is {listed(sorted(topics))}")
+            raise InvalidOptionError(f"renames has the topic {topic!r}, which is not copied; {hint}")

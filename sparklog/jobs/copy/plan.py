@@ -1,0 +1,402 @@
+"""Plans a copy of logs: which batches go where, and under which offsets.
+
+No batch is read but those at the ends of ranges. Whatever the target cannot take is refused here, before anything is
+staged, but for what only the batches tell.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+from sparklog.errors import DataLossError, InvalidOptionError
+from sparklog.inspect.describe_directory import describe_directory
+from sparklog.jobs.landing import lost_since
+from sparklog.jobs.ledger import Landed, Moved, commits
+from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
+from sparklog.log import files
+from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
+from sparklog.log.files import TopicPartition, checked_partition
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.log_identity import read_log_id
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.scan import refuse_damaged_end
+from sparklog.log.segment import OffsetPosition, OpenSegment
+from sparklog.log.transactions import last_stable_offset
+from sparklog.record.batches.wrappers import last_offset_inside
+from sparklog.topic.places.discovery import named
+from sparklog.topic.places.ranges import ReadRange, cut_by_bytes
+from sparklog.write.commit_plan import OffsetBounds
+from sparklog.write.staging import Origin
+
+
+@dataclass(frozen=True)
+class CopySource:
+    """Logs to be copied, and under which topics.
+
+    Attributes
+    ----------
+    renames : tuple of (str, str)
+        Topics, each with the one that it is copied to; the others keep their names.
+    """
+
+    logs: LogSource
+    renames: tuple[tuple[str, str], ...] = ()
+
+    def target_of(self, at: TopicPartition) -> TopicPartition:
+        """Return the partition that another is copied to."""
+        return TopicPartition(dict(self.renames).get(at.topic, at.topic), at.partition)
+
+
+@dataclass(frozen=True)
+class CopyPiece:
+    """A range of offsets of one log that one task copies.
+
+    Attributes
+    ----------
+    target : str
+        The folder of the log that it goes to, by its name.
+    base_offset : int
+        The offset that its first batch is expected to get.
+    bounds : OffsetBounds
+        Where that log is to start and end.
+    moved : Moved
+        What the ledger is to say of it, but for the counts.
+    """
+
+    range: ReadRange
+    target: str
+    base_offset: int
+    origin: Origin
+    bounds: OffsetBounds
+    moved: Moved
+
+
+_Identity = tuple[TopicPartition, str, str | None]
+"""A partition of a source, and the topic that it is copied to.
+
+The source is known by its topic id, where it has one, else by the id of its log, and else by the path of its log
+directory."""
+
+
+def _identity(at: TopicPartition, known_by: str | None, target_topic: str | None) -> _Identity:
+    return at, known_by or "", target_topic
+
+
+@dataclass
+class _Landing:
+    """A log that is copied to, as it will be after the pieces that are planned so far.
+
+    Attributes
+    ----------
+    is_empty : bool
+        Whether it has no records yet.
+    leader_epoch : int
+        The epoch that batches are expected to get.
+    layout : PartitionLayout or None
+        What it holds before; None where it is new.
+    """
+
+    folder: PartitionFolder
+    is_new: bool
+    is_empty: bool = True
+    end_offset: int = 0
+    leader_epoch: int = 0
+    bounds: OffsetBounds = field(default_factory=OffsetBounds)
+    layout: PartitionLayout | None = None
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.layout is not None and last_stable_offset(self.layout) < self.layout.end_offset
+
+
+class CopyPlan:
+    """The pieces of a copy, source by source; the target is held.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        The target.
+    keeps_offsets, keeps_producers, since_last : bool
+        As of `sparklog.jobs.copy.job.CopyJob`.
+    task_bytes, workers : int
+        Pieces are smaller than a task, and there are some for each worker.
+
+    Attributes
+    ----------
+    pieces : list of CopyPiece
+        In the order in which they are to be committed.
+    """
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        *,
+        keeps_offsets: bool,
+        keeps_producers: bool,
+        since_last: bool,
+        task_bytes: int,
+        workers: int,
+    ) -> None:
+        self.pieces: list[CopyPiece] = []
+        self._targets: set[str] = set()
+        self._directory, self._keeps_offsets, self._keeps_producers = directory, keeps_offsets, keeps_producers
+        self._task_bytes, self._workers = task_bytes, workers
+        # A dry run does not make it.
+        storage, path = directory.storage, directory.path
+        there = storage.names(path) if storage.is_folder(path) else ()
+        self._there = {entry.name: entry.is_folder for entry in there}
+        self._landings: dict[str, _Landing] = {}
+        self._seen: dict[_Identity, str] = {}
+        self._topic_ids: dict[str, set[str | None]] = {}
+        self._clusters: dict[LogDirectory, str | None] = {}
+        self._moved = self._ledger() if since_last else {}
+
+    def _ledger(self) -> dict[_Identity, tuple[Moved, tuple[Landed, ...]]]:
+        """Return what was copied last of each partition of each source, and how its commit left the target's log."""
+        found: dict[_Identity, tuple[Moved, tuple[Landed, ...]]] = {}
+        for commit in commits(self._directory.storage, self._directory.file(files.JOBS_LEDGER)):
+            landed = {each.folder: each for each in commit.entries if isinstance(each, Landed)}
+            for entry in commit.entries:
+                if isinstance(entry, Moved):
+                    known_by = entry.topic_id or entry.log_id or entry.source
+                    at = landed.get(str(TopicPartition(entry.target_topic or entry.topic, entry.partition)))
+                    identity = _identity(entry.topic_partition, known_by, entry.target_topic)
+                    found[identity] = entry, () if at is None else (at,)
+        return found
+
+    def add(self, source: CopySource) -> None:
+        """Plan what is to be copied of a source, behind what is planned already."""
+        folders = source.logs.folders()
+        moved: dict[TopicPartition, Moved] = {}
+        for folder in folders:
+            target_topic, topic_id = source.target_of(named(folder)).topic, topic_id_of(folder)
+            self._note_topic_id(folder, target_topic, topic_id)
+            known_by = (topic_id, read_log_id(folder), folder.directory.path)
+            identities = [_identity(named(folder), each, target_topic) for each in known_by if each is not None]
+            identity = identities[0]
+            if identity in self._seen:
+                raise InvalidOptionError(
+                    f"{folder.location} and {self._seen[identity]} are the same partition of the same topic, and both "
+                    f"are to be copied to {target_topic}: copy one"
+                )
+            self._seen[identity] = folder.location
+            # A ledger of an earlier version knows a log by its path, and a topic may have got its id since.
+            before = next((each for each in identities if each in self._moved), None)
+            if before is not None:
+                moved[named(folder)], landed = self._moved[before]
+                self._refuse_lost(folder, landed)
+        selected = source.logs.select(moved.get)
+        damage = [each.damage for each in selected if each.damage is not None]
+        if damage:
+            damage[0].others = tuple(damage[1:])
+            raise damage[0]
+        ranges = {each.range.topic_partition: each for each in selected}
+        bytes_max = piece_bytes_max(selected, self._task_bytes, self._workers)
+        for folder in folders:
+            found = ranges.get(named(folder))
+            landing = self._landing(folder, source.target_of(named(folder)))
+            if found is None or found.layout is None:
+                self._add_empty(folder, landing)
+            else:
+                is_committed = source.logs.isolation_level == "read_committed"
+                whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
+                self._add(found, whole, found.layout, landing, bytes_max, moved.get(named(folder)))
+
+    def _refuse_lost(self, folder: PartitionFolder, landed: tuple[Landed, ...]) -> None:
+        lost = lost_since(self._directory, landed)
+        if lost is not None:
+            raise DataLossError(
+                f"{folder.location} was copied before, and since then what was copied may be lost: {lost}. Copy all of "
+                f"it again with since_last=False (--no-since-last), or copy to another directory"
+            )
+
+    def _cluster(self, directory: LogDirectory) -> str | None:
+        if directory not in self._clusters:
+            self._clusters[directory] = describe_directory(directory).cluster_id
+        return self._clusters[directory]
+
+    def _note_topic_id(self, folder: PartitionFolder, target_topic: str, topic_id: str | None) -> None:
+        """Note the id that a source would give to a topic of the target, which is its cluster's or nobody's yet."""
+        if target_topic not in self._topic_ids:
+            there = [self._directory.folder(name) for name, is_folder in self._there.items() if is_folder]
+            self._topic_ids[target_topic] = {topic_id_of(each) for each in there if each.topic == target_topic}
+        ours = self._cluster(self._directory)
+        is_same = target_topic == folder.topic and ours in (None, self._cluster(folder.directory))
+        self._topic_ids[target_topic].add(topic_id if is_same else None)
+
+    def with_topic_ids(self) -> list[CopyPiece]:
+        """Return the pieces; a log that is made gets its topic's id, where all that is known of the topic has one."""
+        ids = {topic: next(iter(found)) for topic, found in self._topic_ids.items() if len(found) == 1}
+        return [
+            replace(each, bounds=replace(each.bounds, topic_id=ids.get(self._landings[each.target].folder.topic)))
+            if self._landings[each.target].is_new
+            else each
+            for each in self.pieces
+        ]
+
+    def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
+        """Return the log that a partition is copied to."""
+        checked_partition(*at)
+        folder = PartitionFolder(self._directory, at.topic, at.partition)
+        if not self._there.get(folder.name, True):
+            raise InvalidOptionError(f"{folder.location} is no folder, and is in the way of a log: move it away")
+        if folder.name not in self._landings:
+            self._landings[folder.name] = self._found(folder) if folder.name in self._there else _Landing(folder, True)
+        storage = folder.storage
+        if not self._landings[folder.name].is_new and storage.identity(folder.location) == source.storage.identity(
+            source.location
+        ):
+            raise InvalidOptionError(f"{source.location} would be copied to itself: give its topic another name")
+        return self._landings[folder.name]
+
+    def _found(self, folder: PartitionFolder) -> _Landing:
+        layout = read_layout(folder)
+        path = folder.file(files.LEADER_EPOCH_CHECKPOINT)
+        epochs = parse_leader_epochs(folder.storage.read_small(path) or b"", path)
+        return _Landing(
+            folder,
+            is_new=False,
+            is_empty=layout.start_offset == layout.end_offset,
+            end_offset=layout.end_offset,
+            leader_epoch=max((epoch for epoch, _ in epochs), default=0),
+            layout=layout,
+        )
+
+    def _producers_of(self, found: Selected, landing: _Landing, before: Moved | None) -> str | None:
+        """Return the name of a source whose producers get other ids; None where they keep theirs.
+
+        Every cluster gives out ids from 0 on. Where batches of another one keep theirs, a broker takes what its own
+        producer of such an id sends for a repetition, acknowledges it, and writes nothing; or it fences the producer.
+        """
+        if before is not None and landing.has_open_transaction:
+            # It is ended by markers of the id that its batches have. Earlier versions kept all ids, and said nothing.
+            return before.producers_of
+        source, folder = found.range.folder, landing.folder
+        is_only_source = landing.is_empty or (before is not None and before.producers_of is None)
+        is_same_topic = source.topic == folder.topic and topic_id_of(folder) in (None, found.topic_id)
+        ours = self._cluster(self._directory)
+        is_same_cluster = ours is not None and ours == self._cluster(source.directory)
+        if self._keeps_producers or (is_only_source and is_same_topic and is_same_cluster):
+            return None
+        return (before and before.producers_of) or found.topic_id or found.log_id or source.directory.path
+
+    def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
+        """Have a partition of which nothing is copied be there, and where offsets are kept begin where it begins."""
+        if not landing.is_new or landing.folder.name in self._targets:
+            return
+        layout = read_layout(folder)
+        if self._keeps_offsets and layout.start_offset == layout.end_offset > 0:
+            landing.bounds = OffsetBounds(layout.start_offset, layout.end_offset)
+            landing.end_offset = layout.end_offset
+        nothing = ReadRange(folder, layout.end_offset, layout.end_offset, layout.end_offset)
+        moved = Moved(folder.topic, folder.partition or 0, nothing.start_offset, nothing.end_offset, 0, 0)
+        origin = Origin(folder.location)
+        self._put(CopyPiece(nothing, landing.folder.name, landing.end_offset, origin, landing.bounds, moved))
+
+    def _put(self, piece: CopyPiece) -> None:
+        self.pieces.append(piece)
+        self._targets.add(piece.target)
+
+    def _add(
+        self,
+        found: Selected,
+        whole: ReadRange,
+        layout: PartitionLayout,
+        landing: _Landing,
+        bytes_max: int,
+        before: Moved | None,
+    ) -> None:
+        if whole.size <= 0:
+            self._add_empty(layout.folder, landing)
+            return
+        keeps_offsets, first_offset = self._keeps_offsets, _base_offset_at(layout, whole.start_offset)
+        self._bound(first_offset, whole.end_offset, layout, landing)
+        origin = Origin(layout.path, before is not None, keeps_offsets, landing.leader_epoch)
+        producers_of = self._producers_of(found, landing, before)
+        shift = 0 if keeps_offsets else landing.end_offset - first_offset
+        base_offset = first_offset + shift
+        for piece, log_bytes in cut_by_bytes(whole, layout, bytes_max):
+            at, epoch = piece.topic_partition, found.leader_epoch(piece.end_offset)
+            moved = Moved(
+                at.topic, at.partition, piece.start_offset, piece.end_offset, 0, log_bytes, found.topic_id, epoch,
+                source=layout.folder.directory.path, target_topic=landing.folder.topic, producers_of=producers_of,
+                log_id=found.log_id, end_batch=found.identity(piece.end_offset).end_batch,
+            )  # fmt: skip
+            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
+            # A batch in which a piece was cut may begin before the next one: then offsets that are kept do.
+            base_offset = first_offset if keeps_offsets else piece.end_offset + shift
+        landing.end_offset, landing.is_empty = whole.end_offset + shift, False
+
+    def _whole_batches(self, wanted: ReadRange, layout: PartitionLayout, *, is_committed: bool) -> ReadRange:
+        """Widen a range to the batch at its end; where only decided transactions are copied, cut others off."""
+        start, end = wanted.start_offset, wanted.end_offset
+        if end == layout.end_offset:
+            refuse_damaged_end(layout)
+        elif end > start:
+            end = _end_offset_at(layout, end - 1)
+        while is_committed and start < end < layout.end_offset:
+            # What was decided before the last stable offset may have its marker behind that, as in the midst of a log.
+            stable_offset = last_stable_offset(replace(layout, end=OffsetPosition(0, end)))
+            if stable_offset == end:
+                break
+            end = stable_offset
+        return wanted.within(start, max(start, end))
+
+    def _bound(self, first_offset: int, end_offset: int, layout: PartitionLayout, landing: _Landing) -> None:
+        """Say where the log that is copied to is to start and end; raise where it cannot."""
+        path, target = layout.path, landing.folder.location
+        hidden = max(layout.start_offset - first_offset, 0)
+        if hidden and not landing.is_empty:
+            raise InvalidOptionError(
+                f"the first batch of {path} has {hidden} offsets before its log start offset {layout.start_offset}, "
+                f"where records were deleted that would be back in {target}, which is not empty. Begin behind that "
+                f"batch, or copy to an empty log"
+            )
+        if not self._keeps_offsets:
+            if hidden:
+                landing.bounds = OffsetBounds(landing.end_offset + hidden)
+            return
+        if first_offset < landing.end_offset:
+            raise InvalidOptionError(
+                f"keep_offsets: the first offset of {path} that is to be copied is {first_offset}, and {target} "
+                f"ends at offset {landing.end_offset}, so that it cannot take that offset. Begin there, or let the "
+                f"offsets be counted on"
+            )
+        start_offset = first_offset + hidden if landing.is_empty else landing.bounds.start_offset
+        landing.bounds = OffsetBounds(start_offset, end_offset if end_offset == layout.end_offset else None)
+
+
+def topic_id_of(folder: PartitionFolder) -> str | None:
+    """Return the topic id of a partition; None where it has none."""
+    path = folder.file(files.PARTITION_METADATA)
+    data = folder.storage.read_small(path)
+    return None if data is None else parse_topic_id(data, path)
+
+
+def _base_offset_at(layout: PartitionLayout, offset: int) -> int:
+    """Return the first offset of the batch that holds an offset; the offset itself where none does."""
+    with _segment_at(layout, offset) as log:
+        header = None if log is None else log.first_batch_from(offset)
+        if log is None or header is None:
+            return offset
+        base_offset = int(header.column("base_offset")[0])
+        if header.column("record_count")[0] < 0 and header.column("magic")[0] == 1:
+            inside = last_offset_inside(log.read(header).batch(0))
+            base_offset -= inside or 0
+    return min(base_offset, offset)
+
+
+def _end_offset_at(layout: PartitionLayout, offset: int) -> int:
+    """Return the offset behind the batch that holds an offset, or behind the offset itself."""
+    with _segment_at(layout, offset) as log:
+        header = None if log is None else log.first_batch_from(offset)
+    if header is None or header.column("base_offset")[0] > offset:
+        return offset + 1
+    return int(header.column("last_offset")[0]) + 1
+
+
+def _segment_at(layout: PartitionLayout, offset: int) -> OpenSegment | nullcontext[None]:
+    if not layout.segments or offset >= layout.end_offset:
+        return nullcontext()
+    return layout.segments[layout.segment_of(offset)].open()

@@ -1,0 +1,332 @@
+"""Exports partition logs to tables: a task decodes ranges of offsets into Arrow, and writes files itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from sparklog.errors import DataLossError, InvalidOptionError, SeglogError
+from sparklog.jobs.export.decoding import (
+    DEAD_LETTERS,
+    DEAD_LETTERS_AS_TEXT,
+    NO_DECODING,
+    Decoding,
+    RecordDecoder,
+    as_digits,
+)
+from sparklog.jobs.files.formats import (
+    ROW_GROUP_BYTES,
+    ROW_GROUP_ROWS,
+    ArrowFormat,
+    CsvFormat,
+    FileFormat,
+    ParquetFormat,
+)
+from sparklog.jobs.ledger import Moved, Settings
+from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
+from sparklog.jobs.run.shares import grouped
+from sparklog.jobs.source import LogSource, Selected, piece_bytes_max, reading, refuse_nested
+from sparklog.jobs.targets.adopting import known_by_files
+from sparklog.jobs.targets.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
+from sparklog.jobs.targets.targets import TableFolder, TableShape, Target
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.log_identity import LogIdentity, identity_at
+from sparklog.log.places import LogDirectory, is_within
+from sparklog.log.reader import LogReader
+from sparklog.record.decode.columns import DecodeLimits
+from sparklog.record.format.schema import selector
+from sparklog.topic.places.ranges import ReadRange, cut_by_bytes
+from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, of_partition
+from sparklog.values.spec import DecoderSpec
+
+TASK_BYTES: Final = 1 << 28
+"""How many bytes of log a task reads at most, about, by default."""
+_THREADS_BYTES_MAX: Final = 1 << 29
+_BULK_FORMATS: Final = (ParquetFormat, ArrowFormat)
+
+_schema_of: Final = selector(TOPIC_SCHEMA)
+_LIMITS: Final = DecodeLimits(chunk_bytes=1 << 20, output_bytes_max=1 << 23)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of offsets that one task moves into files of its own.
+
+    Attributes
+    ----------
+    log_bytes : int
+        About how many bytes of log it has.
+    identity : LogIdentity
+        That of its log at its end, as it was planned.
+    """
+
+    range: ReadRange
+    log_bytes: int
+    identity: LogIdentity
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True)
+class ExportTask:
+    """Some pieces of about a task's size in all.
+
+    Attributes
+    ----------
+    number : int
+        In the plan.
+    damage : SeglogError or None
+        Why a partition cannot be moved at all, which is the only thing that the task has to say.
+    """
+
+    number: int
+    name: str
+    pieces: tuple[Piece, ...]
+    follows: int | None = None
+    damage: SeglogError | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.log_bytes for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """Moves the records of logs that were not moved before to a target.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Of `TOPIC_SCHEMA`.
+    partition_by : tuple of str
+        Of `FOLDERS`: the folders in which files lie.
+    run_id : str
+        Tells this run from every other, also in the names of what it stages.
+    workers : int
+        How many tasks run at a time, about.
+    """
+
+    source: LogSource
+    target: Target
+    format: FileFormat
+    columns: tuple[str, ...] = TOPIC_DEFAULT_COLUMNS
+    partition_by: tuple[str, ...] = PARTITION_BY
+    decoding: Decoding = NO_DECODING
+    run_id: str = ""
+    now_ms: int = 0
+    workers: int = 1
+    task_bytes: int = TASK_BYTES
+    row_group_rows: int = ROW_GROUP_ROWS
+    row_group_bytes: int = ROW_GROUP_BYTES
+
+    commits_as_it_goes = True
+
+    @property
+    def threads_bytes_max(self) -> int:
+        # Decoders of values may be Python, and rows of text are made by many short steps.
+        is_bulk = isinstance(self.format, _BULK_FORMATS) and not self.decoding.is_needed
+        return _THREADS_BYTES_MAX if is_bulk else 0
+
+    def check(self) -> None:
+        """Raise for what is wrong already, before anything is made."""
+        if not self.file_schema().names:
+            raise InvalidOptionError(f"no column is left for the files: {', '.join(self.columns)} are their folders")
+        self.format.check(self.file_schema())
+        folders = self.source.check()
+        for directory in sorted({folder.directory for folder in folders}, key=lambda each: each.path):
+            _refuse_nested(self.target, directory)
+        self.target.check()
+
+    def held(self) -> AbstractContextManager[None]:
+        return self.target.held()
+
+    def plan(self) -> list[ExportTask]:
+        """Cut what is to be moved into tasks of about equal bytes, and give small partitions to one together."""
+        moved = self.target.moved(self.table(), adopts=self.source.adopts)
+        if isinstance(self.target, TableFolder):
+            moved = known_by_files(self.target, moved, adopts=self.source.adopts)
+        selected = self.source.select(moved)
+        damaged = [each for each in selected if each.damage is not None]
+        cut = self._cut([each for each in selected if each.damage is None])
+        pieces = [piece for of_one in cut for piece in of_one]
+        rows = grouped([piece.log_bytes for piece in pieces], self.task_bytes, self.workers)
+        tasks: list[ExportTask] = []
+        last: dict[TopicPartition, int] = {}
+        for each in rows:
+            together = tuple(pieces[each])
+            follows = last.get(together[0].range.topic_partition)
+            tasks.append(ExportTask(len(tasks), _name_of(together), together, follows))
+            last.update({piece.range.topic_partition: tasks[-1].number for piece in together})
+        for one in damaged:
+            tasks.append(ExportTask(len(tasks), one.range.folder.name, (), damage=one.damage))
+        return tasks
+
+    def _cut(self, selected: Sequence[Selected]) -> Iterator[list[Piece]]:
+        bytes_max = piece_bytes_max(selected, self.task_bytes, self.workers)
+        for each in selected:
+            if each.layout is not None:
+                yield [
+                    Piece(piece, log_bytes, each.identity(piece.end_offset), each.leader_epoch(piece.end_offset))
+                    for piece, log_bytes in cut_by_bytes(each.range, each.layout, bytes_max)
+                ]
+
+    def run(self, task: ExportTask, report: Report) -> tuple[Moved, ...]:
+        """Write the files of a task, staged, and return what is in them."""
+        if task.damage is not None:
+            raise task.damage
+        found: list[Moved] = []
+        errors: dict[TopicPartition, Exception] = {}
+        decoder, table = self._decoder(), self.table()
+        for number, piece in enumerate(task.pieces):
+            if piece.range.topic_partition in errors:
+                continue
+            # Other attempts of the task may run, or have run.
+            staged_name = f"{self.run_id}-{task.number}-{number}-{secrets.token_hex(4)}"
+            try:
+                found.append(self._moved(piece, decoder, table, staged_name, report))
+            except OF_ONE_PARTITION as error:
+                error.add_note(f"in {piece.range}")
+                errors[piece.range.topic_partition] = error
+        self.target.writable.sync_files(
+            [self.target.staged_path(file.staged) for each in found for file in each.all_files]
+        )
+        if errors:
+            raise PartlyDoneError(tuple(found), list(errors.values()))
+        return tuple(found)
+
+    def commit(self, results: Sequence[tuple[Moved, ...]]) -> None:
+        moved = [each for result in results for each in result]
+        if moved:
+            self.target.commit(moved, self.table(), self.run_id, self.now_ms)
+
+    def _moved(
+        self, piece: Piece, decoder: RecordDecoder, table: TableShape, staged_name: str, report: Report
+    ) -> Moved:
+        whole = piece.range
+        beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
+        with (
+            Outputs(self._layout(table.schema, self.partition_by), self.target, whole, staged_name) as outputs,
+            Outputs(self._layout(beside, ()), self.target, whole, f"{staged_name}-d", DEAD_LETTER) as set_aside,
+        ):
+            for batch in self._batches(piece, report):
+                rows, dead_letters = decoder.decode(batch, whole.topic_partition, table.times_ms)
+                outputs.append(rows)
+                if dead_letters is not None:
+                    set_aside.append(dead_letters if self.format.holds_bytes else as_digits(dead_letters))
+            files, dead_files = outputs.finish(), set_aside.finish()
+        return Moved(
+            *whole.topic_partition,
+            whole.start_offset,
+            whole.end_offset,
+            sum(file.rows for file in files + dead_files),
+            piece.log_bytes,
+            piece.identity.topic_id,
+            piece.leader_epoch,
+            files,
+            dead_letters=dead_files,
+            log_id=piece.identity.log_id,
+            end_batch=piece.identity.end_batch,
+        )
+
+    def _layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
+        return Layout(self.format, schema, partition_by, self.row_group_rows, self.row_group_bytes)
+
+    def _batches(self, piece: Piece, report: Report) -> Iterator[pa.RecordBatch]:
+        """Read a range, and say on the way how much was read, by its offsets."""
+        whole, log_bytes = piece.range, piece.log_bytes
+        schema = _schema_of(self._read_columns())
+        of_log = [name for name in schema.names if name not in TopicPartition._fields]
+        told_bytes = 0
+        with reading():
+            layout = read_layout(whole.folder)
+        with reading(), LogReader(layout, whole.stable_offset) as log:
+            _refuse_gone(whole, log)
+            _refuse_replaced(piece, layout)
+            batches = log.batches(
+                whole.start_offset,
+                whole.end_offset,
+                of_log,
+                self.source.isolation_level,
+                _LIMITS,
+                where=self.source.where,
+            )
+            for batch in of_partition(batches, whole.topic_partition, schema):
+                if not batch.num_rows:
+                    continue
+                yield batch
+                done = batch.column("offset")[-1].as_py() + 1 - whole.start_offset
+                read_bytes = log_bytes * done // whole.size
+                report(Amount(read_bytes - told_bytes, batch.num_rows))
+                told_bytes = read_bytes
+        report(Amount(log_bytes - told_bytes, 0))
+
+    def _read_columns(self) -> tuple[str, ...]:
+        """Return the columns that are needed: those that are written, the time to choose a folder, and offsets."""
+        by_time = ("timestamp",) if {"date", "hour"} & set(self.partition_by) else ()
+        return tuple(dict.fromkeys((*self.columns, *by_time, *self.decoding.read_columns, "offset")))
+
+    def _decoder(self) -> RecordDecoder:
+        folders = () if self.target.keeps_columns else self.partition_by
+        return RecordDecoder(self.decoding, _schema_of(tuple(name for name in self.columns if name not in folders)))
+
+    def file_schema(self) -> pa.Schema:
+        """Return the columns of the files: those asked for, decoded, but for those that are folders."""
+        return self._decoder().schema
+
+    def table(self) -> TableShape:
+        """Return what the table is like."""
+        schema = self.file_schema()
+        values = {
+            "format": self.format.name + ", formulas escaped" * (self.format == CsvFormat(escapes_formulas=True)),
+            "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
+            "partition_by": ", ".join(self.partition_by),
+            "where": "" if self.source.where is None else self.source.where.text,
+            "isolation_level": self.source.isolation_level,
+            "key_format": _named(self.decoding.key),
+            "value_format": _named(self.decoding.value),
+        }
+        return self.target.shape(TableShape(schema, self.partition_by, Settings(tuple(values.items()))))
+
+
+def _named(decoder: DecoderSpec | str) -> str:
+    return decoder if isinstance(decoder, str) else decoder.function or decoder.kind
+
+
+def _name_of(pieces: Sequence[Piece]) -> str:
+    first = str(pieces[0].range)
+    return first if len(pieces) == 1 else f"{first} and {len(pieces) - 1} more"
+
+
+def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
+    """Raise `DataLossError` if a range is not in its log any more."""
+    if whole.start_offset < log.start_offset or whole.end_offset > log.end_offset:
+        raise DataLossError(
+            f"{whole} was to be moved, and the log now has offsets [{log.start_offset}, {log.end_offset}): repeat the "
+            f"job, which goes on from what is there"
+        )
+
+
+def _refuse_replaced(piece: Piece, layout: PartitionLayout) -> None:
+    """Raise `DataLossError` if a log is another than the one that was planned."""
+    difference = piece.identity.difference(identity_at(layout, piece.range.end_offset))
+    if difference is not None:
+        raise DataLossError(
+            f"{piece.range} was to be moved, and its log has another {difference} now: it was made again or cut "
+            f"meanwhile. Repeat the job, which says what can be done"
+        )
+
+
+def _refuse_nested(target: Target, directory: LogDirectory) -> None:
+    """Raise `InvalidOptionError` where the target is in a log directory that is read, or the other way round."""
+    refuse_nested(target.storage, target.path, directory)
+    same_scheme = target.storage.scheme == directory.storage.scheme
+    if same_scheme and is_within(directory.storage.real(directory.path), target.storage.real(target.path)):
+        raise InvalidOptionError(
+            f"the logs of {directory.path} are in the target {target.path}: who reads the table would meet their "
+            f"files. Move to another folder"
+        )

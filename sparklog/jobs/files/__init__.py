@@ -1,0 +1,1 @@
+"""Reads and writes the formats of files: Parquet, Arrow IPC, CSV and JSON lines."""

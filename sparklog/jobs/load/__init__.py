@@ -1,0 +1,1 @@
+"""The verb ``load``: files of rows to logs."""

@@ -1,0 +1,193 @@
+"""`load`: what a user says, checked, and made a job that is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparklog.errors import InvalidOptionError
+from sparklog.jobs.files.row_sizes import ROW_BYTES_MAX
+from sparklog.jobs.load.inputs import FORMATS
+from sparklog.jobs.load.job import LoadJob, LoadSummary, PlannedPart
+from sparklog.jobs.load.mapping import Columns
+from sparklog.jobs.load.row_files import Csv, known_rows
+from sparklog.jobs.run.job import Watch, run_job
+from sparklog.jobs.run.local import runner_of
+from sparklog.log.clock import wall_clock_ms
+from sparklog.log.config import LogConfig
+from sparklog.log.properties import COMMIT
+from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.topic.write.target import find_target
+from sparklog.values.columns import parse_columns
+from sparklog.write.job_names import new_job
+
+
+def _dry_run(job: LoadJob) -> LoadSummary:
+    target = job.target
+    partitions = None if target.topic is None else target.partitions_of(target.topic) if target.partition is None else 1
+    planned = [
+        PlannedPart(
+            task.number,
+            part.file.name,
+            known_rows(part.file, part.groups),
+            part.size_bytes,
+            target.topic,
+            partitions,
+        )
+        for task in job.plan()
+        for part in task.parts
+    ]
+    return LoadSummary(skipped=job.outcome.skipped, planned=tuple(planned))
+
+
+def _csv_types(given: Mapping[str, Any] | str | None) -> dict[str, Any]:
+    if isinstance(given, str):
+        return {field.name: field.type for field in parse_columns(given, "csv_types")}
+    return dict(given or {})
+
+
+def load(
+    sources: PathText | Sequence[PathText],
+    log_directory: PathText,
+    *,
+    topic: str | None = None,
+    num_partitions: int | None = None,
+    config: Mapping[str, object] | None = None,
+    partitioner: str = "default",
+    key: str | None = "key",
+    value: str | None = "value",
+    headers: str | None = "headers",
+    timestamp: str | None = "timestamp",
+    partition: str | None = "partition",
+    topic_column: str | None = "topic",
+    value_json: bool = False,
+    key_format: str | None = None,
+    value_format: str | None = None,
+    format: str | None = None,  # noqa: A002 - what Spark, polars and DuckDB call it
+    csv_delimiter: str = ",",
+    csv_columns: Sequence[str] = (),
+    csv_types: Mapping[str, Any] | str | None = None,
+    row_bytes_max: int = ROW_BYTES_MAX,
+    again: bool = False,
+    spark: Any = None,
+    processes: int | None = None,
+    watch: Watch | None = None,
+    lock_timeout_seconds: float = 600.0,
+    dry_run: bool = False,
+) -> LoadSummary:
+    """Load files of rows into partition logs: all of them become visible at once, or none.
+
+    A rerun of the same load passes over files that it has loaded and that have not changed, by their path, size and
+    time; the log directory's ledger, ``seglog.ledger.jsonl``, remembers them. No broker may run on the directory.
+
+    Parameters
+    ----------
+    sources : path, or sequence of paths
+        Files, patterns, or folders with all that is below them; Parquet, Arrow IPC (files and streams), CSV and JSON
+        lines, text also compressed, as their names say. Names that begin with ``_`` or ``.`` are passed over. Folders
+        that are named ``column=value`` give their files a column.
+    log_directory : path
+        A log directory, which is made where it is not there; or the path of a topic, or of a partition's folder in one.
+    topic : str, optional
+        The topic of all rows. Without it rows name their topics in the column `topic_column`.
+    num_partitions : int, optional
+        How many partitions a new topic gets; without it a topic that is not there is an error.
+    config : mapping of str to object, optional
+        Topic properties under Kafka's names, such as ``{"compression.type": "zstd"}``.
+    partitioner : str
+        How a row that names no partition gets one: as of Spark's writes.
+    key, value, headers, timestamp, partition, topic_column : str, optional
+        The names of columns; None where there is none. Other columns are left out. A column may be missing, but for
+        the value; a name that was given for one must be in some file. Keys and values are text or bytes; timestamps are
+        timestamps, int64 of ms, or text of either; headers a list of structs of key and value, or a map.
+    value_json : bool
+        Make the value of all other columns, as one JSON object a row, in the way of Spark's ``to_json``. Of JSON lines
+        the value is the whole line, as it is.
+    key_format, value_format : str, optional
+        ``base64`` or ``hex``, where an export was told to write keys or values so; by default text stands for itself.
+        It is not needed for fields with ``_base64`` behind their names, where JSON lines of an export, and what
+        ``dump`` prints, have bytes that are no UTF-8: they are read as these bytes.
+    format : str, optional
+        "parquet", "arrow", "csv" or "json", where the names of the files do not say it.
+    csv_delimiter : str
+        The character between fields of CSV.
+    csv_columns : sequence of str
+        The names of the columns of CSV, where the first line does not say them.
+    csv_types : mapping of str to pyarrow.DataType, or str, optional
+        The types of those columns of CSV that are not text; also as text, such as ``id bigint, at timestamp``.
+    row_bytes_max : int
+        Refuse a file with a row of more bytes, about, decompressed: a file of a few kilobytes may come to gigabytes.
+    again : bool
+        Load also what was loaded before.
+    spark : SparkSession, optional
+        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Files and
+        logs must be where its workers reach them too.
+    processes : int, optional
+        How many processes work; by default one for each core, or threads of this one where they do better.
+    watch : Watch, optional
+        Is told how the load goes on.
+    lock_timeout_seconds : float
+        How long to wait for another job on the directory, and for other writers.
+    dry_run : bool
+        Change nothing, and only plan; neither does this wait for another job.
+
+    Returns
+    -------
+    LoadSummary
+        What was written where, and which files were loaded or passed over.
+
+    Raises
+    ------
+    InvalidOptionError
+        An argument is wrong, a file is of no known kind, or one that was loaded has changed since.
+    PathNotFoundError
+        A source is not there, or has no file.
+    InputFileError
+        A file is damaged, or its columns do not fit; the message names file and column.
+    LockedError
+        A broker runs on the directory, or another job or writer took too long.
+    SeglogError
+        Whatever it is, nothing of the load is visible, unless its ``outcome`` says otherwise.
+    """
+    if format not in (None, *FORMATS):
+        raise InvalidOptionError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    if row_bytes_max < 1:
+        raise InvalidOptionError(f"row_bytes_max is {row_bytes_max}, and must be at least 1")
+    runner = runner_of(processes, spark)
+    given = (sources,) if isinstance(sources, str) or hasattr(sources, "__fspath__") else tuple(sources)
+    log_config = LogConfig.from_properties(config or {})
+    log_config.warn_idle(COMMIT)
+    location = expand_one(locate(log_directory, "log_directory"), "log_directory")
+    target = find_target(location, topic, num_partitions, has_topic_column=topic is None and topic_column is not None)
+    columns = Columns(
+        key,
+        value,
+        headers,
+        timestamp,
+        topic_column if target.topic is None else None,
+        partition,
+        value_json,
+        key_format,
+        value_format,
+    )
+    now_ms = wall_clock_ms()
+    job = LoadJob(
+        sources=given,
+        format=format,
+        target=target,
+        config=log_config,
+        partitioner=partitioner,
+        columns=columns,
+        csv=Csv(csv_delimiter, tuple(csv_columns), _csv_types(csv_types)),
+        job_id=new_job(now_ms),
+        now_ms=now_ms,
+        workers=runner.workers,
+        again=again,
+        lock_timeout_seconds=lock_timeout_seconds,
+        row_bytes_max=row_bytes_max,
+        syncs_tasks=spark is not None,
+    )
+    if dry_run:
+        return _dry_run(job)
+    run_job(job, runner, watch)
+    return job.outcome.summary

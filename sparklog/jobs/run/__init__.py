@@ -1,0 +1,1 @@
+"""Runs jobs: plan, tasks, commit, on processes of this machine."""

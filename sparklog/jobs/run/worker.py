@@ -1,0 +1,56 @@
+"""What a worker does with a task, in whatever process it runs: it says how the task ended, and never raises."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from sparklog.errors import SeglogError
+from sparklog.jobs.run.job import Failed, Finished, Job, PartlyDoneError, Report
+
+
+def run_task(job: Job[Any, Any], row: int, task: Any, report: Report) -> Finished | Failed:
+    """Do a task, and say how it ended."""
+    try:
+        return Finished(row, job.run(task, report))
+    except PartlyDoneError as partly:
+        first, *others = partly.errors
+        return Failed(row, first, tuple(others), partly.result)
+    except SeglogError as error:
+        return Failed(row, error)
+    except Exception as error:
+        # Of a decoder of the user's own, perhaps: where it was raised is not seen from another process.
+        error.add_note(traceback.format_exc())
+        return Failed(row, error)
+
+
+def unpickled_job(data: bytes) -> Job[Any, Any]:
+    """Read a job that was sent here; of one that cannot be read every task fails, and says so."""
+    try:
+        job: Job[Any, Any] = pickle.loads(data)
+    except Exception as error:
+        return _Unreadable(error)  # type: ignore[return-value]
+    return job
+
+
+def pickled(said: Finished | Failed) -> bytes:
+    """Return how a task ended as bytes that can be read again, also where its result or its error cannot be."""
+    try:
+        data = pickle.dumps(said)
+        pickle.loads(data)
+    except Exception:
+        error = said.error if isinstance(said, Failed) else SeglogError(f"the result does not pickle: {said!r}")
+        return pickle.dumps(Failed(said.task, SeglogError("\n".join([repr(error), *getattr(error, "__notes__", ())]))))
+    return data
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    """Stands for a job that this process cannot read: a class of the caller's own is not there, for one."""
+
+    error: Exception
+
+    def run(self, task: Any, report: Report) -> Any:  # noqa: ARG002
+        raise SeglogError(f"a worker cannot read the job: {self.error!r}")

@@ -1,0 +1,1 @@
+"""Writes to the targets of an export: folders of files, Delta Lake and Iceberg."""

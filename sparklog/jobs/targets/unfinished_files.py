@@ -1,0 +1,89 @@
+"""Files that have their names in a table's folder, and are not yet part of the table: those of a commit on its way.
+
+Tables such as Delta Lake's have a log of their own, which says what is part of them. Files are there before it says so;
+a file in the folder of jobs lists them, and whoever finds it removes those that never became part of the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sparklog.errors import CorruptCheckpointError
+from sparklog.jobs.ledger import Moved
+from sparklog.jobs.targets.outputs import parse_file_name
+from sparklog.jobs.targets.targets import FOLDER_OF_JOBS, UNFINISHED, own_path
+from sparklog.log.files import TopicPartition
+from sparklog.log.log_identity import LogIdentity
+from sparklog.log.places import join_path
+from sparklog.storage.base import Storage, WritableStorage
+
+
+def remember_pending(storage: WritableStorage, path: str, moved: Sequence[Moved]) -> None:
+    """List the files of a commit, before they get their names."""
+    lines = [[each.topic, each.partition, each.end_offset, file.path] for each in moved for file in each.all_files]
+    with storage.open_for_append(own_path(path, UNFINISHED)) as file:
+        file.truncate(0)
+        file.append("".join(json.dumps(line) + "\n" for line in lines).encode())
+        file.sync()
+    storage.sync_folder(join_path(path, FOLDER_OF_JOBS))
+
+
+def pending(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]]:
+    """Return the paths of files that may not have become part of the table, and the ends of their ranges.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The list is not one that a job has made.
+    """
+    listed = own_path(path, UNFINISHED)
+    data = storage.read_small(listed) or b""
+    # A line that is cut off is of a list that was not synced, before any file had its name.
+    lines = [line for line in data.split(b"\n")[:-1] if line.startswith(b"[") and line.endswith(b"]")]
+    try:
+        return [_pending(path, *json.loads(line)) for line in lines]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CorruptCheckpointError(
+            f"not a list of the files of an export: {error}",
+            path=listed,
+            hint="Nothing is removed. See which files of the folder are part of the table, and remove the list",
+        ) from error
+
+
+def _pending(path: str, topic: str, partition: int, end: int, name: str) -> tuple[TopicPartition, int, str]:
+    of_file = parse_file_name(name)
+    if of_file is None or (of_file.topic_partition, of_file.end_offset) != ((topic, partition), end):
+        raise ValueError(f"{name!r} is not the file of offsets up to {end!r} of {topic!r}-{partition!r}")
+    return of_file.topic_partition, end, join_path(path, name)
+
+
+def forget_pending(storage: WritableStorage, path: str) -> None:
+    """Say that the commit is finished, or undone."""
+    storage.remove(own_path(path, UNFINISHED))
+
+
+def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
+    """Return how far each partition is, of which log, and what a commit moved of it, as the table's commit says it."""
+    marks: dict[str, dict[str, Any]] = {}
+    for each in moved:
+        before = marks.get(str(each.topic_partition), {"from": each.start_offset, "rows": 0})
+        marks[str(each.topic_partition)] = {
+            "from": before["from"],
+            "to": each.end_offset,
+            "rows": before["rows"] + sum(file.rows for file in each.files),
+            "leader_epoch": each.leader_epoch,
+            **each.identity.fields(),
+        }
+    return marks
+
+
+def from_mark(at: TopicPartition, mark: Mapping[str, Any]) -> Moved:
+    """Return what was moved last of a partition, of which its commit says no more than the end."""
+    end_offset = int(mark["to"])
+    identity = LogIdentity.of_fields(mark)
+    return Moved(
+        *at, end_offset, end_offset, 0, 0, identity.topic_id, mark.get("leader_epoch"), log_id=identity.log_id,
+        end_batch=identity.end_batch,
+    )  # fmt: skip

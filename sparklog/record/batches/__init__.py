@@ -1,0 +1,1 @@
+"""Walks, checks and stamps whole batches; records stay closed."""

@@ -1,0 +1,49 @@
+"""Writes what a log gives to a batch and no checksum covers: its offsets, and in magic 2 the leader epoch.
+
+A batch of magic 2 begins with its base offset, the size of what is behind that, and the leader epoch. A message of
+magic 0 or 1 begins with its offset, which for a compressed wrapper is that of its last message. The messages inside a
+wrapper of magic 1 count from there, so that all of them move with it; those of magic 0 have offsets of their own, which
+do not.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from sparklog.record.format.headers import Column
+
+Octets = np.ndarray[Any, np.dtype[np.uint8]]
+
+STAMP: Final = struct.Struct(">qii")
+"""Base offset, size and leader epoch: the beginning of a batch of magic 2."""
+OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH_AT: Final = 12
+
+
+def stamp_batches(
+    octets: Octets, starts: Column, magics: Column, base_offsets: Column, last_offsets: Column, leader_epoch: int
+) -> None:
+    """Write offsets and a leader epoch into batches.
+
+    Parameters
+    ----------
+    octets : uint8 array
+        Whole batches; written.
+    starts : int64 array, shape (n_batches,)
+        Where in it each batch begins.
+    magics, base_offsets, last_offsets : integer array, shape (n_batches,)
+        The magic of each batch, and the offsets that it gets.
+    """
+    is_modern = magics == 2
+    offsets = np.where(is_modern, base_offsets, last_offsets).astype(">i8").view(np.uint8).reshape(-1, OFFSET.size)
+    octets[starts[:, None] + np.arange(OFFSET.size)] = offsets
+    epoch = np.frombuffer(leader_epoch.to_bytes(4, "big", signed=True), np.uint8)
+    octets[starts[is_modern, None] + np.arange(_LEADER_EPOCH_AT, _LEADER_EPOCH_AT + len(epoch))] = epoch
+
+
+def fixes_offsets(magic: int | Column, codec_id: int | Column) -> bool | np.ndarray[Any, np.dtype[np.bool_]]:
+    """Tell which batches cannot be stamped with other offsets: wrappers of magic 0, whose messages have their own."""
+    return (magic == 0) & (codec_id != 0)

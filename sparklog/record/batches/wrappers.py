@@ -1,0 +1,109 @@
+"""Reads the content of a compressed message of magic 0 or 1, and makes such messages, without compiled code.
+
+The layout of a message is written in `sparklog.record.format.legacy`. Until Kafka 0.10, producers computed the header
+checksum of an lz4 frame over its magic, too (KAFKA-3160). Frames in messages of magic 0 have it so, and old readers
+want it so.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+from sparklog.errors import CorruptBatchError
+from sparklog.record.codecs.table import (
+    CODEC_IDS,
+    DECOMPRESSED_BYTES_MAX,
+    compressed_bytes_max,
+    compressor,
+    decompressor,
+)
+from sparklog.record.format.legacy import SIZE_MIN
+from sparklog.record.format.v2 import CODEC_MASK, LOG_APPEND_TIME
+
+LEGACY_CODECS: Final = ("gzip", "snappy", "lz4")
+
+_LEAD: Final = struct.Struct(">qi")
+_COVERED_V0: Final = struct.Struct(">bbi")
+_COVERED_V1: Final = struct.Struct(">bbqi")
+_LZ4_CHECKSUM_AT: Final = 6
+_LZ4_CHECKSUM_OF_MAGIC_0: Final = 0x1A
+
+
+def wrapped(message: memoryview) -> memoryview:
+    """Return the value of a compressed wrapper: the stream that the messages inside are in."""
+    field = 26 if message[16] == 1 else 18
+    key_bytes = int.from_bytes(message[field : field + 4], "big", signed=True)
+    field += 4 + max(key_bytes, 0)
+    value_bytes = int.from_bytes(message[field : field + 4], "big", signed=True)
+    value = message[field + 4 :]
+    if not 0 <= value_bytes <= len(value):
+        raise CorruptBatchError("a compressed wrapper's value is null or runs past it")
+    return value[:value_bytes]
+
+
+def last_offset_inside(message: memoryview) -> int | None:
+    """Return the offset field of the last message inside a wrapper; None where it cannot be read.
+
+    Parameters
+    ----------
+    message : memoryview
+        The whole wrapper, whose checksum is right.
+    """
+    try:
+        inside = memoryview(
+            decompressor(message[17] & CODEC_MASK, message[16])(wrapped(message), DECOMPRESSED_BYTES_MAX)
+        )
+    except Exception:
+        # Each library has errors of its own. They are raised again when the batch is read.
+        return None
+    position, last_offset = 0, None
+    while position + _LEAD.size <= len(inside):
+        last_offset, size = _LEAD.unpack_from(inside, position)
+        if size < SIZE_MIN:
+            return None
+        position += _LEAD.size + size
+    return last_offset if position == len(inside) else None
+
+
+def wrapper(
+    messages: memoryview,
+    *,
+    magic: int,
+    codec: str,
+    level: int | None,
+    offset: int,
+    timestamp: int,
+    is_append_time: bool,
+) -> memoryview:
+    """Make the compressed message of magic 0 or 1 that holds other messages.
+
+    Parameters
+    ----------
+    messages : memoryview
+        The messages inside, whose offsets are as the magic of the wrapper wants them.
+    codec : str
+        One of `LEGACY_CODECS`.
+    offset : int
+        That of the last message inside.
+    timestamp : int
+        ms; the latest inside, or the append time of all. Magic 0 has none.
+
+    Returns
+    -------
+    memoryview
+        The whole message.
+    """
+    stream = memoryview(bytearray(compressed_bytes_max(len(messages))))
+    stream = stream[: compressor(codec, level)(messages, stream)]
+    attributes = CODEC_IDS[codec]
+    if magic == 0:
+        if codec == "lz4":
+            stream[_LZ4_CHECKSUM_AT] = _LZ4_CHECKSUM_OF_MAGIC_0
+        covered = _COVERED_V0.pack(0, attributes, -1)
+    else:
+        covered = _COVERED_V1.pack(1, attributes | (LOG_APPEND_TIME if is_append_time else 0), timestamp, -1)
+    covered += len(stream).to_bytes(4, "big") + stream
+    crc = zlib.crc32(covered).to_bytes(4, "big")
+    return memoryview(_LEAD.pack(offset, len(crc) + len(covered)) + crc + covered)

@@ -1,0 +1,1 @@
+"""Compresses and decompresses: gzip, snappy, lz4 and zstd."""

@@ -1,0 +1,106 @@
+"""Decompresses many streams of one codec at once, where its library can: the usual ones, one behind the other.
+
+To decompress the streams of a log one by one takes about as long in calls as in the codec, and between two calls a
+thread may have to wait for others. What is not taken here, because a stream is unusual, damaged or too long, is left to
+`sparklog.record.codecs.table`, one by one. For the same reason `many_frames` compresses the records of many batches at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+import numpy as np
+
+from sparklog.record.codecs import native
+from sparklog.record.codecs.table import LZ4_FAST_LEVELS
+from sparklog.record.format.streams import LZ4, SNAPPY, ZSTD, Int64s, Octets
+from sparklog.record.kernels import streams as kernels_streams
+
+ManyInto = Callable[[Octets, Int64s, Int64s, Octets, int, int], Int64s]
+
+ManyFrames = Callable[[Octets, Int64s, int, Octets], Int64s]
+
+_SNAPPY_BLOCKS_MAX: Final = 1 << 10
+
+
+def many_into(codec_id: int) -> ManyInto | None:
+    """Return the function that decompresses v2 streams of a codec into memory of the caller; None where there is none.
+
+    Returns
+    -------
+    callable of (octets, starts, ends, target, filled, full_bytes)
+        ``octets`` holds the streams, which begin and end at ``starts`` and ``ends``. They are written one behind the
+        other into ``target`` from ``filled`` on, until ``full_bytes`` of it are filled. The function returns, for each
+        stream that it has taken, from the first on, how much of the target is filled behind it. It never raises for
+        what is in a stream.
+    """
+    if codec_id == SNAPPY:
+        return _snappy
+    if codec_id == LZ4 and native.lz4_decompress_safe():
+        return _lz4
+    if codec_id == ZSTD and native.zstd_decompress():
+        return _zstd
+    return None
+
+
+def many_frames(codec: str, level: int | None) -> ManyFrames | None:
+    """Return the function that compresses many streams, as `sparklog.record.codecs.table.compressor` does one by one.
+
+    Returns
+    -------
+    callable of (octets, ends, free_bytes, target) or None
+        Each stream is made of the bytes up to one of ``ends``, from where the one before it ends. They are written one
+        behind the other into ``target``, with ``free_bytes`` left free before each. The function returns how much of
+        the target is filled behind each; the target must have the size that
+        `sparklog.record.codecs.table.compressed_bytes_max` says of all streams, and the free bytes.
+    """
+    is_fast_lz4 = codec == "lz4" and level in LZ4_FAST_LEVELS
+    return _lz4_frames if is_fast_lz4 and native.lz4_compress_default() else None
+
+
+def _lz4_frames(octets: Octets, ends: Int64s, free_bytes: int, target: Octets) -> Int64s:
+    filled = np.empty(len(ends), dtype=np.int64)
+    taken = kernels_streams.lz4_frames(native.lz4_compress_default(), octets, ends, free_bytes, target, filled)
+    if taken < len(ends):
+        raise AssertionError("a target is too small for what is compressed into it")
+    return filled
+
+
+def _lz4(octets: Octets, starts: Int64s, ends: Int64s, target: Octets, filled: int, full_bytes: int) -> Int64s:
+    borders = np.empty(len(starts), dtype=np.int64)
+    function = native.lz4_decompress_safe()
+    return borders[: kernels_streams.lz4_streams(function, octets, starts, ends, target, filled, full_bytes, borders)]
+
+
+def _zstd(octets: Octets, starts: Int64s, ends: Int64s, target: Octets, filled: int, full_bytes: int) -> Int64s:
+    borders = np.empty(len(starts), dtype=np.int64)
+    function, state = native.zstd_decompress(), native.zstd_state()
+    if not state:
+        return borders[:0]
+    taken = kernels_streams.zstd_streams(function, state, octets, starts, ends, target, filled, full_bytes, borders)
+    return borders[:taken]
+
+
+def _snappy(octets: Octets, starts: Int64s, ends: Int64s, target: Octets, filled: int, full_bytes: int) -> Int64s:
+    """Decompress the blocks one by one, with as little as can be between two of them: the library has no C function."""
+    table = np.empty((_SNAPPY_BLOCKS_MAX, kernels_streams.BLOCK_FIELDS), dtype=np.int64)
+    table = table[: kernels_streams.snappy_blocks(octets, starts, ends, len(target), filled, full_bytes, table)]
+    source, room = octets.data, target.data
+    streams, *places = (column.tolist() for column in table.T)
+    sources = [source[start:end] for start, end in zip(*places[:2], strict=True)]
+    rooms = [room[start:end] for start, end in zip(*places[2:], strict=True)]
+    done = 0
+    try:
+        for size, piece in zip(map(cramjam.snappy.decompress_raw_into, sources, rooms), rooms, strict=True):
+            if size != len(piece):
+                break
+            done += 1
+    except cramjam.DecompressionError:
+        pass  # The block is damaged: its stream is not taken.
+    # The last block that belongs to each whole stream.
+    taken = streams[done] if done < len(streams) else (streams[-1] + 1 if streams else 0)
+    last = np.searchsorted(table[:, kernels_streams.STREAM], np.arange(taken), side="right") - 1
+    return np.ascontiguousarray(table[last, kernels_streams.TARGET_END])

@@ -1,0 +1,1 @@
+"""Turns batches into Arrow columns, with or without a filter."""

@@ -1,0 +1,303 @@
+"""Decodes record batches into Arrow columns.
+
+A kernel takes a run of batches of one format, checks them, walks through their records, and copies the wanted fields
+into the buffers of Arrow columns until those are full. `sparklog.record.decode.steps` decompresses the batches.
+
+Whatever columns are wanted, every batch of the range is checked, decompressed and walked through to its end. A header
+alone is never taken for rows: a right checksum says that the bytes are those that were sent, but not that they hold
+as many records as the header says, or records at the offsets that it spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from sparklog.errors import CorruptBatchError, InvalidOptionError
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX
+from sparklog.record.decode.arrow import (
+    BYTES_WITHOUT_END,
+    RECORD_HEADERS_MAX,
+    ROWS_MAX,
+    Columns,
+    Piece,
+    Rows,
+    wanted_bits,
+)
+from sparklog.record.decode.steps import Step, failure_of, runs, sound_rows, steps
+from sparklog.record.format import v2
+from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA, selector
+from sparklog.record.kernels import filter as kernels_where
+from sparklog.record.kernels import legacy as kernels_legacy
+from sparklog.record.kernels import scan as kernels
+from sparklog.record.kernels import v2 as kernels_v2
+
+_ARROW_BYTES_MAX: Final = (1 << 31) - 1
+# Of magic 2, and of magic 0 and 1.
+_DECODING: Final = (kernels_v2.decode_records, kernels_legacy.decode_messages)
+_FILTERING: Final = (kernels_where.filter_records, kernels_where.filter_messages)
+
+
+@dataclass(frozen=True)
+class DecodeLimits:
+    """The limits on how much memory a decode uses at a time.
+
+    Attributes
+    ----------
+    decompressed_bytes_max : int
+        A batch that decompresses to more is refused (Kafka: ``max.decompressed.message.bytes``).
+    chunk_bytes : int
+        Batches are decompressed and walked through together until they have this many bytes, which are best a fraction
+        of the processor's cache.
+    output_bytes_max : int
+        An Arrow batch is cut before its records are longer than this; a single record may be.
+    """
+
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    chunk_bytes: int = 1 << 20
+    output_bytes_max: int = 1 << 23
+
+    def __post_init__(self) -> None:
+        if not 0 < self.output_bytes_max <= _ARROW_BYTES_MAX:
+            raise InvalidOptionError(f"output_bytes_max must be from 1 to {_ARROW_BYTES_MAX}")
+
+    def within(self, output_bytes_max: int | None) -> DecodeLimits:
+        """Return the same, with a lower bound on the bytes of an Arrow batch where one is given."""
+        if output_bytes_max is None:
+            return self
+        if isinstance(output_bytes_max, bool) or not isinstance(output_bytes_max, int) or output_bytes_max < 1:
+            raise InvalidOptionError(f"max_bytes must be a whole number, at least 1, and is {output_bytes_max!r}")
+        return replace(self, output_bytes_max=min(output_bytes_max, self.output_bytes_max))
+
+
+LIMITS: Final = DecodeLimits()
+
+
+def decode_batches(
+    buffer: memoryview,
+    headers: BatchHeaders,
+    *,
+    columns: Collection[str] = RECORD_COLUMNS,
+    start_offset: int = 0,
+    end_offset: int = OFFSET_MAX,
+    reaches_log_end: bool = False,
+    limits: DecodeLimits = LIMITS,
+    program: kernels_where.Program | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Decode whole batches into record columns.
+
+    Parameters
+    ----------
+    buffer : memoryview, shape (n_bytes,)
+        Bytes of a ``.log`` file, from a batch boundary on.
+    headers : BatchHeaders, length n_batches
+        From `scan_headers` over the same buffer, control batches left out.
+    columns : collection of str
+        Names of `RECORD_SCHEMA`; other columns are not copied. An empty collection still gives rows.
+    start_offset, end_offset : int
+        Records below the start are left out, and those from the end on.
+    reaches_log_end : bool
+        Whether ``end_offset`` is the end of the log. There records are given, as by Kafka, whose offsets are above the
+        last one of their batch and past the end; before the end of the log they are an error, since whoever reads on
+        from ``end_offset`` would not find them.
+    limits : DecodeLimits
+        How large a piece at a time.
+    program : Program, optional
+        A filter, by `sparklog.record.decode.where_program.program_of`. Only records that pass are copied; the others
+        are checked all the same.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        The named columns in the order of `RECORD_SCHEMA`, one row a record, in offset order; timestamps in ms, UTC.
+
+    Raises
+    ------
+    CorruptBatchError
+        A checksum differs, a length runs past its batch, a count or an offset is not that of the records, or offsets do
+        not ascend from batch to batch; with the position of the batch and its offset. The records
+        of all batches before it have been yielded by then. Of the batch itself none has, unless it is longer than
+        ``output_bytes_max`` and its checksum is right.
+
+    Notes
+    -----
+    Length -1 is null and length 0 is empty; both survive. Format: KIP-98, KIP-534.
+
+    An offset above the last one that its batch's header gives is Kafka's to give and ours, too, as long as offsets
+    ascend. Where the next batch begins below it, Kafka's consumer gives the one and passes over the other, or the other
+    way round, as its fetches fall; here the second batch is an error.
+    """
+    decoder = Decoder(
+        columns,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        reaches_log_end=reaches_log_end,
+        limits=limits,
+        program=program,
+    )
+    yield from decoder.decode(buffer, headers)
+    yield from decoder.flush()
+
+
+def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
+    """Check the checksum of every batch: CRC-32C of v2, CRC-32 of messages of magic 0 and 1 and of their wrappers.
+
+    Raises
+    ------
+    CorruptBatchError
+        With the position and the offset of the first batch that is wrong.
+    """
+    _, failure = sound_rows(buffer, headers, slice(0, len(headers)))
+    if failure is not None:
+        raise failure
+
+
+def _growth(buffer: memoryview, headers: BatchHeaders, end_offset: int) -> int:
+    """Return how many times the bytes of a piece are expected to be decoded together, those of the piece included.
+
+    It is 1 where no whole batch of the range follows in the buffer: see `sparklog.record.batches.framing.scan_pieces`.
+    """
+    left_bytes = len(buffer) - headers.valid_bytes
+    if headers.fault or not 0 < headers.next_batch_bytes <= left_bytes:
+        return 1
+    if len(headers) and int(headers.column("last_offset")[-1]) + 1 >= end_offset:
+        return 1
+    return 2 + left_bytes // headers.valid_bytes
+
+
+def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) -> int | None:
+    """Return the timestamp type of all batches, by their `kernels.summary`; None where they have not the same."""
+    if oldest:
+        return -1 if oldest == batches else None
+    return None if different & v2.LOG_APPEND_TIME else int(attributes & v2.LOG_APPEND_TIME != 0)
+
+
+class Decoder:
+    """Decodes the batches of a log piece by piece, as `decode_batches` does those of one; the arguments are its own.
+
+    Making columns takes as long as decoding hundreds of records. So where a piece ends before its buffer does, its rows
+    wait for those of the next piece, and offsets ascend over all pieces.
+    """
+
+    def __init__(
+        self,
+        columns: Collection[str] = RECORD_COLUMNS,
+        *,
+        start_offset: int = 0,
+        end_offset: int = OFFSET_MAX,
+        reaches_log_end: bool = False,
+        limits: DecodeLimits = LIMITS,
+        program: kernels_where.Program | None = None,
+    ) -> None:
+        self._names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
+        self._offsets, self._limits = (start_offset, end_offset), limits
+        self._kernels = _DECODING if program is None else _FILTERING
+        self._filter = () if program is None else (program,)
+        self._schema = _schema(self._names)
+        self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
+        self._cursor[kernels.LAST_OFFSET_DONE] = -1
+        self._cursor[kernels.EXCESS_END] = OFFSET_MAX if reaches_log_end else end_offset
+        self._columns: Columns | None = None
+        self._record_headers_max = 0
+
+    def decode(self, buffer: memoryview, headers: BatchHeaders) -> Iterator[pa.RecordBatch]:
+        """Decode a piece; what it yields and raises is as of `decode_batches`.
+
+        Where whole batches of the range follow in the buffer, rows may stay until the next call, or until `flush`.
+        """
+        modern, oldest, attributes, different, wrappers = kernels.summary(headers.numbers)
+        # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
+        headers = replace(headers, table=headers.table.copy()) if wrappers else headers
+        timestamp_type = _timestamp_type(len(headers), oldest, attributes, different)
+        self._piece = Piece(headers, timestamp_type)
+        self._growth = _growth(buffer, headers, self._offsets[1])
+        if self._columns is not None:
+            self._columns.begin(self._piece, int(self._cursor[kernels.ROWS]))
+        for run in runs(headers) if 0 < modern < len(headers) else [slice(0, len(headers))]:
+            try:
+                is_compressed = bool(attributes & v2.CODEC_MASK) and bool(headers[run].codec_ids.any())
+                for step in steps(
+                    buffer,
+                    headers,
+                    run,
+                    self._limits.decompressed_bytes_max,
+                    self._limits.chunk_bytes,
+                    is_compressed=is_compressed,
+                ):
+                    yield from self._rows_of_step(step)
+            except CorruptBatchError:
+                yield from self.flush()
+                raise
+        if self._growth == 1:
+            yield from self.flush()
+
+    def _rows_of_step(self, step: Step) -> Iterator[pa.RecordBatch]:
+        """Walk through the batches of a step, and yield the Arrow batches that fill up on the way."""
+        headers, cursor = self._piece.headers, self._cursor
+        decode = self._kernels[int(headers.column("magic")[step.rows.start] < 2)]
+        cursor[kernels.BATCH] = step.rows.start
+        while True:
+            if self._columns is None:
+                self._columns = self._empty_columns()
+            columns = self._columns
+            status = decode(
+                step.octets,
+                headers.numbers,
+                step.spans,
+                step.rows.start,
+                step.rows.stop,
+                headers.origin,
+                not step.is_checked,
+                *self._offsets,
+                columns.wanted,
+                columns.bytes_max,
+                cursor,
+                columns.output,
+                *self._filter,
+            )
+            if status == kernels.OK:
+                return
+            if status == kernels.RECORD_TOO_LARGE:
+                record_bytes = int(cursor[kernels.RECORD_BYTES])
+                record_headers_max = record_bytes // v2.RECORD_HEADER_BYTES_MIN
+                self._columns = self._empty_columns(record_bytes, record_headers_max)
+            elif status == kernels.HEADERS_DO_NOT_FIT:
+                self._record_headers_max = RECORD_HEADERS_MAX
+                yield from self.flush()
+            elif status == kernels.FULL:
+                yield from self.flush()
+            else:
+                raise failure_of(step, headers, int(cursor[kernels.BATCH]), status)
+
+    def _empty_columns(self, record_bytes: int = 1, record_headers_max: int = 0) -> Columns:
+        """Make columns for the batches that are left, as far as they may go together, and for one record at least."""
+        bytes_max = max(self._limits.output_bytes_max, record_bytes) if wanted_bits(self._names) else BYTES_WITHOUT_END
+        rows, size_bytes = kernels.capacity(
+            self._piece.headers.numbers, self._cursor[kernels.BATCH], self._offsets[0], ROWS_MAX, bytes_max
+        )
+        rows, size_bytes = min(rows * self._growth, ROWS_MAX), min(size_bytes * self._growth, bytes_max)
+        record_headers_max = max(record_headers_max, self._record_headers_max)
+        columns = Columns(self._names, max(rows, 1), max(size_bytes, record_bytes), record_headers_max)
+        columns.begin(self._piece, 0)
+        return columns
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows so far, if there are any, and begin with empty columns."""
+        rows, columns = int(self._cursor[kernels.ROWS]), self._columns
+        self._cursor[kernels.ROWS] = self._cursor[kernels.TAKEN_BYTES] = 0
+        self._columns = None
+        if columns is not None and rows:
+            yield self._batch(columns.take(rows))
+
+    def _batch(self, rows: Rows) -> pa.RecordBatch:
+        if not self._names:
+            return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), len(rows), [None]))
+        return pa.RecordBatch.from_arrays([rows.column(name) for name in self._names], schema=self._schema)
+
+
+_schema: Final = selector(RECORD_SCHEMA)

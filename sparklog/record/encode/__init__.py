@@ -1,0 +1,1 @@
+"""Turns Arrow columns into batches."""

@@ -1,0 +1,1 @@
+"""Names the bytes of the three record formats, and the columns that records become."""

@@ -1,0 +1,56 @@
+"""The columns that records have, as Arrow types; names are those of Spark's Kafka connector, and of Kafka beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+OFFSET_MAX: Final = (1 << 63) - 1
+
+HEADERS_TYPE: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+
+RECORD_SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", "UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS_TYPE),
+        ("leader_epoch", pa.int32()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int32()),
+        ("sequence", pa.int32()),
+        ("is_transactional", pa.bool_()),
+        ("compression", pa.string()),
+        ("magic", pa.int32()),
+        ("base_offset", pa.int64()),
+        ("position", pa.int64()),
+    ]
+)
+"""Every column that `sparklog.record.decode.columns.decode_batches` makes.
+
+``position`` is the byte position of the record's batch in its file. ``timestamp`` is in ms, -1 where magic 0 has none;
+``timestampType`` -1 none, 0 create time, 1 log append time; what a format does not have is -1.
+"""
+
+RECORD_COLUMNS: Final = tuple(RECORD_SCHEMA.names)
+DEFAULT_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+
+
+def selector(schema: pa.Schema) -> Callable[[tuple[str, ...]], pa.Schema]:
+    """Return the function that makes the schema of some columns of a schema, in the order in which they are named.
+
+    Each is made once: to make one takes as long as to read a few records.
+    """
+
+    @lru_cache(maxsize=64)
+    def selected(names: tuple[str, ...]) -> pa.Schema:
+        return pa.schema([schema.field(name) for name in names])
+
+    return selected

@@ -1,0 +1,1 @@
+"""Compiled code: the loops over bytes, and what compiles and keeps them."""

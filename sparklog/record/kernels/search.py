@@ -1,0 +1,113 @@
+"""Compiled code: the search for the next whole batch behind damage.
+
+It is linear in the bytes, whatever they are: runs of zeros are passed over a word at a time, and what looks like a
+header costs no more than the budget that the caller gives for computing checksums. On a machine without the instruction
+for CRC-32C it uses the tables: the budget bounds what they cost, and it runs only behind damage.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from sparklog.record.kernels.compile import inlined, kernel
+from sparklog.record.kernels.crc import crc32, crc32c
+from sparklog.record.kernels.memory import big_endian_32, load_64
+from sparklog.record.kernels.scan import BYTES
+
+NOTHING: Final = 0
+FOUND: Final = 1
+ASK: Final = 2
+GIVEN_UP: Final = 3
+
+_PREFIX_BYTES: Final = 17
+
+
+@inlined
+def _skip_zeros(buffer, position, stop):
+    """Step over bytes at which no batch can begin, since the size that it would have is 0: the next that may."""
+    while position + 40 <= stop:
+        words = load_64(buffer, position + 8) | load_64(buffer, position + 16)
+        words |= load_64(buffer, position + 24) | load_64(buffer, position + 32)
+        if words != np.uint64(0):
+            break
+        # The four bytes of a size that begins up to here are all among the 32 that are zero.
+        position += 29
+    return position
+
+
+@inlined
+def _batch_bytes(buffer, position, left_bytes):
+    """Return how long the batch is whose header seems to stand here; 0 where none can."""
+    magic = np.int64(buffer[position + 16])
+    if magic > 2:
+        return np.int64(0)
+    batch_bytes = big_endian_32(buffer, position + 8) + 12
+    if batch_bytes < (61 if magic == 2 else 26 + 8 * magic) or batch_bytes > left_bytes:
+        return np.int64(0)
+    return batch_bytes
+
+
+@inlined
+def _is_laid_out(buffer, position, batch_bytes):
+    """Tell whether the fields of a batch agree with its length, before its checksum is computed.
+
+    Numbers in a value, which are mostly zeros, look like headers at every fourth byte.
+    """
+    magic = np.int64(buffer[position + 16])
+    if magic == 2:
+        return big_endian_32(buffer, position + 23) >= 0 and big_endian_32(buffer, position + 57) >= 0
+    at = position + 18 + 8 * magic
+    end = position + batch_bytes
+    at += 4 + max(big_endian_32(buffer, at), np.int64(0))
+    return at + 4 <= end and at + 4 + max(big_endian_32(buffer, at), np.int64(0)) == end
+
+
+@kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64, types.int64))
+def search(buffer, position, left_bytes, budget_bytes):
+    """Find the next whole batch, at any byte and of any offset.
+
+    Parameters
+    ----------
+    buffer : uint8 array
+    position : int
+        Where in it to begin.
+    left_bytes : int
+        Bytes from the beginning of the buffer to the end of the file: a batch must fit.
+    budget_bytes : int
+        Of how many bytes checksums may be computed.
+
+    Returns
+    -------
+    (status, position, budget_bytes)
+        FOUND: an intact batch begins there. ASK: one may, which is not all in the buffer, so that the caller must
+        check it and go on behind that place. NOTHING: none begins before that place, which is the first whose header
+        is not all in the buffer. GIVEN_UP: the budget is used up there. Then what is left of the budget.
+    """
+    stop = np.int64(buffer.shape[0])
+    while position + _PREFIX_BYTES <= stop:
+        position = _skip_zeros(buffer, position, stop)
+        if position + _PREFIX_BYTES > stop:
+            break
+        batch_bytes = _batch_bytes(buffer, position, left_bytes - position)
+        if batch_bytes > 0:
+            if batch_bytes > stop - position:
+                return np.int64(ASK), position, budget_bytes
+            if not _is_laid_out(buffer, position, batch_bytes):
+                position += 1
+                continue
+            budget_bytes -= batch_bytes
+            if budget_bytes < 0:
+                return np.int64(GIVEN_UP), position, budget_bytes
+            if buffer[position + 16] == 2:
+                found = crc32c(buffer, position + 21, position + batch_bytes)
+                is_intact = found == big_endian_32(buffer, position + 17) & np.int64(0xFFFFFFFF)
+            else:
+                found = crc32(buffer, position + 16, position + batch_bytes)
+                is_intact = found == big_endian_32(buffer, position + 12) & np.int64(0xFFFFFFFF)
+            if is_intact:
+                return np.int64(FOUND), position, budget_bytes
+        position += 1
+    return np.int64(NOTHING), position, budget_bytes

@@ -1,0 +1,49 @@
+"""The changes that a rewriting makes to batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from sparklog.record.format.streams import Int64s
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+NULL: Final = -1
+EMPTY: Final = 0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to change in some batches.
+
+    Attributes
+    ----------
+    keep : bool array, shape (n_records,), optional
+        Whether each record stays; all do by default.
+    blank : bool array, shape (n_records,), optional
+        Whether the value of each record is replaced; none is by default.
+    blank_bytes : int
+        `NULL` to replace values by null, `EMPTY` by no bytes.
+    codec : str, optional
+        Kafka's name of the codec that data batches are to have; each keeps its own by default. Control batches are
+        never compressed.
+    level : int, optional
+        The level of the codec; None is the codec's default.
+    delete_horizons : int64 array, shape (n_batches,), optional
+        For each batch of magic 2 the time, ms, from which on its tombstones or its marker may go; -1 leaves the batch
+        with the horizon that it has, if any.
+    retain_empty : bool array, shape (n_batches,), optional
+        Whether each batch of which no record stays is kept as an empty one, and not dropped; all are by default. A
+        batch without records is such a batch, too. Magic 0 and 1 have no empty batches: theirs are dropped.
+    """
+
+    keep: Mask | None = None
+    blank: Mask | None = None
+    blank_bytes: int = NULL
+    codec: str | None = None
+    level: int | None = None
+    delete_horizons: Int64s | None = None
+    retain_empty: Mask | None = None

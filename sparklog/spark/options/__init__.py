@@ -1,0 +1,1 @@
+"""Declares, reads and checks the options of reads and writes."""

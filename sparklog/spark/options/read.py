@@ -1,0 +1,465 @@
+"""Declares the options of a read, and reads and checks them; no other module does.
+
+Names, JSON forms, precedence and messages are those of Spark's own Kafka connector, so that a query needs a new format
+name and a path, and nothing else. An option that only makes sense with a broker is accepted with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
+
+from sparklog.errors import InvalidOptionError
+from sparklog.log.files import TopicPartition
+from sparklog.log.properties import option
+from sparklog.log.where_parser import parse_where
+from sparklog.record.decode.where import Where
+from sparklog.record.format.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
+from sparklog.spark.options.limits import TASKS_MAX
+from sparklog.spark.options.parsing import (
+    NO_PATH,
+    declared_names,
+    location_or_none,
+    read_declared,
+    refuse_unknown,
+    settle_alias,
+)
+from sparklog.spark.options.values import (
+    EARLIEST,
+    LATEST,
+    OFFSETS_FORM,
+    PARTITIONS_FORM,
+    TIMES_FORM,
+    OffsetSpec,
+    ValueForm,
+    bound_of,
+    parse_assignment,
+    parse_columns,
+    parse_duration,
+    parse_group,
+    parse_offsets,
+    parse_path_or_paths,
+    parse_paths,
+    parse_pattern,
+    parse_time,
+    parse_times,
+    parse_topics,
+    parse_view,
+)
+from sparklog.topic.places.packing import PACK_BYTES
+
+if TYPE_CHECKING:
+    from sparklog.log.reader import IsolationLevel
+
+_log = logging.getLogger("sparklog")
+
+
+BROKER_ONLY: Final = (
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+)
+ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
+KAFKA_PREFIX: Final = "kafka."
+# The first of each row that is given counts.
+PRECEDENCE: Final = (
+    ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByGroup", "startingOffsets"),
+    ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsetsByGroup", "endingOffsets"),
+)
+_ENDINGS: Final = {
+    "endingTimestamp": "ending timestamp",
+    "endingOffsetsByTimestamp": "ending timestamp",
+    "endingOffsetsByGroup": "ending offset",
+    "endingOffsets": "ending offset",
+}
+# Options of a write alone; `sparklog.spark.options.write` declares them, and takes long to import.
+WRITE_ONLY: Final = (
+    "topic",
+    "numPartitions",
+    "partitioner",
+    "topicId",
+    "txnAppId",
+    "txnVersion",
+    "onReplay",
+    "transactional",
+    "lockTimeoutMs",
+    "reportPath",
+)
+# What Spark adds to the options of a table in its catalog.
+_TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
+
+
+@dataclass(frozen=True)
+class SeglogOptions:
+    """The options that a user gave for a read. Made by `parse`."""
+
+    path: str = option(
+        "path",
+        "",
+        parser=location_or_none,
+        is_required=True,
+        doc="A log directory, a topic's path, or a partition's folder.",
+    )
+    paths: tuple[str, ...] = option(
+        "paths",
+        (),
+        parser=parse_paths,
+        doc="Several paths as a JSON list; `load([...])` sets it, and `path` is not needed.",
+    )
+    assign: Mapping[str, tuple[int, ...]] | None = option(
+        "assign", None, parser=parse_assignment, doc=f"Partitions to read: {PARTITIONS_FORM}."
+    )
+    subscribe: tuple[str, ...] = option(
+        "subscribe", (), parser=parse_topics, doc="Topics to read, with commas between."
+    )
+    subscribe_pattern: re.Pattern[str] | None = option(  # noqa: RUF009 - a field, like the others
+        "subscribePattern",
+        None,
+        parser=parse_pattern,
+        doc="Topics to read: those whose whole name this regular expression matches.",
+    )
+    exclude_pattern: re.Pattern[str] | None = option(  # noqa: RUF009 - a field, like the others
+        "excludePattern",
+        None,
+        parser=parse_pattern,
+        doc="Topics to leave out of a directory or a pattern: those whose whole name this regular expression matches.",
+    )
+    starting_timestamp: int | None = option(
+        "startingTimestamp",
+        None,
+        parser=parse_time,
+        doc="Read from the first record at or after this time, ms since the epoch or ISO 8601 (UTC).",
+    )
+    starting_times: Mapping[TopicPartition, int] | None = option(
+        "startingOffsetsByTimestamp", None, parser=parse_times, doc=f"The same for each partition: {TIMES_FORM}."
+    )
+    starting_group: str | None = option(
+        "startingOffsetsByGroup",
+        None,
+        parser=parse_group,
+        doc="Read from the offsets that this consumer group has committed; a partition of which it has none from its "
+        "start.",
+    )
+    starting_offsets: str | Mapping[TopicPartition, int] = option(
+        "startingOffsets",
+        "earliest",
+        parser=parse_offsets,
+        doc=f"Read from here: earliest, or an offset for each partition, -2 for earliest: {OFFSETS_FORM}.",
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp",
+        None,
+        parser=parse_time,
+        doc="Read up to the first record at or after this time, ms since the epoch or ISO 8601 (UTC).",
+    )
+    ending_times: Mapping[TopicPartition, int] | None = option(
+        "endingOffsetsByTimestamp", None, parser=parse_times, doc=f"The same for each partition: {TIMES_FORM}."
+    )
+    ending_group: str | None = option(
+        "endingOffsetsByGroup",
+        None,
+        parser=parse_group,
+        doc="Read up to the offsets that this consumer group has committed, so what it has read; nothing of a "
+        "partition of which it has none.",
+    )
+    ending_offsets: str | Mapping[TopicPartition, int] = option(
+        "endingOffsets",
+        "latest",
+        parser=parse_offsets,
+        doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {OFFSETS_FORM}.",
+    )
+    offsets_path: tuple[str, ...] = option(
+        "consumerOffsetsPath",
+        (),
+        parser=parse_path_or_paths,
+        doc="The log directory, or a JSON list of them, where `__consumer_offsets` is; by default those that are read.",
+    )
+    timestamp_strategy: str = option(
+        "startingOffsetsByTimestampStrategy",
+        "error",
+        choices=("error", "latest"),
+        ignores_case=True,
+        doc="Where no record is as late as the starting time: error, or latest to read nothing of that partition.",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        True,
+        doc="Whether it is an error that offsets which were asked for are gone, or only a warning.",
+    )
+    include_headers: bool = option("includeHeaders", False, doc="Whether to read the column headers as well.")
+    headers_as_map: bool = option(
+        "headersAsMap",
+        False,
+        doc="Read the column headers as a map of names to values; of headers with the same name the last counts.",
+    )
+    key_format: str = option(
+        "keyFormat",
+        "",
+        takes="raw, string, json, json-schema, avro, protobuf or package.module:function",
+        doc="What keys are decoded as; the column key has the type of the schema then. By default they are bytes.",
+    )
+    key_schema: str = option(
+        "keySchema",
+        "",
+        doc="The schema of keys: its text, columns such as `id bigint, name string`, or a path of files of schemas.",
+    )
+    key_wire: str = option(
+        "keyWire",
+        "",
+        takes="confluent or none",
+        doc="Whether keys begin with Confluent's prefix; by default those of json do not, all others do.",
+    )
+    key_schema_id: int | None = option(
+        "keySchemaId",
+        None,
+        kind=int,
+        at_least=0,
+        doc="The id of the schema whose columns are read; by default the highest.",
+    )
+    key_message: str = option(
+        "keyMessage", "", doc="The full name of the protobuf message of keys; by default the schema's first."
+    )
+    value_format: str = option(
+        "valueFormat",
+        "",
+        takes="raw, string, json, json-schema, avro, protobuf or package.module:function",
+        doc="What values are decoded as; the column value has the type of the schema then. By default they are bytes.",
+    )
+    value_schema: str = option(
+        "valueSchema",
+        "",
+        doc="The schema of values: its text, columns such as `id bigint, name string`, or a path of files of schemas.",
+    )
+    value_wire: str = option(
+        "valueWire",
+        "",
+        takes="confluent or none",
+        doc="Whether values begin with Confluent's prefix; by default those of json do not, all others do.",
+    )
+    value_schema_id: int | None = option(
+        "valueSchemaId",
+        None,
+        kind=int,
+        at_least=0,
+        doc="The id of the schema whose columns are read; by default the highest.",
+    )
+    value_message: str = option(
+        "valueMessage", "", doc="The full name of the protobuf message of values; by default the schema's first."
+    )
+    on_decode_error: str = option(
+        "onDecodeError",
+        "fail",
+        choices=("fail", "null"),
+        ignores_case=True,
+        doc="What becomes of a key or a value that does not decode: an error, or null.",
+    )
+    min_partitions: int | None = option(
+        "minPartitions",
+        None,
+        kind=int,
+        at_least=1,
+        at_most=TASKS_MAX,
+        too_low="minPartitions must be positive",
+        doc="Split large partitions into about this many tasks in all.",
+    )
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition",
+        None,
+        kind=int,
+        at_least=1,
+        too_low="maxrecordsperpartition must be positive",
+        doc="Split partitions so that no task reads more offsets than this.",
+    )
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger",
+        None,
+        kind=int,
+        at_least=1,
+        doc="Of a stream: read about so many offsets a trigger, of each partition in proportion to what is new there.",
+    )
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger",
+        None,
+        kind=int,
+        at_least=1,
+        doc="Of a stream: wait until so many offsets are new, or for maxTriggerDelay.",
+    )
+    max_trigger_delay_ms: int = option(
+        "maxTriggerDelay",
+        15 * 60 * 1000,
+        parser=parse_duration,
+        takes="a duration, as 15m",
+        doc="Of a stream: for how long to wait for minOffsetsPerTrigger; ms, or with a unit: s, m, h.",
+    )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        None,
+        kind=int,
+        at_least=1,
+        doc="Of a stream: read about so many bytes of log a trigger.",
+    )
+    pack_bytes: int = option(
+        "packBytes",
+        PACK_BYTES,
+        doc="Give neighbouring small partitions to one task, until it has this many bytes of log to read; 0 gives each "
+        "partition its own task.",
+    )
+    isolation_level: IsolationLevel = option(  # noqa: RUF009 - a field, like the others
+        "isolationLevel",
+        "read_uncommitted",
+        choices=("read_uncommitted", "read_committed"),
+        ignores_case=True,
+        doc="read_committed leaves out aborted and open transactions. Also spelled kafka.isolation.level.",
+    )
+    columns: tuple[str, ...] = option(
+        "columns",
+        (),
+        parser=parse_columns,
+        doc="Columns to read, with commas between; a schema given to Spark does the same.",
+    )
+    view: str = option(
+        "view",
+        "",
+        parser=parse_view,
+        doc="Read an internal topic as a table, not as records: `consumer_offsets`, `transactions`, ...; "
+        "`sparklog.views.NAMES` has all names.",
+    )
+    view_history: bool = option(
+        "viewHistory",
+        False,
+        doc="With `view`: whether every record is a row, and not the state that they make; commits in `seglog.offsets` "
+        "have none.",
+    )
+    where: Where | None = option(  # noqa: RUF009 - a field, like the others
+        "where",
+        None,
+        parser=lambda _, text: parse_where(text),
+        doc="Which records to read, such as key = 'user-1' AND timestamp >= '2026-03-02T09:00:00Z': see Filters.",
+    )
+    decompressed_bytes_max: int = option(
+        "max.decompressed.message.bytes",
+        DECOMPRESSED_BYTES_MAX,
+        at_least=1,
+        at_most=DECOMPRESSED_BYTES_LIMIT,
+        too_low="max.decompressed.message.bytes must be positive",
+        doc="Refuse a batch that decompresses to more bytes than this.",
+    )
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        """Read options as Spark hands them over.
+
+        Parameters
+        ----------
+        given : mapping of str to str
+            Names in any case.
+
+        Raises
+        ------
+        InvalidOptionError
+            An option is unknown, malformed or contradicts another, or there is no path.
+        """
+        given = {name.lower(): text for name, text in given.items()}
+        if "provider" in given:
+            given = {name: text for name, text in given.items() if not _is_of_table(name)}
+        for alias, name in ALIASES.items():
+            settle_alias(given, alias, name)
+        _refuse_of_write(given)
+        names = [*declared_names(cls), *BROKER_ONLY, *ALIASES]
+        known = {name.lower(): name for name in names}
+        refuse_unknown((name for name in given if not name.startswith(KAFKA_PREFIX)), known, "", sorted(names))
+        options = cls(**read_declared(cls, given))
+        if not options.all_paths:
+            raise InvalidOptionError(NO_PATH)
+        chosen = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+        if len(chosen) > 1:
+            raise InvalidOptionError(
+                "Only one of the following options can be specified for Kafka source: "
+                "subscribe, subscribepattern, assign. See the docs for more details."
+            )
+        return options
+
+    @classmethod
+    def parse_stream(cls, given: Mapping[str, str]) -> Self:
+        """Read the options of a stream, which begins at the end of the logs where it is not told otherwise.
+
+        Raises
+        ------
+        InvalidOptionError
+            As of `parse`; or an end is given.
+        """
+        options = cls.parse(given)
+        names = {name.lower() for name in given}
+        for name, what in _ENDINGS.items():
+            if name.lower() in names:
+                raise InvalidOptionError(f"{what} not valid in streaming queries: {name}")
+        most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
+        if most is not None and least is not None and least > most:
+            raise InvalidOptionError(
+                f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})"
+            )
+        return options if "startingoffsets" in names else replace(options, starting_offsets="latest")
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether a trigger of a stream may read less than there is."""
+        limits = (self.max_offsets_per_trigger, self.min_offsets_per_trigger, self.max_bytes_per_trigger)
+        return any(limit is not None for limit in limits)
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        return tuple(path for path in (self.path, *self.paths) if path)
+
+    @property
+    def starting(self) -> OffsetSpec:
+        """Where the read begins. A time goes before times for each partition, then a group, then offsets."""
+        return bound_of(self.starting_timestamp, self.starting_times, self.starting_group, self.starting_offsets)
+
+    @property
+    def ending(self) -> OffsetSpec:
+        """Where the read ends, exclusive, by the same precedence."""
+        return bound_of(self.ending_timestamp, self.ending_times, self.ending_group, self.ending_offsets)
+
+    @property
+    def forms(self) -> dict[str, ValueForm]:
+        """How the key and the value are decoded, where that is said."""
+        key = ValueForm(self.key_format, self.key_schema, self.key_wire, self.key_schema_id, self.key_message)
+        value = ValueForm(
+            self.value_format, self.value_schema, self.value_wire, self.value_schema_id, self.value_message
+        )
+        return {name: form for name, form in (("key", key), ("value", value)) if form.is_given}
+
+    def check_batch(self) -> None:
+        """Refuse bounds that only a stream can have."""
+        if self.starting.word == "latest":
+            raise InvalidOptionError("starting offset can't be latest for batch queries on Kafka")
+        if self.ending.word == "earliest":
+            raise InvalidOptionError("ending offset can't be earliest for batch queries on Kafka")
+        for topic_partition, offset in (self.starting.offsets or {}).items():
+            if offset == LATEST:
+                raise InvalidOptionError(
+                    f"startingOffsets for {topic_partition} can't be latest for batch queries on Kafka"
+                )
+        for topic_partition, offset in (self.ending.offsets or {}).items():
+            if offset == EARLIEST:
+                raise InvalidOptionError(
+                    f"ending offset for {topic_partition} can't be earliest for batch queries on Kafka"
+                )
+
+
+def _refuse_of_write(given: Mapping[str, str]) -> None:
+    """Refuse options that only a write has, such as the topic that a view is made with."""
+    for name in WRITE_ONLY:
+        if name.lower() in given:
+            instead = "; to read one topic, set subscribe to its name" if name == "topic" else ""
+            raise InvalidOptionError(
+                f"the option {name} is of a write, and this is a read, as every use of a view is{instead}"
+            )
+
+
+def _is_of_table(name: str) -> bool:
+    return name.startswith("option.") or name in _TABLE_PROPERTIES

@@ -1,0 +1,1 @@
+"""Plans reads, and yields Arrow batches in tasks."""

@@ -1,0 +1,207 @@
+"""Reads ranges of offsets as Arrow batches in exactly the schema that Spark expects. It runs in tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from inspect import signature
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import PartitionLayout, read_layout, read_layouts
+from sparklog.log.reader import LogReader
+from sparklog.record.decode.columns import DecodeLimits
+from sparklog.record.format.arrays import repeated
+from sparklog.spark.options.arrow_types import headers_map
+from sparklog.spark.options.read import SeglogOptions
+from sparklog.spark.options.schema import HEADERS, TEXT_COLUMNS
+from sparklog.spark.read.decoding import ColumnDecoder, Columns
+from sparklog.spark.read.small_batches import joined
+from sparklog.topic.places.ranges import ReadRange
+
+_log = logging.getLogger("sparklog")
+
+_LAYOUTS_MAX: Final = 32
+
+
+def read_ranges(
+    planned: Iterable[ReadRange], options: SeglogOptions, schema: StructType, columns: Columns
+) -> Generator[pa.RecordBatch]:
+    """Read the records of the ranges of a task, one range after the other.
+
+    Parameters
+    ----------
+    planned : iterable of ReadRange
+        Ranges of offsets that were in their logs when the read was planned. A log is opened when it is its turn.
+    options : SeglogOptions
+        Isolation level, limits, the filter, and whether it is an error that some of the offsets are gone.
+    schema : StructType
+        The columns, checked.
+    columns : Columns
+        What they are made of.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Batches in offset order; the types, order and nullability of the columns are exactly Spark's.
+
+    Raises
+    ------
+    DataLossError
+        Offsets of a range have gone since the plan.
+    CorruptLogError
+        A batch is damaged.
+    ValueDecodeError
+        A key or a value does not decode, and that is an error.
+    InvalidOptionError
+        A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
+    """
+    arranger = _Arranger(expected_schema(schema), columns)
+
+    def read() -> Generator[pa.RecordBatch]:
+        for each, layout in _with_layouts(planned):
+            yield from _read_range(each, layout, options, arranger)
+
+    yield from joined(read())
+
+
+def _with_layouts(planned: Iterable[ReadRange]) -> Iterator[tuple[ReadRange, PartitionLayout | None]]:
+    """Yield ranges with what their logs hold, None where that cannot be told of all those that were asked for together.
+
+    Logs of one directory are asked for together, since much of what a look takes is that of their directory: first one,
+    then twice as many each time, so that a query that needs only a few rows opens few.
+    """
+    following, count = iter(planned), 1
+    while ranges := list(islice(following, count)):
+        layouts: Sequence[PartitionLayout | None]
+        try:
+            layouts = read_layouts([each.folder for each in ranges])
+        except SeglogError:
+            # Those before the one that is at fault are read, and then it is said of that one.
+            layouts = [None] * len(ranges)
+        yield from zip(ranges, layouts, strict=True)
+        count = min(2 * count, _LAYOUTS_MAX)
+
+
+def _read_range(
+    planned: ReadRange, layout: PartitionLayout | None, options: SeglogOptions, arranger: _Arranger
+) -> Iterator[pa.RecordBatch]:
+    limits = DecodeLimits(decompressed_bytes_max=options.decompressed_bytes_max)
+    try:
+        layout = layout or read_layout(planned.folder)
+    except PathNotFoundError as error:
+        _lose(planned, "the partition was deleted", options.fail_on_data_loss, error)
+        return
+    with LogReader(layout, planned.stable_offset) as log:
+        start, end = planned.start_offset, planned.end_offset
+        # What is read is checked as it is read: the batch that says where the log ends only if it seems to end early.
+        if start < layout.start_offset or end > layout.end_offset:
+            start, end = _still_there(log, planned, options.fail_on_data_loss)
+        for batch in log.batches(
+            start, end, arranger.columns, options.isolation_level, limits, options.fail_on_data_loss, options.where
+        ):
+            yield arranger.arranged(batch, planned.topic_partition)
+
+
+def expected_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark expects for a schema of its own."""
+    # Before 4.2 there is no such argument: UTC is all that is known.
+    given: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **given)
+
+
+def _still_there(log: LogReader, planned: ReadRange, fail_on_data_loss: bool) -> tuple[int, int]:
+    """Return the part that is still in the log of a range that was in it when it was planned, and is not wholly now."""
+    start, end = max(planned.start_offset, log.start_offset), min(planned.end_offset, log.end_offset)
+    if (start, end) != (planned.start_offset, planned.end_offset):
+        _lose(planned, f"the log now has offsets [{log.start_offset}, {log.end_offset})", fail_on_data_loss)
+    return min(start, log.end_offset), max(end, min(start, log.end_offset))
+
+
+def _lose(planned: ReadRange, reason: str, fail_on_data_loss: bool, cause: Exception | None = None) -> None:
+    message = (
+        f"offsets [{planned.start_offset}, {planned.end_offset}) of {planned.folder.location} were there when the "
+        f"read was planned, and are not all there now: {reason}"
+    )
+    if fail_on_data_loss:
+        raise DataLossError(f"{message}. Set failOnDataLoss to false to read what is there") from cause
+    _log.warning("%s; reading what is there", message)
+
+
+class _Arranger:
+    """Turns batches of a log into batches of Spark's schema, and copies as little as possible."""
+
+    def __init__(self, schema: pa.Schema, columns: Columns) -> None:
+        self._schema = schema
+        self._constants: dict[str, tuple[str | int, pa.Array]] = {}
+        self._decoders = {name: ColumnDecoder(name, columns) for name in columns.decoders if name in schema.names}
+        self._casts = {
+            name: schema.field(name).type
+            for name in schema.names
+            if name in ("timestamp", *self._decoders)
+            or (name in TEXT_COLUMNS and schema.field(name).type == pa.string())
+        }
+        self._has_maps = HEADERS in schema.names and pa.types.is_map(schema.field(HEADERS).type)
+        self._names = schema.names
+        self.columns = [name for name in schema.names if name not in TopicPartition._fields]
+        if self._casts and "offset" not in self.columns:
+            self.columns.append("offset")
+
+    def arranged(self, batch: pa.RecordBatch, at: TopicPartition) -> pa.RecordBatch:
+        """Return the batch of a partition in Spark's schema."""
+        return pa.RecordBatch.from_arrays([self._column(batch, name, at) for name in self._names], schema=self._schema)
+
+    def _column(self, batch: pa.RecordBatch, name: str, at: TopicPartition) -> pa.Array:
+        if name in TopicPartition._fields:
+            return self._constant(name, getattr(at, name), batch.num_rows)
+        column = self._decoders[name](batch, at) if name in self._decoders else batch.column(name)
+        if name in self._casts:
+            try:
+                return _cast(column, self._casts[name])
+            except pa.ArrowInvalid as error:
+                raise self._refused(batch, name, column, at) from error
+        return headers_map(column) if name == HEADERS and self._has_maps else column
+
+    def _constant(self, name: str, value: str | int, rows: int) -> pa.Array:
+        """Return a column of the topic or the partition: a slice of one that is made once."""
+        of, made = self._constants.get(name, (None, None))
+        if made is None or of != value or len(made) < rows:
+            made = repeated(value, self._schema.field(name).type, rows + rows // 2)
+            self._constants[name] = value, made
+        return made.slice(0, rows)
+
+    def _refused(self, batch: pa.RecordBatch, name: str, column: pa.Array, at: TopicPartition) -> InvalidOptionError:
+        """Make the error that names the record whose value cannot be cast."""
+        kind = self._casts[name]
+        row = next(row for row in range(len(column)) if not _casts(column.slice(row, 1), kind))
+        record = f"the record of {at} at offset {batch.column('offset')[row]}"
+        if name == "timestamp":
+            time = column.cast(pa.int64())[row]
+            return InvalidOptionError(
+                f"timestamp of {record} is {time} ms, later than Spark can hold: leave the column out"
+            )
+        if name in self._decoders:
+            return InvalidOptionError(
+                f"{name} of {record} decodes to what Spark's type {kind} cannot hold: read the column as binary"
+            )
+        return InvalidOptionError(f"{name} of {record} is not UTF-8: read the column as binary")
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    # Spark's times have microseconds, and a schema may have nanoseconds, of which no type of Spark's is.
+    return pc.cast(values, options=pc.CastOptions(kind, allow_time_truncate=True))
+
+
+def _casts(value: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        _cast(value, kind)
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -1,0 +1,130 @@
+"""Keys, values and headers in forms that are easier to use: typed columns, and a map.
+
+`columns_of` finds on the driver what the options ask for, and of which types Spark's columns are then. `ColumnDecoder`
+decodes them in tasks. What decodes is `sparklog.values`, as in an export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType
+
+from sparklog.errors import InvalidOptionError, ValueDecodeError
+from sparklog.log.files import TopicPartition
+from sparklog.spark.options.schema import COLUMNS, HEADERS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sparklog.spark.options.read import SeglogOptions
+    from sparklog.values.spec import DecoderSpec
+
+HEADERS_MAP: Final = MapType(StringType(), BinaryType())
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns are made of; small, and sent to the tasks.
+
+    Attributes
+    ----------
+    types : mapping of str to DataType
+        Every column that can be read, and the type that it has in this read.
+    decoders : mapping of str to DecoderSpec
+        Of the key and the value, where they are decoded.
+    fails : bool
+        Whether a key or value that does not decode is an error, or null.
+    """
+
+    types: Mapping[str, DataType] = field(default_factory=lambda: COLUMNS)
+    decoders: Mapping[str, DecoderSpec] = field(default_factory=dict)
+    fails: bool = True
+
+
+def columns_of(options: SeglogOptions) -> Columns:
+    """Return what columns the options ask for.
+
+    Raises
+    ------
+    InvalidOptionError
+        A format, a schema or what goes with them is wrong; a library is missing; Spark has no such type.
+    PathNotFoundError
+        A schema is a path, and nothing is there.
+    """
+    decoders = _decoders(options)
+    types = {name: _spark_type(name, spec) for name, spec in decoders.items()}
+    if options.headers_as_map:
+        types[HEADERS] = HEADERS_MAP
+    return Columns({**COLUMNS, **types}, decoders, options.on_decode_error == "fail") if types else Columns()
+
+
+def _decoders(options: SeglogOptions) -> Mapping[str, DecoderSpec]:
+    if not options.forms:
+        return {}
+    # It loads pyarrow, which a driver that decodes nothing should not wait for.
+    from sparklog.values.spec import RAW, parse_decoder
+
+    specs = {
+        name: parse_decoder(
+            form.format or RAW,
+            form.schema,
+            wire=form.wire,
+            schema_id=form.schema_id,
+            message=form.message,
+            argument=f"{name}Format",
+        )
+        for name, form in options.forms.items()
+    }
+    return {name: spec for name, spec in specs.items() if spec.kind != RAW}
+
+
+def _spark_type(name: str, spec: DecoderSpec) -> DataType:
+    """Return the type of a decoded column; it is wider than the decoder's where Spark has none that is as narrow."""
+    from sparklog.spark.options.arrow_types import widened
+    from sparklog.values.decoder import make_decoder
+
+    kind = widened(make_decoder(spec).type)
+    try:
+        return from_arrow_type(kind, prefer_timestamp_ntz=True)
+    except PySparkTypeError as error:
+        raise InvalidOptionError(f"{name}Format makes a column of type {kind}, which Spark does not have") from error
+
+
+class ColumnDecoder:
+    """Decodes the keys or the values of a task.
+
+    Parameters
+    ----------
+    name : str
+        ``key`` or ``value``.
+    columns : Columns
+    """
+
+    def __init__(self, name: str, columns: Columns) -> None:
+        from sparklog.values.decoder import make_decoder
+
+        self._name, self._fails = name, columns.fails
+        self._decoder = make_decoder(columns.decoders[name])
+
+    def __call__(self, batch: pa.RecordBatch, at: TopicPartition) -> pa.Array:
+        """Decode the column of a batch of a partition, which has the offsets as well.
+
+        Raises
+        ------
+        ValueDecodeError
+            A record does not decode, and that is an error.
+        """
+        decoded = self._decoder.decode(batch.column(self._name))
+        if decoded.failures and self._fails:
+            row, reason = next(iter(decoded.failures.by_row().items()))
+            offset = batch.column("offset")[row]
+            raise ValueDecodeError(
+                f"the {self._name} of offset {offset} of {at} does not decode: {reason}. Set onDecodeError to "
+                f"null to read what does not decode as null"
+            )
+        return decoded.array

@@ -1,0 +1,74 @@
+"""Adds the column ``partition`` to rows before a write, so that the rows of a partition can be brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.pandas.functions import arrow_udf
+
+from sparklog.errors import InvalidOptionError
+from sparklog.spark.options.limits import NEW_PARTITIONS_MAX
+from sparklog.spark.options.schema import check_written
+from sparklog.spark.worker.boundary import plain_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_partition(
+    frame: DataFrame, partitions: int, partitioner: str = "default", batch_size: int = 16_384
+) -> DataFrame:
+    """Add the column ``partition``: the one that a write would choose for each row, by its ``key``.
+
+    ``with_partition(df, 12).repartition("partition").write...`` gives full batches, where otherwise every task makes
+    batches of its own for each partition. It costs a shuffle, and is worth it where those are small: with many tasks
+    and many partitions.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With ``value``, and where wanted ``key``, string or binary.
+    partitions : int
+        How many the topic has.
+    partitioner : str
+        As the option of the write.
+    batch_size : int
+        After how many bytes rows with no key go to another partition.
+
+    Returns
+    -------
+    DataFrame
+        With ``partition``, an int, behind the columns that it had.
+    """
+    if not 1 <= partitions <= NEW_PARTITIONS_MAX:
+        raise InvalidOptionError(f"partitions must be at least 1 and at most {NEW_PARTITIONS_MAX}, got {partitions}")
+    names = [name for name in check_written(frame.schema) if name in ("key", "value")]
+    if "partition" in frame.columns:
+        raise InvalidOptionError("there is a column partition already: drop it, or write the rows as they are")
+    arrow: Any = arrow_udf  # Its stubs want the kind of function, which Spark itself would rather read from the hints.
+    choose = arrow(_chooser(names, partitions, partitioner, batch_size), "int")
+    return frame.withColumn("partition", choose(*names))
+
+
+def _chooser(names: list[str], partitions: int, partitioner: str, batch_size: int) -> Any:
+    import pyarrow as pa
+
+    def choose(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        from sparklog.topic.write.partitioner import assign_partitions, make_partitioner, row_bytes
+
+        context = TaskContext.get()
+        seed = context.partitionId() if context else 0
+        with plain_errors():
+            chooser = make_partitioner(partitioner, seed=seed, batch_bytes=batch_size)
+            for arrays in batches:
+                columns = dict(zip(names, (arrays,) if isinstance(arrays, pa.Array) else arrays, strict=True))
+                sizes = row_bytes(list(columns.values()), len(columns["value"]))
+                yield pa.array(assign_partitions(chooser, None, columns.get("key"), sizes, partitions), pa.int32())
+
+    # Spark tells by these what kind of function it is, and cannot resolve names that are local to a module.
+    one = len(names) == 1
+    given = Iterator[pa.Array] if one else Iterator[tuple[pa.Array, ...]]
+    choose.__annotations__ = {"batches": given, "return": Iterator[pa.Array]}
+    return choose

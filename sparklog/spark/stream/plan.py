@@ -1,0 +1,175 @@
+"""Plans the batches of a stream: a batch lies between two offset maps, and is split and packed as a batch read is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from sparklog.errors import DataLossError, InvalidOptionError
+from sparklog.log.files import TopicPartition
+from sparklog.log.log_identity import LOG_ID, TOPIC_ID
+from sparklog.log.places import PartitionFolder
+from sparklog.log.pruning import pruned_range
+from sparklog.spark.options.limits import match_time
+from sparklog.spark.options.read import SeglogOptions
+from sparklog.spark.read.plan import (
+    OffsetsByGroup,
+    check_specified,
+    committed_offsets,
+    of_group,
+    resolved,
+    tasks_of,
+    time_of,
+    without_excluded,
+)
+from sparklog.topic.places.discovery import discover, named
+from sparklog.topic.places.live import LiveLog
+from sparklog.topic.places.ranges import ReadRange
+from sparklog.topic.streams.identity import Identities
+from sparklog.topic.streams.offsets import StreamOffset
+
+_log = logging.getLogger("sparklog")
+
+Logs = Mapping[TopicPartition, LiveLog]
+
+
+def select_now(options: SeglogOptions) -> list[PartitionFolder]:
+    """Find the partitions that a stream reads, as far as they are there now."""
+    found = discover(options.all_paths)
+    if options.assign is not None:
+        wanted = {TopicPartition(topic, n) for topic, numbers in options.assign.items() for n in numbers}
+        return [folder for folder in found.partitions if named(folder) in wanted]
+    if options.subscribe:
+        return [folder for folder in found.partitions if folder.topic in options.subscribe]
+    folders = found.all_topics()
+    pattern = options.subscribe_pattern
+    if pattern is not None:
+        with match_time("subscribePattern", pattern.pattern):
+            folders = [folder for folder in folders if pattern.fullmatch(folder.topic)]
+    return without_excluded(folders, options)
+
+
+def first_offsets(options: SeglogOptions, logs: Logs) -> dict[TopicPartition, int]:
+    """Return where a new stream begins.
+
+    Raises
+    ------
+    InvalidOptionError
+        Offsets are not given for every partition, or no record is as late as a time.
+    """
+    check_specified(options, logs)
+    groups = committed_offsets(options, {at: log.layout for at, log in logs.items()})
+    return {at: _first_offset(options, at, log, groups) for at, log in logs.items()}
+
+
+def _first_offset(options: SeglogOptions, at: TopicPartition, log: LiveLog, groups: OffsetsByGroup) -> int:
+    starting = of_group(
+        options.starting, "startingOffsetsByGroup", log.layout, groups, fail_on_data_loss=options.fail_on_data_loss
+    )
+    found = resolved(starting, at, log.layout, log.latest)
+    if found is not None:
+        return found
+    if options.timestamp_strategy == "error":
+        raise InvalidOptionError(
+            f"No offset matched from request of topic-partition {at} and timestamp {time_of(options.starting, at)}."
+        )
+    return log.latest
+
+
+def begins(start: StreamOffset, logs: Logs, identities: Identities) -> dict[TopicPartition, int]:
+    """Return where the next batch begins: at the earliest in what is new, or made anew."""
+    earliest = {at: log.layout.start_offset for at, log in logs.items()}
+    return {
+        at: earliest[at] if identities.is_other(at, start, log) else start.offsets.get(at, earliest[at])
+        for at, log in logs.items()
+    }
+
+
+def plan_between(
+    options: SeglogOptions, logs: Logs, start: StreamOffset, end: StreamOffset, identities: Identities
+) -> list[tuple[ReadRange, ...]]:
+    """Plan the batch between two offsets of a stream.
+
+    Raises
+    ------
+    DataLossError
+        Records that the stream had not read are gone: a partition, a topic that was made anew, the start of a log that
+        was deleted, or its end that was cut. With ``failOnDataLoss=false`` that is a warning.
+    """
+    losses = _Losses(options)
+    for at in sorted(start.offsets.keys() - end.offsets.keys()):
+        losses.add(f"{at} is gone, and was read up to offset {start.offsets[at]}")
+    ranges = []
+    for at in sorted(end.offsets):
+        log = logs.get(at)
+        if log is None:
+            losses.add(f"{at} is gone, and is to be read up to offset {end.offsets[at]}")
+            continue
+        if identities.is_other(at, end, log):
+            # Its records are read by the next batch, from the earliest on.
+            losses.add(_remade(at, end, identities.difference(at, end, log), "when the batch was planned"))
+            continue
+        if identities.is_other(at, start, log):
+            losses.add(_remade(at, start, identities.difference(at, start, log), "when it was read"))
+            first = log.layout.start_offset
+        else:
+            first = _first_of_batch(at, log, start, losses)
+        found = _range(at, log, first, end.offsets[at], losses)
+        if found is not None and (options.where is None or options.where.can_pass(*at)):
+            ranges.append(_pruned(found, log, options))
+    return tasks_of(ranges, options, {at: log.layout for at, log in logs.items()})
+
+
+def _remade(at: TopicPartition, taken: StreamOffset, difference: str | None, when: str) -> str:
+    if difference == TOPIC_ID:
+        return f"the topic of {at} was deleted and made anew: it has another id than {when}"
+    if difference == LOG_ID:
+        return f"the log of {at} was deleted and made anew, or is another: it has another id than {when}"
+    return (
+        f"{at} has another batch before offset {taken.offsets[at]} than {when}: its topic was deleted and made anew, "
+        f"or its log was cut and written on"
+    )
+
+
+def _first_of_batch(at: TopicPartition, log: LiveLog, start: StreamOffset, losses: _Losses) -> int:
+    """Return where the batch begins in a log that is the one that was read, or is new."""
+    there, first = log.layout, start.offsets.get(at)
+    if first is None:
+        if there.start_offset != 0:
+            losses.add(f"{at} is new, and begins at offset {there.start_offset} and not at 0")
+        return there.start_offset
+    if first < there.start_offset:
+        losses.add(f"offsets [{first}, {there.start_offset}) of {at} were deleted before they were read")
+    return max(first, there.start_offset)
+
+
+def _range(at: TopicPartition, log: LiveLog, first: int, last: int, losses: _Losses) -> ReadRange | None:
+    """Return what is read of one partition; None where there is nothing."""
+    there = log.layout
+    if last < first:
+        losses.add(f"{at} is to be read from offset {first}, and ended at {last} when the batch was planned")
+    elif last > there.end_offset:
+        losses.add(f"{at} is to be read up to offset {last}, and its log now ends at {there.end_offset}")
+        last = there.end_offset
+    return ReadRange(there.folder, first, last, max(last, log.latest)) if first < last else None
+
+
+def _pruned(found: ReadRange, log: LiveLog, options: SeglogOptions) -> ReadRange:
+    """Return the part of a range in which a record may pass the filter."""
+    if options.where is None:
+        return found
+    bounds = options.where.of_partition(*found.topic_partition)
+    return found.within(*pruned_range(log.layout, bounds, found.start_offset, found.end_offset))
+
+
+class _Losses:
+    """Raises data loss, or warns of it."""
+
+    def __init__(self, options: SeglogOptions) -> None:
+        self._fails = options.fail_on_data_loss
+
+    def add(self, message: str) -> None:
+        message = f"{message}; data may have been lost, because it was aged out by Kafka, or the topic was deleted"
+        if self._fails:
+            raise DataLossError(f"{message}. Set failOnDataLoss to false to go on with what is there")
+        _log.warning("%s; going on with what is there", message)

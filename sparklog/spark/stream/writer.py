@@ -1,0 +1,102 @@
+"""The writer of a stream: tasks stage rows, and one commit a batch makes them visible, once.
+
+Spark repeats a batch that it does not know to be committed. Such a batch has the number that it had, so the commit
+records the query, the batch's number and a digest of its rows (`sparklog.topic.write.txn_versions`), and a batch that
+was committed writes nothing. A number that comes again with other rows, or that leaves some out, is an error: the
+checkpoint and the log directory are not of the same time. Spark tells a task its query, and a commit only the number of
+the batch: the tasks pass the query on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from sparklog.log.clock import wall_clock_ms
+from sparklog.spark.options.write import WriteOptions
+from sparklog.spark.worker.boundary import plain_errors
+from sparklog.spark.worker.garbage_collection import first_use_freezes
+from sparklog.spark.worker.process import LoadedByWorkers
+from sparklog.spark.writer import Destination, running_task
+from sparklog.topic.write.txn_versions import RowsDigest, TxnVersion
+from sparklog.write.job_names import job_of_stream
+from sparklog.write.staging import StagedRun, begin
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+
+
+@dataclass
+class StagedByStreamTask(WriterCommitMessage):
+    """What one task of a batch has staged, the digest of its rows, and for which query."""
+
+    staged: list[StagedRun]
+    digest: RowsDigest
+    query_id: str
+
+
+class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
+    """Writes the batches of a stream into partition logs.
+
+    Tasks call `write`; `commit` and `abort` are called on another instance, in another process.
+
+    Parameters
+    ----------
+    options : WriteOptions
+        What the user asked for.
+    schema : StructType
+        Of the rows.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._destination = Destination.checked(options, schema)
+
+    @plain_errors()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByStreamTask:
+        """Stage the rows of one task, whose files say that it runs: no job was begun for it."""
+        context = running_task()
+        query_id = _query_of(context)
+        job_id = job_of_stream(query_id, wall_clock_ms())
+        begin(self._destination.target.directory, job_id)
+        return StagedByStreamTask(*self._destination.stage(iterator, job_id, context, is_numbered=True), query_id)
+
+    @plain_errors()
+    @first_use_freezes()
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
+        """Make all that was staged visible, at once; nothing if the batch was committed before."""
+        found = [message for message in messages if isinstance(message, StagedByStreamTask)]
+        staged = [each for message in found for each in message.staged]
+        query_id = found[0].query_id
+        job_id = job_of_stream(query_id, wall_clock_ms())
+        digest = sum((message.digest for message in found), RowsDigest())
+        transaction = replace(self._transaction(query_id, batchId), digest=digest)
+        self._destination.commit(self._destination.job(job_id, staged, transaction), staged)
+
+    @plain_errors()
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Remove what the tasks have staged, unless the commit was decided.
+
+        Of tasks that failed Spark hands over nothing. They have removed their files, and the query's next commit
+        removes what a task that was killed has left.
+        """
+        for query_id in {message.query_id for message in messages if isinstance(message, StagedByStreamTask)}:
+            self._destination.abort(self._destination.job(job_of_stream(query_id, wall_clock_ms()), [], None))
+
+    def _transaction(self, query_id: str, batch_id: int) -> TxnVersion:
+        options = self._destination.options
+        first = options.transaction or options.numbered(query_id, 0)
+        return replace(first, version=first.version + batch_id, first_version=first.version)
+
+
+def _query_of(context: TaskContext) -> str:
+    query_id = context.getLocalProperty(_QUERY_ID)
+    if query_id is None:
+        raise RuntimeError("Spark has not told a task of a stream its query")
+    return query_id

@@ -1,0 +1,1 @@
+"""Prepares the Python workers of Spark, and shortens their errors."""

@@ -1,0 +1,1 @@
+"""Reads and sets what Kafka keeps in its internal topics."""

@@ -1,0 +1,1 @@
+"""Finds partitions, and cuts their offsets into work."""

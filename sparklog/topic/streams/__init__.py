@@ -1,0 +1,1 @@
+"""The offsets of a stream, and how they know their logs."""

@@ -1,0 +1,249 @@
+"""Transactions over the partitions of a log directory.
+
+There are two ways to write one, and both end alike: one commit, decided by its journal, that adds the markers to all
+partitions of the transaction and changes what is known of the transactional id.
+
+    commit_transaction     the rows are staged by the tasks of a job; the same commit adds them and their markers, so
+                           that no log ever holds an open transaction
+    end_transaction        the rows were appended before, as `sparklog.topic.transactions.writer` does it; the logs
+                           hold an open transaction until its markers are added
+
+A new start of a transactional id aborts the transaction that was left open, and fences whoever started it before, as a
+producer of Kafka does by ``initTransactions``. It also aborts the transactions of other ids whose timeouts are over:
+no coordinator runs that would do so when it is time.
+
+Source: apache/kafka, KafkaProducer.java, TransactionManager.java, TransactionCoordinator.scala; KIP-98, KIP-890.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Final
+
+from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, SeglogError, outcome
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TRANSACTIONAL_IDS
+from sparklog.log.group_offsets import GroupOffsets
+from sparklog.log.places import LogDirectory
+from sparklog.record.batches.producer_stamps import TransactionProducer
+from sparklog.record.encode.end_markers import EndMarker
+from sparklog.topic.transactions.coordinator_log import CoordinatorLog, after_coordinator, coordinator_log, stage_state
+from sparklog.topic.transactions.coordinators import first_transactional_ids
+from sparklog.topic.transactions.ends import Ending, stage_ends
+from sparklog.topic.transactions.ids import (
+    TIMEOUT_MS,
+    TransactionalIds,
+    read_transactional_ids,
+)
+from sparklog.topic.write.commit import CommitRequest, commit
+from sparklog.topic.write.configs import stored_configs
+from sparklog.write.directories import make_directory
+from sparklog.write.job_names import job_of_stream
+from sparklog.write.journal import only_writer
+from sparklog.write.locking import refuse_claimed
+from sparklog.write.small_files import write_atomically
+from sparklog.write.staging import StagedRun
+
+_log = logging.getLogger("sparklog")
+
+_COORDINATOR_EPOCH: Final = 0
+"""Of the markers of our transactions, which no coordinator of Kafka knows."""
+
+
+def begin_transactional_id(
+    directory: LogDirectory, name: str, now_ms: int, *, timeout_ms: int = TIMEOUT_MS, lock_timeout_seconds: float = 60.0
+) -> TransactionProducer:
+    """Start a transactional id: fence whoever started it before, and abort the transaction that is open.
+
+    Transactions of other ids of ours that are open for longer than their timeouts are aborted as well. The directory is
+    made where it is not there.
+
+    Returns
+    -------
+    TransactionProducer
+        The producer of the next transaction.
+
+    Raises
+    ------
+    LockedError
+        A broker runs on the directory, other writers took too long, or a log of the transaction that is to be aborted
+        is open in this process.
+    """
+    with outcome(NOTHING_VISIBLE), ExitStack() as held:
+        make_directory(directory)
+        held.enter_context(only_writer(directory, lock_timeout_seconds))
+        begun, log = _begun(directory, name, now_ms, timeout_ms)
+        _record(directory, begun, log, name, now_ms)
+        return begun.ids[name].producer
+
+
+def add_to_transaction(
+    directory: LogDirectory, name: str, producer: TransactionProducer, folders: Collection[str], now_ms: int
+) -> None:
+    """Write down that the transaction of a producer has offsets, or partitions before anything is appended to them.
+
+    The caller holds the lock of the directory.
+
+    Raises
+    ------
+    InvalidProducerEpochError
+        Somebody has started the transactional id since.
+    """
+    states = known_ids(directory)
+    log = coordinator_log(directory, name, states.checked(name, producer))
+    _record(directory, states.opened(name, now_ms, folders), log, name, now_ms)
+
+
+def commit_transaction(
+    job: CommitRequest, staged: Sequence[StagedRun], name: str, producer: TransactionProducer | None, now_ms: int
+) -> Mapping[str, Any]:
+    """Commit staged runs as one transaction; as `sparklog.topic.write.commit.commit`.
+
+    Parameters
+    ----------
+    job : CommitRequest
+        Its rows were staged as those of a transaction.
+    producer : TransactionProducer or None
+        What `begin_transactional_id` returned when the job began; None to start the transactional id now, for who
+        cannot be fenced: the batches of a stream have numbers.
+
+    Raises
+    ------
+    InvalidProducerEpochError
+        Somebody has started the transactional id since the job began.
+    """
+    with ExitStack() as held:
+        with outcome(NOTHING_VISIBLE):
+            held.enter_context(only_writer(job.directory, job.lock_timeout_seconds))
+            if producer is None:
+                states, log = _begun(job.directory, name, now_ms, TIMEOUT_MS)
+            else:
+                states = known_ids(job.directory)
+                log = coordinator_log(job.directory, name, states.checked(name, producer))
+            folders = sorted({run.folder for run in staged})
+            ends = stage_ends(job, _endings(folders, states.ids[name].producer, is_abort=False), now_ms)
+            after = states.ended(name, now_ms, is_abort=False)
+            ends += stage_state(job, log, name, after.ids[name], now_ms)
+            replaced = {**job.replaced, TRANSACTIONAL_IDS: after.encode()}
+            whole = replace(job, producer=states.ids[name].producer, replaced=replaced)
+        return commit(whole, [*staged, *ends], now_ms, is_held=True)
+
+
+def known_ids(directory: LogDirectory) -> TransactionalIds:
+    """Return what a directory knows of transactional ids; the caller holds its lock."""
+    return read_transactional_ids(directory) or first_transactional_ids(directory)
+
+
+def _begun(
+    directory: LogDirectory, name: str, now_ms: int, timeout_ms: int
+) -> tuple[TransactionalIds, CoordinatorLog | None]:
+    """Return what is known after a new start of a transactional id, whose open transaction is aborted; and its log."""
+    states = _without_overdue(directory, known_ids(directory), name, now_ms)
+    found = states.ids.get(name)
+    log = coordinator_log(directory, name, found)
+    if found is not None and found.is_open:
+        states, log = _aborted(directory, states, log, name, now_ms)
+    if name in states.ids:
+        known = after_coordinator(log, states.ids[name])
+        states = replace(states, ids={**states.ids, name: known})
+    return states.begun(name, timeout_ms, now_ms), log
+
+
+def _without_overdue(directory: LogDirectory, states: TransactionalIds, but: str, now_ms: int) -> TransactionalIds:
+    """Abort the transactions of other ids that are open for too long, as a coordinator would.
+
+    A writer of this process that still has logs of its transaction open is left to end it. One that cannot be ended, of
+    whatever reason, is nothing that the caller is to fail for.
+    """
+    for name, found in states.ids.items():
+        if name == but or not found.is_overdue(now_ms):
+            continue
+        try:
+            for each in found.partitions:
+                refuse_claimed(directory.folder(each))
+            states, _ = _aborted(directory, states, coordinator_log(directory, name, found), name, now_ms)
+        except SeglogError as error:
+            if error.outcome == WILL_BE_VISIBLE:
+                raise
+            _log.warning("the transaction of %r has been open for too long, and cannot be aborted: %s", name, error)
+        else:
+            _log.warning("the transaction of %r was open for more than %d ms: aborted", name, found.timeout_ms)
+    return states
+
+
+def _aborted(
+    directory: LogDirectory, states: TransactionalIds, log: CoordinatorLog | None, name: str, now_ms: int
+) -> tuple[TransactionalIds, CoordinatorLog | None]:
+    """Return what is known once the open transaction of a transactional id is aborted, by a coordinator or here."""
+    found = states.ids[name]
+    if log is not None and log.has_gone_on_with(found):
+        return states.ended(name, now_ms, is_abort=True), log
+    states = end_transaction(directory, LogConfig(), states, log, name, found.partitions, now_ms, is_abort=True)
+    return states, None if log is None else log.after(states.ids[name])
+
+
+def _job_of_id(
+    directory: LogDirectory, config: LogConfig, name: str, states: TransactionalIds, now_ms: int
+) -> CommitRequest:
+    """Return a job that changes what is known of a transactional id."""
+    return CommitRequest(
+        job_id=job_of_stream(f"transactional id {name}", now_ms),
+        directory=directory,
+        config=config,
+        new_topics={},
+        replaced={TRANSACTIONAL_IDS: states.encode()},
+        stored=stored_configs(directory),
+    )
+
+
+def end_transaction(
+    directory: LogDirectory,
+    config: LogConfig,
+    states: TransactionalIds,
+    log: CoordinatorLog | None,
+    name: str,
+    folders: Collection[str],
+    now_ms: int,
+    *,
+    is_abort: bool,
+    group_offsets: GroupOffsets | None = None,
+) -> TransactionalIds:
+    """End the open transaction of a transactional id in the partitions that have records of it, by one commit.
+
+    Parameters
+    ----------
+    log : CoordinatorLog or None
+        From `sparklog.topic.transactions.coordinator_log.coordinator_log`.
+    group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit, optional
+        Offsets of consumer groups that the transaction commits.
+    """
+    found, after = states.ids[name], states.ended(name, now_ms, is_abort=is_abort)
+    job = replace(_job_of_id(directory, config, name, after, now_ms), group_offsets=group_offsets or {})
+    with outcome(NOTHING_VISIBLE):
+        there = [each for each in folders if directory.storage.is_folder(directory.folder(each).location)]
+        ends = stage_ends(job, _endings(there, found.producer, is_abort=is_abort), now_ms)
+        ends += stage_state(job, log, name, after.ids[name], now_ms)
+    commit(job, ends, now_ms, is_held=True)
+    return after
+
+
+def _endings(folders: Collection[str], producer: TransactionProducer, *, is_abort: bool) -> list[Ending]:
+    """Return the ends of a transaction, whose markers have the epoch behind that of its batches."""
+    marker = EndMarker(producer.producer_id, producer.producer_epoch + 1, is_abort, _COORDINATOR_EPOCH)
+    return [Ending(folder, marker) for folder in folders]
+
+
+def _record(
+    directory: LogDirectory, states: TransactionalIds, log: CoordinatorLog | None, name: str, now_ms: int
+) -> None:
+    """Write down what is known once a transactional id has changed, here and in the log that has it, in one step."""
+    if log is not None:
+        job = _job_of_id(directory, LogConfig(), name, states, now_ms)
+        recorded = stage_state(job, log, name, states.ids[name], now_ms)
+        if recorded:
+            commit(job, recorded, now_ms, is_held=True)
+            return
+    write_atomically(directory, TRANSACTIONAL_IDS, states.encode())

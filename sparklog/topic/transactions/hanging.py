@@ -1,0 +1,274 @@
+"""Finds the transactions that are open in logs, and ends those that nobody else will: ``kafka-transactions``.
+
+A reader of committed records stops at the first record of an open transaction. Its coordinator ends it when its
+producer does, or when it has been open for longer than its timeout. A transaction hangs where no coordinator knows of
+it, since its markers were written before its last batch, or the coordinator's log was lost; or where its time is over
+and no broker runs. Then an abort marker is what lets readers go on.
+
+The marker has the epoch of the producer, and the coordinator epoch of the producer's last marker, or 0, as the one has
+that ``kafka-transactions abort`` asks a broker for.
+
+Source: apache/kafka, TransactionsCommand.java; KIP-664.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, PathNotFoundError, outcome
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TopicPartition
+from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.producer_state import ProducerEntry, producers_at_end
+from sparklog.record.encode.end_markers import EndMarker
+from sparklog.storage.registry import PathText
+from sparklog.system.transaction_state import UNDECIDED
+from sparklog.topic.places.discovery import discover
+from sparklog.topic.transactions.coordinators import transactions_of_brokers
+from sparklog.topic.transactions.ends import Ending, stage_ends
+from sparklog.topic.transactions.ids import read_transactional_ids
+from sparklog.topic.write.commit import CommitRequest, commit
+from sparklog.topic.write.configs import stored_configs
+from sparklog.write.job_names import new_job
+from sparklog.write.journal import only_writer
+
+
+@dataclass(frozen=True)
+class Coordinated:
+    """What a coordinator, of a broker's or ours, knows of a transactional id.
+
+    Attributes
+    ----------
+    partitions : frozenset of str
+        Of the transaction that is not ended; empty where none is.
+    """
+
+    transactional_id: str
+    timeout_ms: int
+    partitions: frozenset[str]
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction that is open in one log.
+
+    Attributes
+    ----------
+    coordinator_epoch : int
+        Of the producer's last marker; -1 none.
+    first_offset : int
+        Of the transaction. Readers of committed records come no further than to the lowest of the log.
+    last_timestamp, start_timestamp : int
+        ms since the epoch, of the producer's last batch and of the transaction's first; -1 not known.
+    last_stable_offset, end_offset : int
+        Of the log.
+    transactional_id, timeout_ms : str, int or None
+        As a coordinator knows them; None where none knows the producer.
+    is_coordinated : bool
+        Whether a coordinator knows that the transaction is open.
+    """
+
+    folder: PartitionFolder
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    first_offset: int
+    start_timestamp: int
+    last_timestamp: int
+    last_stable_offset: int
+    end_offset: int
+    transactional_id: str | None
+    timeout_ms: int | None
+    is_coordinated: bool
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.folder.topic, self.folder.partition or 0)
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """Return how long it has been open; None where that is not known."""
+        since = self.start_timestamp if self.start_timestamp >= 0 else self.last_timestamp
+        return max(now_ms - since, 0) if since >= 0 else None
+
+    def is_hanging(self, now_ms: int) -> bool:
+        """Tell whether no coordinator will end it, or one should have by now."""
+        age_ms = self.age_ms(now_ms)
+        is_over = self.timeout_ms is not None and age_ms is not None and age_ms > self.timeout_ms
+        return is_over or not self.is_coordinated
+
+
+@dataclass(frozen=True)
+class AbortRequest:
+    """Which open transactions are to be aborted.
+
+    Attributes
+    ----------
+    topic_partition : TopicPartition or None
+        Only those in this partition.
+    producer_id : int or None
+        Only those of this producer.
+    is_all : bool
+        Whether all are, where neither is given.
+    lock_timeout_seconds : float
+        How long to wait for other writers.
+    """
+
+    topic_partition: TopicPartition | None = None
+    producer_id: int | None = None
+    is_all: bool = False
+    lock_timeout_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        is_one = self.topic_partition is not None and self.producer_id is not None
+        if is_one == self.is_all or (self.is_all and self.producer_id is not None):
+            raise InvalidOptionError(
+                "say which transactions to abort: one by its partition and its producer id; or all, of the path or of "
+                "a partition"
+            )
+
+    def chosen(self, found: Iterable[OpenTransaction]) -> list[OpenTransaction]:
+        return [
+            each
+            for each in found
+            if self.topic_partition in (None, each.topic_partition) and self.producer_id in (None, each.producer_id)
+        ]
+
+
+def open_transactions(paths: Sequence[PathText]) -> list[OpenTransaction]:
+    """Find the transactions that are open in logs, also in those of internal topics.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is nothing at a path.
+    CorruptLogError
+        A log is damaged.
+    """
+    by_directory: dict[LogDirectory, list[PartitionFolder]] = {}
+    for folder in discover(paths).partitions:
+        by_directory.setdefault(folder.directory, []).append(folder)
+    return [each for directory, folders in by_directory.items() for each in _open_in(directory, folders)]
+
+
+def abort_transactions(
+    paths: Sequence[PathText], request: AbortRequest, now_ms: int, *, executes: bool
+) -> list[OpenTransaction]:
+    """Abort open transactions in the log directories of stopped brokers: those of a directory by one commit.
+
+    Parameters
+    ----------
+    executes : bool
+        Whether to write the markers; without it, nothing is changed.
+
+    Returns
+    -------
+    list of OpenTransaction
+        Those that were aborted, or would be, as they were before.
+
+    Raises
+    ------
+    PathNotFoundError
+        There is nothing at a path, or no such transaction is open.
+    LockedError
+        A broker runs on a directory, or another writer is at work.
+    CorruptLogError
+        A log is damaged.
+    """
+    chosen = request.chosen(open_transactions(paths))
+    if not chosen and not request.is_all:
+        raise PathNotFoundError(
+            f"producer {request.producer_id} has no transaction open in {request.topic_partition}; "
+            f"'sparklog transactions --hanging' lists those that are open"
+        )
+    if not executes:
+        return chosen
+    done: list[OpenTransaction] = []
+    for directory in dict.fromkeys(each.folder.directory for each in chosen):
+        folders = list(dict.fromkeys(each.folder for each in chosen if each.folder.directory == directory))
+        with outcome(NOTHING_VISIBLE), only_writer(directory, request.lock_timeout_seconds):
+            # Looked for again now that nobody can end them any more.
+            found = request.chosen(_open_in(directory, folders))
+            _abort(directory, found, now_ms)
+        done += found
+    return done
+
+
+def _abort(directory: LogDirectory, chosen: Sequence[OpenTransaction], now_ms: int) -> None:
+    job = CommitRequest(new_job(now_ms), directory, LogConfig(), {}, stored=stored_configs(directory))
+    endings = [
+        Ending(
+            each.folder.name,
+            EndMarker(each.producer_id, each.producer_epoch, True, max(each.coordinator_epoch, 0)),
+        )
+        for each in chosen
+    ]
+    commit(job, stage_ends(job, endings, now_ms), now_ms, is_held=True)
+
+
+def _open_in(directory: LogDirectory, folders: Iterable[PartitionFolder]) -> list[OpenTransaction]:
+    coordinated: Mapping[int, Coordinated] | None = None
+    found: list[OpenTransaction] = []
+    for folder in folders:
+        layout = read_layout(folder)
+        producers = producers_at_end(layout)
+        for producer_id, first_offset in sorted(producers.open_transactions.items(), key=lambda each: each[1]):
+            if coordinated is None:
+                coordinated = _coordinated(directory)
+            entry, known = producers.entries[producer_id], coordinated.get(producer_id)
+            stable_offset = producers.first_unstable_offset or 0
+            found.append(_described(layout, producer_id, entry, first_offset, stable_offset, known))
+    return found
+
+
+def _described(
+    layout: PartitionLayout,
+    producer_id: int,
+    entry: ProducerEntry,
+    first_offset: int,
+    stable_offset: int,
+    known: Coordinated | None,
+) -> OpenTransaction:
+    return OpenTransaction(
+        folder=layout.folder,
+        producer_id=producer_id,
+        producer_epoch=entry.epoch,
+        coordinator_epoch=entry.coordinator_epoch,
+        first_offset=first_offset,
+        start_timestamp=_timestamp_at(layout, first_offset),
+        last_timestamp=entry.timestamp,
+        last_stable_offset=max(stable_offset, layout.start_offset),
+        end_offset=layout.end_offset,
+        transactional_id=None if known is None else known.transactional_id,
+        timeout_ms=None if known is None else known.timeout_ms,
+        is_coordinated=known is not None and layout.folder.name in known.partitions,
+    )
+
+
+def _timestamp_at(layout: PartitionLayout, offset: int) -> int:
+    """Return the timestamp of the batch at an offset; -1 where that is before the log start."""
+    if offset < layout.start_offset:
+        return -1
+    with layout.segments[layout.segment_of(offset)].open() as log:
+        header = log.first_batch_from(offset)
+    return -1 if header is None else int(header.column("max_timestamp")[0])
+
+
+def _coordinated(directory: LogDirectory) -> dict[int, Coordinated]:
+    """Return what coordinators know, by producer id."""
+    found = {row["producer_id"]: _of_broker(row) for row in transactions_of_brokers(directory)}
+    states = read_transactional_ids(directory)
+    for name, each in states.ids.items() if states is not None else ():
+        partitions = frozenset(each.partitions if each.is_open else ())
+        found[each.producer_id] = Coordinated(name, each.timeout_ms, partitions)
+    return found
+
+
+def _of_broker(row: Mapping[str, Any]) -> Coordinated:
+    partitions: frozenset[str] = frozenset()
+    if row["state"] in UNDECIDED:
+        listed = ((each["topic"], number) for each in row["partitions"] for number in each["partitions"])
+        partitions = frozenset(str(TopicPartition(*each)) for each in listed)
+    return Coordinated(row["transactional_id"], row["timeout_ms"], partitions)

@@ -1,0 +1,1 @@
+"""Writes to many partitions at once: partitioning, staging, and one commit."""

@@ -1,0 +1,442 @@
+"""One commit over many partitions: what the tasks of a job have staged becomes visible, all of it or nothing.
+
+Under the lock of the log directory: staged files get their offsets, everything that is to happen is written down in the
+journal, which is the commit, and then it is done. A commit that died is finished by the next one, or by `recover`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, PathNotFoundError, SeglogError, outcome
+from sparklog.log import files
+from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.config import LogConfig
+from sparklog.log.files import TopicPartition, parse_partition_folder
+from sparklog.log.group_offsets import GroupOffsets
+from sparklog.log.journal import Journal, Move, Rename, pending
+from sparklog.log.layout import DirectoryView
+from sparklog.log.places import LogDirectory, split_path
+from sparklog.record.batches.producer_stamps import TransactionProducer
+from sparklog.topic.write.configs import topic_config
+from sparklog.topic.write.txn_versions import TxnLedger, TxnVersion, read_txn_versions
+from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
+from sparklog.write.group_offsets import next_transaction
+from sparklog.write.job_names import is_same_work, made_ms
+from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
+from sparklog.write.locking import hold, refuse_claimed
+from sparklog.write.recovery import recover
+from sparklog.write.staged_runs import StagedRuns
+from sparklog.write.staging import StagedRun, end
+
+_log = logging.getLogger("sparklog")
+
+ORPHAN_AGE_MS: Final = 7 * 24 * 3600 * 1000
+"""Staged files of a job older than this are abandoned, and removed."""
+
+
+@dataclass(frozen=True)
+class CommitRequest:
+    """Describes a commit, without the staged files.
+
+    Attributes
+    ----------
+    job_id : str
+        From `sparklog.write.job_names.new_job`.
+    directory : LogDirectory
+        Where the topics are.
+    config : LogConfig
+        The properties that were asked for; they are over those that are stored for a topic.
+    new_topics : mapping of str to int
+        Topics to be made, with the number of their partitions.
+    topic_id : str or None
+        Goes into ``partition.metadata`` of every partition written to.
+    is_overwrite : bool
+        Whether to raise the log start offsets to the ends that the logs have now.
+    overwritten_topics : collection of str
+        Topics that are overwritten even where nothing is written to them.
+    transaction : TxnVersion or None
+        Makes the job a no-op if it has been committed; see `sparklog.topic.write.txn_versions`.
+    lock_timeout_seconds : float
+        How long to wait for other writers.
+    appended : mapping of str to bytes, or to a function
+        Bytes by which the commit extends files of the log directory, by the names of the files, or what makes them of
+        the changes to logs, by their folders. A file that is not there is made.
+    append_positions : mapping of str to int
+        Where the bytes go that do not go to the end of their file. What lies behind such a position counts as never
+        written: it is cut off before the commit is decided.
+    replaced : mapping of str to bytes
+        Files of the log directory that the commit replaces, and their new contents, by the names of the files.
+    producer : TransactionProducer or None
+        The producer of the transaction that the staged rows are; its markers are staged as well.
+    bounds : mapping of str to OffsetBounds
+        Where the logs that get copied batches are to start and end, by the names of their folders, which are made where
+        they are not there.
+    stored : mapping of str to mapping of str to str
+        The properties that are stored for topics; see `sparklog.topic.write.configs.stored_configs`.
+    group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit
+        Offsets of consumer groups that are committed with everything else.
+    """
+
+    job_id: str
+    directory: LogDirectory
+    config: LogConfig
+    new_topics: Mapping[str, int]
+    topic_id: str | None = None
+    is_overwrite: bool = False
+    overwritten_topics: Collection[str] = ()
+    transaction: TxnVersion | None = None
+    lock_timeout_seconds: float = 600.0
+    appended: Mapping[str, bytes | Callable[[Mapping[str, PartitionChange]], bytes]] = field(default_factory=dict)
+    append_positions: Mapping[str, int] = field(default_factory=dict)
+    replaced: Mapping[str, bytes] = field(default_factory=dict)
+    producer: TransactionProducer | None = None
+    bounds: Mapping[str, OffsetBounds] = field(default_factory=dict)
+    stored: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    group_offsets: GroupOffsets = field(default_factory=dict)
+
+
+def commit(job: CommitRequest, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:
+    """Commit staged runs: make all of their records visible at once.
+
+    Parameters
+    ----------
+    job : CommitRequest
+        What is written, and how.
+    staged : sequence of StagedRun
+        From all tasks; of each task, those of the attempt that counts.
+    now_ms : int
+        The time.
+    is_held : bool
+        Whether the caller keeps brokers and other writers out, and has finished what was decided.
+
+    Returns
+    -------
+    mapping
+        What went where, of plain values: ``job_id``, ``is_skipped``, ``committed_ms``, and ``partitions``, a list with
+        ``topic``, ``partition``, ``first_offset``, ``last_offset``, ``records``, ``batches``, ``bytes`` and
+        ``segments`` of each that was written to.
+
+    Raises
+    ------
+    LockedError
+        A broker runs on the directory, or other writers took too long.
+    CommitError
+        The number of the batch was written with other rows, or a stream's batches before it are missing.
+    CorruptLogError
+        A log that is written to is damaged.
+    SeglogError
+        Whatever it is, its ``outcome`` says whether nothing is visible, or all will be. Once all is visible nothing is
+        raised any more.
+    """
+    directory = job.directory
+    with ExitStack() as held:
+        with outcome(NOTHING_VISIBLE):
+            if not is_held:
+                held.enter_context(hold(directory, job.lock_timeout_seconds))
+                apply_journal(directory)
+            ledger = read_txn_versions(directory)
+            is_skipped = job.transaction is not None and ledger.has(job.transaction, directory.path)
+            journal = None
+            if not is_skipped:
+                names = directory.storage.names(directory.path)
+                there = {entry.name for entry in names if entry.is_folder}
+                by_folder = _by_folder(job, staged, there)
+                _refuse_in_the_way(directory, by_folder, {entry.name for entry in names} - there)
+                journal = _planned(job, by_folder, there, ledger, now_ms)
+        if journal is not None:
+            _decide(directory, journal)
+            _finish(directory, journal)
+        _clear_after(job, () if journal is None else journal.partitions, now_ms)
+    return _summary(job, (), now_ms, is_skipped=True) if journal is None else journal.summary
+
+
+def _refuse_in_the_way(directory: LogDirectory, logs: Collection[str], taken: Collection[str]) -> None:
+    """Refuse a commit to logs whose folders cannot be made, once it is decided, since something else has their name."""
+    for name in logs:
+        if name in taken:
+            raise CommitError(f"{directory.file(name)} is no folder, where a log is to be: remove it")
+
+
+def _decide(directory: LogDirectory, journal: Journal) -> None:
+    """Write the journal if it can be applied; an error says whether it was written."""
+    try:
+        # What is decided must be finishable: a journal that is not would keep every later write out.
+        refuse_foreign_changes(directory, journal)
+        write_journal(directory, journal)
+    except SeglogError as error:
+        error.outcome = WILL_BE_VISIBLE if _is_decided(directory, journal) else NOTHING_VISIBLE
+        raise
+
+
+def _finish(directory: LogDirectory, journal: Journal) -> None:
+    """Apply the journal. A failure after it was put away does not fail the write, all of which is visible by then."""
+    try:
+        apply_journal(directory, journal)
+    except SeglogError as error:
+        if _is_decided(directory, journal):
+            error.outcome = WILL_BE_VISIBLE
+            raise
+        _log.warning("all was written, and what the commit was made of could not all be put away: %s", error)
+
+
+def _is_decided(directory: LogDirectory, journal: Journal) -> bool:
+    found = pending(directory)
+    return found is not None and found.commit_id == journal.commit_id
+
+
+def _clear_after(job: CommitRequest, folders: Collection[str], now_ms: int) -> None:
+    """Remove the files that the job has left. Its records are visible by now, so no failure may be raised."""
+    try:
+        _clear(job, folders, now_ms)
+    except SeglogError as error:
+        _log.warning("all was written, and what the job has staged could not all be removed: %s", error)
+
+
+def abort(job: CommitRequest, now_ms: int) -> None:
+    """Remove the staged files of a job, unless its commit was decided."""
+    journal = pending(job.directory)
+    if journal is not None and is_same_work(journal.commit_id, job.job_id):
+        _log.warning("the commit of %s was decided; 'sparklog recover' finishes it", job.directory.path)
+        return
+    _clear(job, (), now_ms)
+
+
+def _clear(job: CommitRequest, folders: Collection[str], now_ms: int) -> None:
+    """Remove the files of a job."""
+    end(job.directory, job.job_id)
+    sweep(job.directory, now_ms, job.job_id, folders=folders)
+
+
+def sweep(
+    directory: LogDirectory,
+    now_ms: int,
+    job_id: str | None = None,
+    orphan_age_ms: int = ORPHAN_AGE_MS,
+    *,
+    folders: Collection[str] | None = None,
+    spared: Collection[str] = (),
+    dry_run: bool = False,
+) -> list[str]:
+    """Remove the staged files of one job, and of all jobs that were made so long ago that they must be dead.
+
+    What says that a job runs is removed first, so that a task of it that still runs sees that it must remove its own.
+
+    Parameters
+    ----------
+    spared : collection of str
+        Jobs that are known to live.
+    folders : collection of str, optional
+        The folders of partitions in which to look as well, where earlier versions have staged files: by default all.
+
+    Returns
+    -------
+    list of str
+        What was removed, relative to the directory; with ``dry_run``, what would be.
+    """
+    names = _staged_names(directory, folders)
+    found = [name for name in names if _is_orphan(name, job_id, now_ms - orphan_age_ms, spared)]
+    found.sort(key=lambda name: not files.is_running_job(name))
+    if not dry_run:
+        for name in found:
+            directory.writable.remove(directory.file(name))
+    return found
+
+
+def _is_orphan(name: str, job_id: str | None, made_before_ms: int, spared: Collection[str]) -> bool:
+    job = files.parse_staged_file(split_path(name)[1])
+    if job is None or job in spared:
+        return False
+    return (job_id is not None and is_same_work(job, job_id)) or made_ms(job) <= made_before_ms
+
+
+def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> Iterable[str]:
+    """List the files in a log directory and in folders of it, or all; a folder that cannot be listed is named."""
+    for entry in directory.storage.names(directory.path):
+        if not entry.is_folder:
+            yield entry.name
+        elif entry.name in folders if folders is not None else parse_partition_folder(entry.name) is not None:
+            folder = directory.folder(entry.name)
+            try:
+                within = directory.storage.names(folder.location)
+            except SeglogError as error:
+                _log.warning("%s; what jobs may have staged there is not removed", error)
+                continue
+            yield from (folder.relative(each.name) for each in within if each.name.endswith(files.STAGED))
+
+
+def _planned(
+    job: CommitRequest,
+    by_folder: Mapping[str, Sequence[StagedRun]],
+    there: Collection[str],
+    ledger: TxnLedger,
+    now_ms: int,
+) -> Journal:
+    """Give the staged runs their offsets, and plan every move of the commit; no visible file is changed, or made.
+
+    Parameters
+    ----------
+    there : collection of str
+        The names of the folders in the log directory; those of new logs are made once all is decided.
+    """
+    directory, storage = job.directory, job.directory.writable
+    own_name = files.staged_name(job.job_id, "commit")
+    changes: dict[str, PartitionChange] = {}
+    view = DirectoryView(directory)
+    with storage.create(directory.file(own_name)) as own, StagedRuns(directory, job.producer) as runs:
+        small = SmallFiles(own, own_name)
+        for name, of_folder in by_folder.items():
+            folder = directory.folder(name)
+            refuse_claimed(folder)
+            config = topic_config(folder.topic, job.config, job.stored)
+            found = recover(folder, config, now_ms, view=view, begins_log=False)
+            changes[name] = plan_commit(
+                folder, found, of_folder, config, runs, small, now_ms, job.topic_id,
+                job.bounds.get(name, UNBOUND),
+            )  # fmt: skip
+        extending = _extending(job, small, changes)
+        small.flush()
+    alone = [each.log_name for of_folder in by_folder.values() for each in of_folder if each.is_alone]
+    storage.sync_files([directory.file(name) for name in [own_name, *alone]])
+    moves = [move for each in changes.values() for move in each.moves]
+    moves += [*extending, *_of_directory(job, changes, ledger)]
+    # What a recovery has removed must not come back to where the moves put files.
+    storage.sync_folders([directory.path, *(directory.file(name) for name in by_folder if name in there)])
+    return Journal(
+        commit_id=job.job_id,
+        partitions={folder: each.before for folder, each in changes.items()},
+        moves=tuple(_unclean_meanwhile(moves) if view.is_clean else moves),
+        summary=_summary(job, [(changes[folder], runs) for folder, runs in by_folder.items() if runs], now_ms),
+        offsets=next_transaction(directory, job.group_offsets),
+    )
+
+
+def _by_folder(job: CommitRequest, staged: Sequence[StagedRun], there: Collection[str]) -> dict[str, list[StagedRun]]:
+    """Return the staged runs of each log in the order of tasks; logs to be made or emptied are included.
+
+    Parameters
+    ----------
+    there : collection of str
+        The names of the folders in the log directory.
+    """
+    touched = {each.folder for each in staged} | _folders_of(job.new_topics) | set(job.bounds)
+    if job.is_overwrite:
+        topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)}
+        topics -= {files.TRANSACTION_STATE_TOPIC}
+        touched |= {name for name in there if (named := parse_partition_folder(name)) and named.topic in topics}
+    found: dict[str, list[StagedRun]] = {folder: [] for folder in sorted(touched, key=_named)}
+    for each in sorted(staged, key=lambda each: (each.task, each.number)):
+        found[each.folder].append(each)
+    return found
+
+
+def _folders_of(topics: Mapping[str, int]) -> set[str]:
+    return {str(TopicPartition(topic, n)) for topic, count in topics.items() for n in range(count)}
+
+
+def _named(folder: str) -> TopicPartition:
+    found = parse_partition_folder(folder)
+    if found is None:
+        raise CommitError(f"not the folder of a partition: {folder}")
+    return found
+
+
+def _extending(job: CommitRequest, small: SmallFiles, changes: Mapping[str, PartitionChange]) -> list[Move]:
+    """Return the moves that extend files of the log directory, each of which is cut to where it is to go on."""
+    moves: list[Move] = []
+    for name, data in job.appended.items():
+        position = _cut_file(job.directory, name, job.append_positions.get(name))
+        moves.append(small.append(data(changes) if callable(data) else data, name, position))
+    return moves
+
+
+def _cut_file(directory: LogDirectory, name: str, position: int | None) -> int:
+    """Cut a file of the log directory to a position, where one is given; return the size that it has then."""
+    path = directory.file(name)
+    try:
+        with directory.storage.open(path) as file:
+            size_bytes = file.size_bytes()
+    except PathNotFoundError:
+        size_bytes = 0
+    if position is None or position == size_bytes:
+        return size_bytes
+    if position > size_bytes:
+        raise CommitError(f"{path} has {size_bytes} bytes, and the commit is to extend it from {position} on")
+    with directory.writable.open_for_append(path) as writable:
+        writable.truncate(position)
+        writable.sync()
+    return position
+
+
+def _of_directory(job: CommitRequest, changes: Mapping[str, PartitionChange], ledger: TxnLedger) -> list[Move]:
+    """Return the moves that replace files of the log directory; they follow the moves of the logs they describe."""
+    moves: list[Move] = []
+    raised = {folder: each.before.end_offset for folder, each in changes.items() if _is_overwritten(job, folder)}
+    raised.update({folder: each.start_offset for folder, each in job.bounds.items() if each.start_offset is not None})
+    if raised:
+        path = job.directory.file(files.LOG_START_CHECKPOINT)
+        starts = parse_offset_checkpoint(job.directory.storage.read_small(path) or b"", path)
+        starts.update({_named(folder): offset for folder, offset in raised.items()})
+        moves.append(_replacing(job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
+    if job.transaction is not None:
+        moves.append(_replacing(job, files.TXN_VERSIONS, ledger.after(job.transaction).encode()))
+    return [*moves, *(_replacing(job, name, data) for name, data in job.replaced.items())]
+
+
+def _is_overwritten(job: CommitRequest, folder: str) -> bool:
+    """Tell whether the records that a log has are removed: never those of transactions, which the commit adds to."""
+    return job.is_overwrite and _named(folder).topic != files.TRANSACTION_STATE_TOPIC
+
+
+def _replacing(job: CommitRequest, name: str, data: bytes) -> Rename:
+    """Stage a new version of a file of the log directory, and return the move that replaces the old one."""
+    staged_name = files.staged_name(job.job_id, name)
+    with job.directory.writable.create(job.directory.file(staged_name), like=job.directory.file(name)) as file:
+        file.append(data)
+        file.sync()
+    return Rename(staged_name, name)
+
+
+def _unclean_meanwhile(moves: list[Move]) -> list[Move]:
+    """Hide the marker of a broker's clean shutdown while the moves are made.
+
+    A broker that is started although they were not finished then looks for torn ends of logs, and cuts them.
+    """
+    return [
+        Rename(files.CLEAN_SHUTDOWN, files.MARKER_OF_COMMIT),
+        *moves,
+        Rename(files.MARKER_OF_COMMIT, files.CLEAN_SHUTDOWN),
+    ]
+
+
+def _summary(
+    job: CommitRequest,
+    written: Sequence[tuple[PartitionChange, Sequence[StagedRun]]],
+    now_ms: int,
+    *,
+    is_skipped: bool = False,
+) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "is_skipped": is_skipped,
+        "committed_ms": now_ms,
+        "partitions": [_account(change, staged) for change, staged in written],
+    }
+
+
+def _account(change: PartitionChange, staged: Sequence[StagedRun]) -> dict[str, Any]:
+    at = _named(staged[0].folder)
+    return {
+        "topic": at.topic,
+        "partition": at.partition,
+        "first_offset": change.first_offset,
+        "last_offset": change.end_offset - 1,
+        "records": sum(each.records for each in staged),
+        "batches": sum(each.batches for each in staged),
+        "bytes": sum(each.size_bytes for each in staged),
+        "segments": list(change.segments),
+    }

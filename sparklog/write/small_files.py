@@ -1,0 +1,60 @@
+"""Changes the small files of a log directory: each is either the old one or the new one.
+
+Of offset checkpoints single lines are changed; the caller has locked the directory. The lines of other logs stay. A
+damaged checkpoint is refused, since what it says of other logs would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sparklog.log import files
+from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.files import TopicPartition, being_written
+from sparklog.log.places import LogDirectory, PartitionFolder
+
+
+def write_atomically(folder: LogDirectory | PartitionFolder, name: str, data: bytes) -> None:
+    """Put a small file in place so that it is either the old one or the new one, and synced."""
+    storage, beside = folder.writable, folder.file(being_written(name))
+    with storage.create(beside, like=folder.file(name)) as file:
+        file.append(data)
+        file.sync()
+    storage.rename(beside, folder.file(name))
+    storage.sync_folder(folder.location)
+
+
+BEFORE_LOG_END: Final = (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT)
+"""The checkpoints whose offsets are at or before the end of their log."""
+
+
+def set_offsets(directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Set lines of a checkpoint.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The checkpoint is damaged.
+    """
+    _change(directory, name, lambda known: {**known, **offsets})
+
+
+def lower_offset(directory: LogDirectory, name: str, at: TopicPartition, offset: int) -> None:
+    """Set the line of a log to an offset where it is above it; errors are those of `set_offsets`."""
+    _change(directory, name, lambda known: {**known, at: offset} if known.get(at, offset) > offset else known)
+
+
+def keep_offsets(directory: LogDirectory, name: str, is_kept: Callable[[TopicPartition], bool]) -> None:
+    """Remove all other lines of a checkpoint; errors are those of `set_offsets`."""
+    _change(directory, name, lambda known: {at: offset for at, offset in known.items() if is_kept(at)})
+
+
+def _change(
+    directory: LogDirectory, name: str, change: Callable[[dict[TopicPartition, int]], dict[TopicPartition, int]]
+) -> None:
+    path = directory.file(name)
+    known = parse_offset_checkpoint(directory.storage.read_small(path) or b"", path)
+    changed = change(known)
+    if changed != known:
+        write_atomically(directory, name, encode_offset_checkpoint(changed))
