@@ -54,10 +54,10 @@ lint: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-bench: $(READY)  ## The measurements that the README quotes.
+bench: $(READY)  ## The measurements that docs/performance.md quotes.
 	$(RUN) -m tests.bench
 
-tables: $(READY)  ## Makes the README's tables of options from their declarations.
+tables: $(READY)  ## Makes the tables of options in docs/ from their declarations.
 	$(RUN) -m tests.tables
 
 definitions: $(READY)  ## Makes sparklog/system/definitions.json from Kafka's jars, which come from Maven Central. Needs Maven.

@@ -1,7 +1,7 @@
-"""Makes the README's tables of options from their declarations: ``make tables``.
+"""Makes the tables of options in the documentation from their declarations: ``make tables``.
 
-A table stands between two comments, ``<!-- options: <name> -->`` and ``<!-- end -->``, and all that is between them is
-made here.
+A table stands on any page between two comments, ``<!-- options: <name> -->`` and ``<!-- end -->``. All that is between
+them is made here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sparklog.log.properties import described
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.write import WriteOptions
 
-README: Final = Path(__file__).parent.parent / "README.md"
+ROOT: Final = Path(__file__).parent.parent
 TABLES: Final[dict[str, tuple[str, Any]]] = {
     "read": ("option of a read", SeglogOptions),
     "write": ("option of a write", WriteOptions),
@@ -73,6 +73,11 @@ def table(heading: str, declaring: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
+def pages() -> list[Path]:
+    """Return the pages that may have a table."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
 def with_tables(text: str) -> str:
     """Return a text with every table between its comments made anew."""
     return _TABLE.sub(lambda found: f"{found[1]}{table(*TABLES[found[2]])}{found[3]}", text)
@@ -83,4 +88,5 @@ def _escaped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_tables(README.read_text()))
+    for page in pages():
+        page.write_text(with_tables(page.read_text()))

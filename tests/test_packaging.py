@@ -49,7 +49,8 @@ def test_source_archive_has_all_that_tests_need() -> None:
     packed = set(targets["sdist"]["include"])
     assert packed > set(targets["wheel"]["include"])
     assert [path for path in packed if not (ROOT / path.lstrip("/")).exists()] == []
-    assert packed >= {f"/{name}" for name in ("tests", "examples", "conf", "LICENSE", "NOTICE", "Makefile", ".ci")}
+    needed = ("tests", "docs", "examples", "conf", "LICENSE", "NOTICE", "Makefile", ".ci")
+    assert packed >= {f"/{name}" for name in needed}
 
 
 def test_definitions_of_messages_are_packed_and_named_in_the_notice() -> None:
@@ -67,10 +68,26 @@ def test_extra_of_the_readme_is_there_and_urls_lead_nowhere_else() -> None:
     assert "urls" not in PROJECT["project"]
 
 
-def test_files_that_contributing_names_are_there() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    named = set(re.findall(r"`((?:sparklog|tests)/[a-z_/]+(?:\.py)?)`", text))
-    assert len(named) >= 8
+def test_files_that_contributing_and_the_recipes_name_are_there() -> None:
+    contributing, architecture = ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"
+    texts = contributing.read_text(), architecture.read_text(), (ROOT / "tests" / "README.md").read_text()
+    named = set(re.findall(r"`((?:sparklog|tests|conf|docs)/[A-Za-z_./-]+)`", "\n".join(texts)))
+    assert len(named) >= 40
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
-    for question in ("Set-up", "Tests", "Where things are", "How to add a codec", "a storage", "a command"):
-        assert f"{question}.**" in text
+    for question in ("Set-up", "Tests", "Where things are", "How to add something"):
+        assert f"{question}.**" in texts[0]
+    for question in ("codec", "storage", "option", "command", "column of a view", "export format", "new Kafka"):
+        assert re.search(rf"^\*\*An? ({question}|{question} of a read or a write)\*\*", texts[1], re.MULTILINE), (
+            question
+        )
+
+
+def test_modules_that_the_ways_of_the_data_name_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = "|".join(path.name for path in (ROOT / "sparklog").iterdir() if path.is_dir())
+    named = {
+        path.rstrip(".").replace(".", "/") for path in re.findall(rf"(?<![\w/])((?:{rooms})\.(?!py)[a-z_.]+)", text)
+    }
+    assert len(named) >= 50
+    there = {str(path.relative_to(ROOT / "sparklog").with_suffix("")) for path in (ROOT / "sparklog").rglob("*")}
+    assert sorted(named - there) == []

@@ -1,4 +1,4 @@
-"""What the README tells users to run is run; what it says of options and targets is true."""
+"""What README.md and docs/ tell users to run is run; what they say of options, targets and tests is true."""
 
 from __future__ import annotations
 
@@ -17,9 +17,22 @@ from tests import tables
 from tests.spark.trigger_limits import HAS_LIMITS
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def linked_pages() -> list[Path]:
+    """Return the pages of docs/ in the order in which their index names them."""
+    named = [DOCS / target.partition("#")[0] for target in LINK.findall((DOCS / "index.md").read_text())]
+    return [path for path in dict.fromkeys(named) if path.parent == DOCS]
+
+
+# The order is that in which snippets run: some go on with what others leave.
+PAGES = [README, DOCS / "index.md", *linked_pages()]
+BLOCKS = [block for page in PAGES for block in FENCED.findall(page.read_text())]
 SHELL_LINES = [line.split("  #")[0].strip() for kind, text in BLOCKS if kind == "bash" for line in text.splitlines()]
+NO_TASK = {"options", "guarantees", "performance", "architecture"}
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80"}
 
 
@@ -29,9 +42,9 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def snippets() -> Iterator[subprocess.CompletedProcess[str]]:
-    """Run the README's Python, all of it in one process; some commands go on with what it leaves."""
+    """Run the Python of all pages, all of it in one process; some commands go on with what it leaves."""
     found = [text for kind, text in BLOCKS if kind == "python" and "/var/lib/kafka" not in text]
-    assert len(found) >= 5
+    assert len(found) >= 20
     if not HAS_LIMITS:
         found = [re.sub(r"\n *\.option\(\"max\w+PerTrigger\", \d+\)", "", text) for text in found]
     shutil.rmtree("/tmp/sparklog-readme", ignore_errors=True)
@@ -80,10 +93,47 @@ def test_make_targets_exist_and_ci_runs_them() -> None:
         assert re.search(rf"^make {target}$", ci, re.MULTILINE)
 
 
+def test_every_page_is_in_the_index() -> None:
+    assert sorted(linked_pages()) == sorted(set(DOCS.glob("*.md")) - {DOCS / "index.md"})
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "tests" / "README.md"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    for target in LINK.findall(FENCED.sub("", page.read_text())):
+        path, _, anchor = target.partition("#")
+        found = page.parent / path if path else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), target
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that links may give for the headings of a page, made as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_first_screen_of_a_page_that_explains_a_task_is_an_example() -> None:
+    for page in linked_pages():
+        if page.stem not in NO_TASK:
+            before, fence, _ = page.read_text().partition("\n```")
+            assert fence, page
+            assert len(before.splitlines()) <= 15, page
+
+
+def test_front_page_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= 200
+
+
 def test_tables_of_options_are_those_that_the_declarations_make() -> None:
     for name, (heading, declaring) in tables.TABLES.items():
-        assert f"<!-- options: {name} -->\n{tables.table(heading, declaring)}<!-- end -->\n" in README, "make tables"
-    assert tables.with_tables(README) == README, "make tables"
+        made = f"<!-- options: {name} -->\n{tables.table(heading, declaring)}<!-- end -->\n"
+        assert sum(made in page.read_text() for page in tables.pages()) == 1, "make tables"
+    for page in tables.pages():
+        assert tables.with_tables(page.read_text()) == page.read_text(), "make tables"
 
 
 def test_table_of_options_has_every_option_with_its_default_and_meaning() -> None:
@@ -150,17 +200,36 @@ def test_the_erased_customer_is_proven_absent() -> None:
     assert "0 errors" in done.stdout
 
 
-def test_every_guarantee_and_limit_names_a_test_that_is_there() -> None:
-    """The table of tests/README.md: by the first words of each sentence, and with tests that exist."""
-    section = README[README.index("### What a write guarantees") : README.index("## Speed")]
-    outside = re.sub(r"^```.*?^```$", "", section, flags=re.MULTILINE | re.DOTALL)
-    sentences = re.findall(r"^- (.*)$", outside, re.MULTILINE)
-    table = (ROOT / "tests" / "README.md").read_text()
-    rows = re.findall(r"^\| (?!the README says|---)(.*?) \| (.*) \|$", table, re.MULTILINE)
-    assert len(sentences) > 30
+def promises(page: Path) -> list[str]:
+    """Return the guarantees and limits of a page, which are the items of its lists, by their first lines."""
+    return re.findall(r"^- (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+
+
+def promised() -> dict[Path, list[tuple[str, str]]]:
+    """Return the first words of the promises of each page, and the tests that hold them, by docs/guarantees.md."""
+    text = (DOCS / "guarantees.md").read_text()
+    sections = re.split(r"^### .*\]\((\S+)\)$", text, flags=re.MULTILINE)[1:]
+    row = re.compile(r"^\| (?!the page says|---)(.*?) \| (.*) \|$", re.MULTILINE)
+    return {DOCS / page: row.findall(rows) for page, rows in zip(sections[::2], sections[1::2], strict=True)}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES[2:] if page.stem != "architecture"], ids=lambda page: page.stem
+)
+def test_every_guarantee_and_limit_names_a_test_that_is_there(page: Path) -> None:
+    sentences, rows = promises(page), promised().get(page, [])
     for sentence in sentences:
         assert any(sentence.startswith(words) for words, _ in rows), f"no test is named for: {sentence}"
     for words, tests in rows:
-        assert any(sentence.startswith(words) for sentence in sentences), f"the README does not say: {words}"
+        assert any(sentence.startswith(words) for sentence in sentences), f"{page.name} does not say: {words}"
         for path, name in re.findall(r"`([a-z_/]+\.py)::(test_\w+)`", tests) or [("", words)]:
             assert re.search(rf"^def {name}\(", (ROOT / "tests" / path).read_text(), re.MULTILINE), f"{path}::{name}"
+
+
+def test_front_page_promises_nothing_that_no_page_does() -> None:
+    leads = re.findall(r"^- (\*\*.*?\*\*)", README.read_text(), re.MULTILINE)
+    assert len(leads) >= 10
+    held = [words for rows in promised().values() for words, _ in rows]
+    assert sum(map(len, promised().values())) > 100
+    for lead in leads:
+        assert any(words.startswith(lead) for words in held), f"no page says: {lead}"

@@ -1,4 +1,4 @@
-"""The measurements that the README quotes: ``python -m tests.bench [NAME ...]``.
+"""The measurements that docs/performance.md quotes: ``python -m tests.bench [NAME ...]``.
 
 All of them one after the other, which takes a quarter of an hour, or those that are named.
 """

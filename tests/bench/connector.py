@@ -1,7 +1,7 @@
 """seglog beside Spark's own Kafka connector: ``python -m tests.bench.connector [--rows N] [--rounds N] [PART ...]``.
 
 The parts are ``large``, of two partitions with many rows, and ``small``, of 400 partitions with few. What is measured
-is printed at once. The README's figures are of ``--rows 3000000 --rounds 3``.
+is printed at once. The figures of docs/performance.md are of ``--rows 3000000 --rounds 3``.
 
 A real broker runs on this machine, and takes its share of it, for the connector: writing is ``df.write`` with
 ``format("kafka")`` into it against ``format("seglog")`` into a directory of its own; reading is ``format("kafka")``
