@@ -35,8 +35,9 @@ from sparklog.storage.base import Name, Storage
 from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate
 
 INTERNAL_PREFIX: Final = "__"
+"""Prefix of Kafka's internal topics, which are read only when named."""
+
 _FINDINGS_MAX: Final = 10
-"""What the names of Kafka's own topics begin with; they are read when they are asked for by name."""
 
 _log = logging.getLogger("sparklog")
 
