@@ -1,7 +1,7 @@
 """Compaction: of each key only the last record stays, as Kafka's cleaner leaves it.
 
 A round of it reads the dirty section of the log into an offset map, and then rewrites all segments up to where the map
-reaches: the clean ones, too, since their records may have been replaced. What stays of a batch is a batch of the same
+reaches: the clean ones, too, since their records may have been replaced. The remains of a batch are a batch of the same
 format, offsets, producer and sequence. A batch that loses nothing is copied as it is.
 
     record                                      stays
@@ -13,8 +13,8 @@ format, offsets, producer and sequence. A batch that loses nothing is copied as 
     without one (tombstone), magic 2            until the delete horizon of its batch
     without one, magic 0 and 1                  until its file is old enough
 
-The first cleaning that meets a tombstone, or a marker of a transaction of which nothing is left, gives its batch a
-delete horizon, ``delete.retention.ms`` from then on. A batch of which nothing stays is dropped, but for the last one of
+The first cleaning that meets a tombstone, or the marker of a transaction that has no records left, gives its batch a
+delete horizon, ``delete.retention.ms`` from then on. A batch that loses all records is dropped, except the last one of
 a producer that may go on with its sequence, and one that ends where the log does: they stay as empty batches.
 
 A broker since 4.0 writes what it changes of magic 0 and 1 as magic 2. Here each batch keeps its format; records and
@@ -53,7 +53,7 @@ _NONE = -1
 
 
 class LastBatch(NamedTuple):
-    """What a producer must find again of its last batch: the batch's last offset, -1 for none, and its epoch."""
+    """The last batch of a producer, which its next one follows: the batch's last offset, -1 for none, and its epoch."""
 
     last_offset: int
     epoch: int
@@ -69,16 +69,16 @@ def last_batches(producers: Producers) -> dict[int, LastBatch]:
 
 @dataclass(frozen=True)
 class CompactionRound:
-    """What decides about the records of one round.
+    """All that a round needs to know to decide which records stay.
 
     Attributes
     ----------
     offset_map : OffsetMap
-        Of the dirty section, as far as this round goes.
+        The latest offset of each key in the dirty section, as far as this round goes.
     aborted : AbortedTransactions
-        Of the log.
+        The aborted transactions of the log.
     last_batches : mapping of int to LastBatch
-        Of the producers that may go on, by producer id.
+        The last batches of the producers that may go on, by producer id.
     end_offset : int
         The log end offset.
     legacy_tombstones_end_ms : int
@@ -86,7 +86,7 @@ class CompactionRound:
     now_ms : int
         Wall-clock time, ms since the epoch.
     config : LogConfig
-        Of the topic.
+        The topic's configuration.
     """
 
     offset_map: OffsetMap
@@ -99,12 +99,12 @@ class CompactionRound:
 
 
 class Compaction(SpanEditor):
-    """Leaves of each batch what a round of compaction lets stay.
+    """Removes the records of each batch that a round of compaction does not keep.
 
     Attributes
     ----------
     removed_records : int
-        How many records it has left out so far.
+        How many records it has removed so far.
     """
 
     def __init__(self, of_round: CompactionRound, limits: DecodeLimits) -> None:
@@ -149,7 +149,7 @@ class Compaction(SpanEditor):
         )
 
     def _rules(self, headers: BatchHeaders, discardable: Mask, is_past: Mask) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Return the rule of each batch, as `kernels_offset_map.judge_records` takes them."""
+        """Return the rule of each batch, as `record.kernels.offset_map.judge_records` takes them."""
         is_control = headers.is_control
         without_tombstones = is_past if self._keeps_legacy_tombstones else is_past | (headers.column("magic") < 2)
         rules = np.where(without_tombstones, kernels.KEEP_LATEST_VALUES, kernels.KEEP_LATEST)

@@ -29,22 +29,22 @@ _COMPACT = "compact"
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did to a log, or in a dry run would do.
+    """The result of compacting a log; in a dry run, the result that it would have.
 
     Attributes
     ----------
     section : DirtySection
-        What was dirty before.
+        The dirty section before the compaction.
     is_due : bool
-        Whether the log was to be cleaned at all; else nothing was done.
+        Whether the log needed cleaning; if not, nothing was done.
     groups : tuple of Rewritten
-        Of all rounds.
+        The rewritten groups of all rounds.
     rounds : int
-        How many it took: several where the offset map was full before the end of the section.
+        How many rounds it took: more than one if the offset map was full before the end of the section.
     removed_records : int
-        How many records are not there any more.
+        How many records were removed.
     clean_offset : int
-        What the line of the log in ``cleaner-offset-checkpoint`` is to be.
+        The offset to write for the log in ``cleaner-offset-checkpoint``.
     """
 
     section: DirtySection
@@ -57,7 +57,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPass:
-    """Compacts the logs whose ``cleanup.policy`` has compact, where they are dirty enough.
+    """Compacts logs whose ``cleanup.policy`` has compact, if they are dirty enough.
 
     Attributes
     ----------
@@ -74,14 +74,14 @@ class CompactionPass:
     def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
         """Compact a log. The caller writes its ``cleaner-offset-checkpoint``.
 
-        Where it does not come to that, the next compaction reads again what is clean, and changes nothing of it.
+        If that fails, the next compaction reads the clean part again, and changes nothing in it.
         """
         if _COMPACT not in log.config.cleanup_policy:
             rewriter.report(_log_bytes(log))
             return PassDone()
         checkpoint = DirectoryView(log.folder.directory).offsets(files.CLEANER_CHECKPOINT).get(log.topic_partition)
         done = compact(log, rewriter, OffsetMap(self.dedupe_buffer_bytes, self.load_factor), checkpoint)
-        # Of what is not rewritten no byte is read a second time.
+        # Segments that are not rewritten are read once only.
         rewriter.report(max(_log_bytes(log) - sum(each.old_bytes for each in done.groups), 0))
         return PassDone(done.groups, done.removed_records, done.clean_offset if done.is_due else None)
 
@@ -96,9 +96,9 @@ def compact(log: OpenedLog, rewriter: Rewriter, offset_map: OffsetMap, checkpoin
     Parameters
     ----------
     rewriter : Rewriter
-        Of the log; in a dry run it counts what the first round would do.
+        The rewriter of the log; in a dry run it counts what the first round would do.
     offset_map : OffsetMap
-        What it has is forgotten.
+        Its entries are discarded first.
     checkpoint : int or None
         The line of the log in ``cleaner-offset-checkpoint``.
 
@@ -115,7 +115,7 @@ def compact(log: OpenedLog, rewriter: Rewriter, offset_map: OffsetMap, checkpoin
     if not section.is_due(log.config):
         return Compacted(section, False, (), 0, 0, section.start_offset)
     last = last_batches(producers_at_end(log.layout, log.now_ms))
-    # What a round leaves of these says the same of all transactions of which anything is left.
+    # The markers that a round keeps still decide every transaction that has batches left.
     aborted = AbortedTransactions(partial(_segments_now, log))
     groups: list[Rewritten] = []
     rounds = removed_records = 0
@@ -135,7 +135,7 @@ def _segments_now(log: OpenedLog) -> Sequence[Segment]:
 
 
 def _described(log: OpenedLog) -> list[RetainedSegment]:
-    """Describe the segments of a log; those that are wholly before its start are not cleaned, but go."""
+    """Describe the segments of a log. Segments wholly before its start are left out: they are deleted, not cleaned."""
     first_offset = min((each.base_offset for each in log.layout.segments), default=0)
     return [each for each in log.describe().segments if each.base_offset >= first_offset]
 

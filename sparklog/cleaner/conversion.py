@@ -1,6 +1,6 @@
 """Converts a log to another codec or record format.
 
-On the way to magic 0 or 1, which know no transactions, records of aborted ones go: nobody could tell them from others.
+Magic 0 and 1 know no transactions, so a conversion to them drops aborted records: nobody could tell them from others.
 A log with an open transaction is refused.
 """
 
@@ -32,22 +32,22 @@ class Conversion(SpanEditor):
     Parameters
     ----------
     magic : int or None
-        The format; None is the one that each batch has.
+        The new format; None keeps the format of each batch.
     codec : str or None
-        Kafka's name of the codec; None is the one that each batch has.
+        Kafka's name of the new codec; None keeps the codec of each batch.
     level : int or None
-        Of the codec.
+        The compression level.
     markers : EndMarkers or None
-        Of the log, for magic 0 and 1.
+        The transaction markers of the log; needed for magic 0 and 1.
     limits : DecodeLimits
-        As of `SpanEditor`.
+        See `SpanEditor`.
 
     Attributes
     ----------
     lost : Losses
-        What the batches so far have lost, or would lose.
+        The losses of the batches so far; in a dry run, those they would have.
     aborted_records : int
-        How many records of aborted transactions went, or would go.
+        How many records of aborted transactions were dropped, or would be.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Conversion(SpanEditor):
 
     @property
     def losses(self) -> str:
-        """What the batches so far have lost, or would lose, as a text; empty where that is nothing.
+        """The losses of the batches so far, in words; empty if there are none.
 
         A log whose last batch is a marker keeps its end, and has no batch before it.
         """
@@ -112,20 +112,20 @@ class Conversion(SpanEditor):
         return None if keep.all() else keep
 
     def aborted(self) -> Sequence[AbortedTransaction]:
-        """Return the entries for the transaction index, of which magic 0 and 1 have none."""
+        """Return the entries for the transaction index; magic 0 and 1 have none."""
         return super().aborted() if self._magic in (None, 2) else ()
 
 
 @dataclass(frozen=True)
 class ConversionPass:
-    """Converts all of a log, of which the active segment is sealed first.
+    """Converts a whole log. The active segment is sealed first.
 
     Attributes
     ----------
     magic, codec, level
-        As of `Conversion`.
+        See `Conversion`.
     is_lossy : bool
-        Whether a conversion to magic 0 or 1 may lose what these have no room for; it is refused otherwise.
+        Whether a conversion to magic 0 or 1 may drop fields that these formats lack; if not, it is refused.
     """
 
     magic: int | None = None
@@ -141,7 +141,7 @@ class ConversionPass:
         Raises
         ------
         InvalidOptionError
-            Something would be lost that may not, or a transaction is open. Nothing was changed.
+            The conversion would lose data without `is_lossy`, or a transaction is open. Nothing was changed.
         """
         is_down = self.magic in (0, 1)
         markers = EndMarkers(log.layout) if is_down else None

@@ -1,4 +1,4 @@
-"""Says what a cut of a log by hand takes, before it is made; nothing is changed or locked here.
+"""Computes what a cut of a log by hand would remove. Nothing is changed or locked here.
 
 Source: apache/kafka, UnifiedLog.java (maybeIncrementLogStartOffset, truncateTo).
 """
@@ -24,16 +24,16 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What a cut takes from a log.
+    """The offsets, segments and bytes that a cut removes from a log.
 
     Attributes
     ----------
     before, after : Extent
-        What the log has before and after it.
+        The offsets of the log before and after the cut.
     segments : int
-        How many segments go whole.
+        How many segments are removed whole.
     size_bytes : int
-        By how much the logs of all segments get shorter together.
+        How many bytes the ``.log`` files lose together.
     """
 
     before: Extent
@@ -43,17 +43,17 @@ class Cut:
 
     @property
     def offsets(self) -> int:
-        """How many offsets the log has less."""
+        """How many offsets the log loses."""
         return (self.before.end_offset - self.before.start_offset) - (self.after.end_offset - self.after.start_offset)
 
 
 def extent_of(layout: PartitionLayout) -> Extent:
-    """Return what offsets a log has."""
+    """Return the offsets of a log."""
     return Extent(layout.start_offset, layout.end_offset)
 
 
 def first_to_keep(layout: PartitionLayout, before_offset: int | None, before_time: Time | None) -> int:
-    """Return the log start offset that deleting records gives a log, by an offset, where that is given, or a time.
+    """Return the log start offset after records before an offset, or else before a time, are deleted.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def first_to_keep(layout: PartitionLayout, before_offset: int | None, before_tim
 
 
 def refuse_before_start(layout: PartitionLayout, offset: int) -> None:
-    """Raise `OffsetOutOfRangeError` where a log cannot end at an offset, since it begins behind it."""
+    """Raise `OffsetOutOfRangeError` if an offset is before the start of a log, which then cannot end there."""
     if offset < layout.start_offset:
         raise OffsetOutOfRangeError(
             f"{layout.path} cannot be cut at offset {offset}: it begins at offset {layout.start_offset}"
@@ -82,8 +82,8 @@ def refuse_before_start(layout: PartitionLayout, offset: int) -> None:
 
 
 def deletion(layout: PartitionLayout, start_offset: int) -> Cut:
-    """Say what goes when the log start offset is raised: the segments that are wholly before it, and no other bytes."""
-    # Where all goes, the last segment is rolled, and goes as well.
+    """Return what raising the log start offset removes: the segments wholly before it, and no other bytes."""
+    # If every record is deleted, the last segment is rolled, and removed as well.
     is_all = start_offset == layout.end_offset
     gone = [each for each in layout.segments if is_all or each.upper_offset <= start_offset]
     after = Extent(start_offset, layout.end_offset)
@@ -92,7 +92,7 @@ def deletion(layout: PartitionLayout, start_offset: int) -> Cut:
 
 
 def truncation(layout: PartitionLayout, offset: int) -> Cut:
-    """Say what goes when the log is cut at an offset: whole segments, and the last batches of the one that holds it."""
+    """Return what cutting the log at an offset removes: whole segments, and the end of the segment with the offset."""
     before = extent_of(layout)
     if offset >= layout.end_offset:
         return Cut(before, before, 0, 0)
@@ -111,10 +111,10 @@ def truncation(layout: PartitionLayout, offset: int) -> Cut:
 
 
 def to_set_aside(layout: PartitionLayout, offset: int) -> list[int]:
-    """Return the base offsets of the segments that a truncation takes whole, in the order in which they go.
+    """Return the base offsets of the segments that a truncation removes whole, in the order in which it removes them.
 
-    The last goes first. Where nothing is left from the log start on, all go, and the log begins anew at its start:
-    batches that lie wholly before it would be a log that ends before it starts. Segments of such batches alone go
+    The last one is removed first. If nothing is left from the log start on, all are, and the log begins anew there:
+    batches wholly before the start would make a log that ends before it starts. Segments with only such batches go
     before all others.
     """
     bases = [each.base_offset for each in layout.segments]

@@ -1,4 +1,4 @@
-"""Describes the segments of a log for retention; of each only its indexes and its end are read."""
+"""Describes the segments of a log for retention, from their indexes and their ends alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE = -1
 
 
 def describe_log(layout: PartitionLayout, config: LogConfig, now_ms: int) -> LogDescription:
-    """Describe a log and its segments, also those that are wholly before the log start offset.
+    """Describe a log and its segments, including segments wholly before the log start offset.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def _described(layout: PartitionLayout, segment: Segment) -> RetainedSegment:
 def _first_timestamp(log: OpenSegment) -> int:
     for headers in log.single_headers(log.start):
         batch = headers.table[0]
-        # In the place of its base timestamp, a batch that was cleaned may have the delete horizon.
+        # A batch that was cleaned may have a delete horizon in place of its base timestamp.
         return int(batch["max_timestamp" if batch["attributes"] & v2.DELETE_HORIZON else "base_timestamp"])
     return _NONE
 
@@ -65,8 +65,8 @@ def _first_timestamp(log: OpenSegment) -> int:
 def _largest_timestamp(log: OpenSegment, end_position: int) -> int:
     """Return the largest timestamp of a segment, -1 where it has none.
 
-    A time index that agrees with the log says it, but for the batches at the end of the log which have no entry yet.
-    Without one all headers are gone through.
+    A time index that agrees with the log gives it, except for batches at the end of the log that have no entry yet.
+    Without such an index all headers are scanned.
     """
     segment = log.segment
     known = _indexed_timestamp(log)
@@ -82,7 +82,7 @@ def _largest_timestamp(log: OpenSegment, end_position: int) -> int:
 
 
 def _indexed_timestamp(log: OpenSegment) -> int | None:
-    """Return the timestamp of the time index's last entry; None where the log does not agree with it."""
+    """Return the timestamp of the time index's last entry; None if the log does not agree with it."""
     segment = log.segment
     try:
         with segment.file(files.TIME_INDEX) as index:

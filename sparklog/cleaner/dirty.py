@@ -1,6 +1,6 @@
-"""Decides which part of a log compaction cleans, and whether it is worth it.
+"""Decides which part of a log compaction cleans, and whether cleaning pays.
 
-Nothing here reads a clock or a file. The rules are those of Kafka's cleaner.
+Nothing here reads a clock or a file. The rules are the same as in Kafka's cleaner.
 
 Source: apache/kafka, LogCleanerManager.java (cleanableOffsets, maxCompactionDelay, calculateCleanableBytes),
 LogToClean.java.
@@ -27,7 +27,8 @@ class DirtySection:
     end_offset : int
         The base offset of the first segment that must not be cleaned yet; nothing from it on is touched.
     clean_bytes, dirty_bytes : int
-        Of the segments before the section and in it. A segment that it begins inside of counts for both, as in Kafka.
+        Sizes of the segments before the section and in it. As in Kafka, a segment that the section begins inside counts
+        for both.
     is_overdue : bool
         Whether a record has been dirty for longer than ``max.compaction.lag.ms``.
     """
@@ -40,7 +41,7 @@ class DirtySection:
 
     @property
     def dirty_ratio(self) -> float:
-        """The part of the log that is dirty."""
+        """The dirty share of the log's bytes, 0 to 1."""
         total_bytes = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total_bytes if total_bytes else 0.0
 
@@ -69,7 +70,7 @@ def dirty_section(
     start_offset, end_offset, stable_offset : int
         The log start offset, the log end offset and the last stable offset.
     checkpoint : int or None
-        The line of the log in ``cleaner-offset-checkpoint``; one that is not in the log is as good as none.
+        The offset of the log in ``cleaner-offset-checkpoint``; an offset that is not in the log is ignored.
     """
     first_dirty = start_offset if checkpoint is None or not start_offset <= checkpoint <= end_offset else checkpoint
     bases = [each.base_offset for each in segments]
@@ -97,7 +98,7 @@ def legacy_tombstones_end_ms(
 ) -> int:
     """Return the file time up to which segments lose the tombstones of magic 0 and 1, ms since the epoch.
 
-    Such batches have no delete horizon. Their tombstones go once the file that they are in is older than the last
+    Such batches have no delete horizon. Their tombstones are dropped once their file is older than the last
     cleaned one by ``delete.retention.ms``.
     """
     cleaned = [each.modified_ms for each in segments if each.base_offset < section.start_offset]

@@ -1,4 +1,4 @@
-"""The contract between the machine that rewrites segments and whoever says what becomes of their batches."""
+"""Editors decide what happens to the batches of a log; `sparklog.cleaner.rewriting` asks them and writes the result."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sparklog.record.rewrite.spans import Progress, RecordSpans, record_spans
 
 
 class Editor:
-    """Says what becomes of the batches of one log; this one leaves all of them as they are.
+    """Decides what happens to the batches of one log. This base class leaves all of them as they are.
 
-    The machine goes through the source segments in offset order. For each it calls `begin`, then `edit` for each of its
-    windows, then `aborted`. The checksums of a window's batches are checked before.
+    The rewriter takes the source segments in offset order. For each it calls `begin`, then `edit` for each of its
+    windows, then `aborted`. The checksums of a window's batches have been checked.
 
     Batches keep their base offset and last offset, producer id, epoch and sequence, leader epoch and timestamp type.
-    Where nothing of the last source of a group stays, the machine keeps an empty batch in the place of its last one.
+    If the last source of a group loses all its records, the rewriter keeps an empty batch in place of its last one.
     """
 
     segment: Segment
@@ -32,10 +32,10 @@ class Editor:
         self.segment = segment
 
     def edit(self, window: Window) -> Iterator[memoryview]:
-        """Yield the batches that take the place of those of a window: whole ones, one behind the other.
+        """Yield the batches that replace those of a window: whole batches, in offset order.
 
-        Runs of batches that stay as they are are yielded as slices of the window's buffer; where all of a segment does,
-        it is not written again. What is yielded is used before the next is asked for.
+        Runs of unchanged batches are yielded as slices of the window's buffer. If a whole segment is unchanged,
+        it is not written again. Each slice is used before the next one is requested.
         """
         yield window.buffer[: window.headers.valid_bytes]
 
@@ -45,12 +45,12 @@ class Editor:
 
 
 class SpanEditor(Editor):
-    """An editor that looks at the records of batches.
+    """Base of the editors that look at the records of batches.
 
     Parameters
     ----------
     limits : DecodeLimits
-        How much is decompressed at a time, and at most.
+        How many bytes are decompressed at a time, and how many a batch may have.
     """
 
     def __init__(self, limits: DecodeLimits = LIMITS) -> None:
@@ -60,7 +60,7 @@ class SpanEditor(Editor):
     def begin(self, segment: Segment) -> None:
         """Go on with the next source segment."""
         super().begin(segment)
-        # As the machine scans each segment by itself.
+        # The rewriter scans each segment by itself.
         self._progress = Progress()
 
     def spans(self, window: Window) -> Iterator[RecordSpans]:
@@ -72,7 +72,7 @@ class SpanEditor(Editor):
 
 
 def aborted_in(segment: Segment) -> list[AbortedTransaction]:
-    """Return the entries of a segment's transaction index that may be of its offsets, in their order."""
+    """Return the entries of a segment's transaction index that can concern its offsets, in order."""
     try:
         with segment.file(files.TRANSACTION_INDEX) as index:
             data = index.read(0, index.size_bytes())

@@ -1,7 +1,7 @@
-"""Erases records: those with one of some keys, or that pass a filter, go or lose their values.
+"""Erases records that have one of the given keys or pass a filter: removes them, or only their values.
 
-Only batches that hold such a record are written anew. Everything else is copied as it is, and a segment without any is
-not touched. A batch of magic 2 of which nothing stays is kept as an empty one: with it the log keeps its end, and
+Only batches that hold such a record are written anew. All others are copied as they are, and a segment without any is
+not touched. A batch of magic 2 that loses all records is kept as an empty one: with it the log keeps its end, and
 producers their sequence numbers.
 """
 
@@ -32,19 +32,19 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass
 class ErasedOffsets:
-    """The offsets of the records of one partition that went, or whose values did."""
+    """The offsets of one partition's records that were removed, or lost their values."""
 
     _pieces: list[Int64s] = field(default_factory=list)
 
     def add(self, offsets: Int64s) -> None:
-        """Add offsets behind those so far."""
+        """Add offsets, all larger than those so far."""
         self._pieces.append(offsets)
 
     def __len__(self) -> int:
         return sum(map(len, self._pieces))
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return the offsets as ranges, both ends included, that ascend and of which no two touch."""
+        """Return the offsets as ascending ranges, both ends included, with a gap between any two."""
         if not self._pieces:
             return []
         offsets = np.concatenate(self._pieces)
@@ -54,24 +54,24 @@ class ErasedOffsets:
 
 
 class Erasure(SpanEditor):
-    """Erases the records that a matcher means; markers of transactions stay.
+    """Erases the records that a matcher selects. Markers of transactions stay.
 
     Parameters
     ----------
     matcher : Matcher
-        Tells which records are meant.
+        Selects the records to erase.
     is_blanked : bool
         Whether records stay, and only their values are replaced.
     blank_bytes : int
-        What values are replaced by: `sparklog.record.rewrite.changes.NULL`, a tombstone where the topic is compacted,
+        The new values: `sparklog.record.rewrite.changes.NULL`, which makes tombstones in a compacted topic,
         or `EMPTY`.
     limits : DecodeLimits
-        As of `SpanEditor`.
+        See `SpanEditor`.
 
     Attributes
     ----------
     erased : ErasedOffsets
-        What has been erased so far. A record whose value is blank already is not.
+        The records erased so far, without records whose values were blank already.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Erasure(SpanEditor):
         self.erased = ErasedOffsets()
 
     def edit(self, window: Window) -> Iterator[memoryview]:
-        """Yield the batches of a window without the records that are meant, or with blank values."""
+        """Yield the batches of a window without the selected records, or with their values blanked."""
         kept_from, position = 0, 0
         for spans in self.spans(window):
             last = spans.headers.table[-1]
@@ -98,7 +98,7 @@ class Erasure(SpanEditor):
             yield window.buffer[kept_from:position]
 
     def _chosen(self, spans: RecordSpans) -> Mask | None:
-        """Tell which records are erased; None where none is."""
+        """Return which records are erased, or None if there are none."""
         mask = self._matcher.matches(spans)
         if mask is None:
             return None
@@ -118,7 +118,7 @@ class Erasure(SpanEditor):
 
 @dataclass(frozen=True)
 class ErasurePass:
-    """Erases records from all of a log, of which the active segment is sealed first.
+    """Erases records from a whole log. The active segment is sealed first.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class ErasurePass:
     is_blanked : bool
         Whether records stay, and only their values are replaced.
     blank_bytes : int
-        As of `Erasure`.
+        See `Erasure`.
     """
 
     keys: KeySet | None = None
@@ -140,7 +140,7 @@ class ErasurePass:
     needs_active: bool = field(default=True, init=False)
 
     def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:
-        """Rewrite each segment by itself that holds such a record, and touch no other."""
+        """Rewrite each segment that holds such a record, by itself, and leave all others alone."""
         at = log.topic_partition
         parts: list[Matcher] = [] if self.keys is None else [self.keys]
         if self.where is not None and self.where.can_pass(at.topic, at.partition):

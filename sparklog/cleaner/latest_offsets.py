@@ -17,23 +17,23 @@ from sparklog.record.rewrite.spans import Progress, RecordSpans, record_spans
 
 
 class MapFiller:
-    """Puts the keys of a dirty section into an offset map, as far as it has room for them.
+    """Puts the keys of a dirty section into an offset map, until the map is full.
 
-    Records of control batches and of aborted transactions are passed over, and so are those without a key. Where the
-    map is full before the end, its ``latest_offset`` is the last one of the last batch that is all in it.
+    Records of control batches, records of aborted transactions and records without a key are skipped. If the
+    map is full before the end, its ``latest_offset`` is the last offset of the last batch that it holds whole.
 
     Parameters
     ----------
     offset_map : OffsetMap
         An empty one.
     aborted : AbortedTransactions
-        Of the log.
+        The aborted transactions of the log.
     start_offset, end_offset : int
         The section; its end is the base offset of a segment.
     limits : DecodeLimits
-        How large a piece at a time, and a batch at most.
+        How many bytes are decompressed at a time, and how many a batch may have.
     throttle : Throttle or None
-        How fast to go at most.
+        Limits how fast the log is read.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class MapFiller:
                     self._throttle.add(window.headers.valid_bytes)
                 if not is_done:
                     return False
-        # The next segment tells where the offsets of this one end, whatever its last batch is.
+        # The offsets of this segment end where the next one begins, whatever its last batch is.
         self._map.latest_offset = min(segment.upper_offset, self._end_offset) - 1
         return True
 

@@ -1,6 +1,6 @@
-"""Writes the segments that take the place of a group, beside the old ones: as ``.cleaned`` files with all indexes.
+"""Writes the segments that replace a group, beside the old ones, as ``.cleaned`` files with all indexes.
 
-A group becomes one segment, and several only where what is written does not fit one: where another codec makes batches
+A group becomes one segment, or several if the new batches do not fit into one: where another codec makes batches
 longer, for example. They follow each other without a gap, so that a broker which finishes the swap removes every
 source; see `sparklog.cleaner.swap`.
 """
@@ -31,7 +31,7 @@ _BUFFERED_BYTES_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class NewSegment:
-    """A segment that is written and not in place yet.
+    """A segment that is written but not yet in place.
 
     Attributes
     ----------
@@ -59,20 +59,20 @@ class _Growing:
 
 
 class NewSegments:
-    """The segments that take the place of a group; nothing is written while they are what the only source is.
+    """The segments that replace a group. Nothing is written while they equal the group's only source.
 
     Parameters
     ----------
     folder : PartitionFolder
-        Of the log.
+        The folder of the log.
     base_offset : int
-        Of the first source.
+        The base offset of the first source.
     config : LogConfig
-        Says how far apart index entries are, and when another segment is begun.
+        Sets how far apart index entries are, and when a segment is full.
     source_path, source_bytes
-        The path of the group's log, where it has only one, and the size of all logs of the group.
+        The path of the group's only log (None if it has several), and the size of all its logs.
     dry_run : bool
-        Whether to write nothing, and only count.
+        Whether to count only and write nothing.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class NewSegments:
         self._folder, self._dry_run = folder, dry_run
         self._source_path, self._source_bytes = source_path, source_bytes
         self._old_path = folder.path(base_offset, files.LOG)
-        # A segment that was larger than the topic's segments are now stays whole.
+        # A segment larger than today's limit of the topic stays whole.
         self._config = replace(
             config,
             segment_bytes=min(max(config.segment_bytes, source_bytes), RELATIVE_OFFSET_MAX),
@@ -117,7 +117,7 @@ class NewSegments:
         Parameters
         ----------
         source_position : int, optional
-            Where they stand in the only source, as they are.
+            Their position in the only source, if they are copied from there unchanged.
         """
         headers = scan_headers(batches)
         self._check(headers, len(batches))
@@ -139,12 +139,12 @@ class NewSegments:
         self._aborted += transactions
 
     def _check(self, headers: BatchHeaders, size_bytes: int) -> None:
-        """Refuse what is not whole batches in order: to write it would damage the log."""
+        """Refuse anything but whole batches in order, which would damage the log."""
         last_offsets = headers.column("last_offset")
         lowest = np.concatenate(([self.end_offset], last_offsets[:-1] + 1)) if len(headers) else last_offsets
         if headers.valid_bytes != size_bytes or (headers.column("base_offset") < lowest).any():
             raise SeglogError(
-                f"what was to be written behind offset {self.end_offset} of {self._folder.location} is no run of whole "
+                f"the bytes to write behind offset {self.end_offset} of {self._folder.location} are no run of whole "
                 f"batches in the order of their offsets: the log is left as it is"
             )
 
@@ -207,7 +207,7 @@ class NewSegments:
     def _with_transactions(self, segment: NewSegment) -> NewSegment:
         """Write the transaction index of a segment, if it needs one.
 
-        That is done last: which transactions were aborted is known at the end of a source, and that may reach into
+        This comes last: the aborted transactions are known at the end of a source, and a source may reach into
         several new segments.
         """
         aborted = [each for each in self._aborted if segment.base_offset <= each.last_offset < segment.end_offset]
@@ -221,12 +221,12 @@ class NewSegments:
         return self._folder.path(base_offset, suffix + files.CLEANED)
 
     def finish(self, modified_ns: int) -> tuple[NewSegment, ...]:
-        """End the last segment, and sync all files; none where the only source stays as it is.
+        """End the last segment and sync all files. Return no segments if the only source stays as it is.
 
         Parameters
         ----------
         modified_ns : int
-            When the logs are to count as last written to: retention goes by that where records have no timestamp.
+            The modification time to give to the logs: retention goes by it if records have no timestamps.
         """
         if self.is_unchanged and self._growing.state.segment.size_bytes == self._source_bytes:
             return ()
@@ -245,7 +245,7 @@ class NewSegments:
         return tuple(self._done)
 
     def discard(self) -> None:
-        """Remove what was written, as far as that can be done; who opens the log next removes the rest."""
+        """Remove the new files as far as possible. The next process that opens the log removes the rest."""
         if self._dry_run:
             return
         growing = self._growing

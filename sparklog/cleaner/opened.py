@@ -1,4 +1,4 @@
-"""A log that is open to be cleaned: recovered, under the lock of its directory; or as it is, for a dry run."""
+"""Opens a log for cleaning: recovered and under its directory's lock, or as it is for a dry run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sparklog.write.rolling import roll
 
 @dataclass(frozen=True)
 class OpenedLog:
-    """A log that is open to be cleaned.
+    """A log opened for cleaning.
 
     Attributes
     ----------
     recovered : Recovered or None
-        What a writer would go on with; None in a dry run, which changes nothing.
+        The state that recovery left, for a writer to go on with; None in a dry run, which changes nothing.
     now_ms : int
         Wall-clock time, ms since the epoch.
     """
@@ -43,7 +43,7 @@ class OpenedLog:
 
     @property
     def rewritable(self) -> tuple[Segment, ...]:
-        """The segments of a pass that needs all of the log: without the active one, which was rolled and is empty.
+        """The segments for a pass that needs the whole log: all but the active one, which was rolled and is empty.
 
         A dry run rolls nothing, and looks at the active segment as well.
         """
@@ -51,12 +51,12 @@ class OpenedLog:
 
     @property
     def limits(self) -> DecodeLimits:
-        """How much of a batch is decompressed at a time, and at most."""
+        """How many bytes of a batch are decompressed at a time, and how many it may have."""
         return replace(LIMITS, decompressed_bytes_max=self.config.max_decompressed_message_bytes)
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that the log is of: only partitions are cleaned."""
+        """The partition of the log. Only logs of partitions are cleaned."""
         at = self.folder.topic_partition
         if at is None:
             raise InvalidOptionError(f"{self.folder.location} is not named as a partition's folder")
@@ -67,21 +67,21 @@ class OpenedLog:
         return describe_log(self.layout, self.config, self.now_ms)
 
     def roll(self) -> OpenedLog:
-        """Seal the active segment and begin another one, so that all of the log so far may be cleaned."""
+        """Seal the active segment and begin another, so that the whole log so far can be cleaned."""
         if self.recovered is None or not self.recovered.state.segment.size_bytes:
             return self
         state = roll(self.folder, self.recovered.state, self.recovered.producers, self.now_ms)
         return replace(self, recovered=replace(self.recovered, state=state)).relisted()
 
     def relisted(self) -> OpenedLog:
-        """Return the log as it is after segments were swapped; in a dry run they were not."""
+        """Return the log with its segments listed again after a swap; in a dry run there was none."""
         if self.recovered is None:
             return self
         listed = layout_in(DirectoryView(self.folder.directory), self.folder)
         return replace(self, layout=listed).from_offset(self.layout.start_offset)
 
     def from_offset(self, start_offset: int) -> OpenedLog:
-        """Leave out the segments that are wholly before an offset, which is to be the log start offset."""
+        """Return the log without segments wholly before an offset, the new log start offset."""
         segments = tuple(each for each in self.layout.segments if each.upper_offset > start_offset)
         start = max(start_offset, self.layout.start_offset)
         return replace(self, layout=replace(self.layout, segments=segments, start_offset=start))

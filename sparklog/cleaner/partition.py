@@ -1,8 +1,8 @@
-"""Cleans one partition: what its topic's configuration asks for, and what a caller asks for beside.
+"""Cleans one partition, by its topic's configuration and by passes that a caller adds.
 
-The caller has locked the log directory. The files of the directory are not changed here: the log start offset that a
-retention raises, and what the cleaner has come to, are returned; the caller writes them down, and only then removes the
-segments that are before the start (`sparklog.cleaner.removal`). So the work of many partitions can be done elsewhere.
+The caller has locked the log directory. The directory's own files are not changed here. The new log start offset and
+the cleaner's progress are returned. The caller writes them down, and only then removes the
+segments before the start (`sparklog.cleaner.removal`). So other processes can do the work of many partitions.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class PassDone:
-    """What one pass over a log has done.
+    """The result of one pass over a log.
 
     Attributes
     ----------
     rewritten : tuple of Rewritten
-        Of each group of segments.
+        The result for each group of segments.
     removed_records : int
-        How many records are not there any more.
+        How many records were removed.
     clean_offset : int or None
-        For ``cleaner-offset-checkpoint``: up to where the log is compacted; None where that is as it was.
+        The end of the compacted part, for ``cleaner-offset-checkpoint``; None if it has not moved.
     erased : tuple of (int, int)
         The offsets of the records that were erased, or whose values were, as ranges with both ends included.
     lost : str
-        What a conversion to an older format has lost, in words; empty where nothing was.
+        The losses of a conversion to an older format, in words; empty if there are none.
     """
 
     rewritten: tuple[Rewritten, ...] = ()
@@ -57,27 +57,27 @@ class CleanPass(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What a cleaning has done to a partition, or in a dry run would do.
+    """The result of cleaning a partition; in a dry run, the result that it would have.
 
     Attributes
     ----------
     start_offset, end_offset : int
         The log start offset and the log end offset after it.
     dropped_segments, dropped_bytes, dropped_offsets : int
-        What retention drops. Of a log that nothing was removed from before, offsets are records, and markers of
-        transactions.
+        Segments, bytes and offsets that retention drops. If nothing was removed before, offsets count records and
+        markers of transactions.
     first_timestamp, last_timestamp : int
-        The time span of what retention drops, ms since the epoch; -1 where it drops nothing, or records have no time.
+        The time span that retention drops, ms since the epoch; -1 if it drops nothing, or records have no timestamps.
     old_segments, new_segments, old_bytes, new_bytes : int
-        What was rewritten, before and after.
+        The rewritten segments and their bytes, before and after.
     removed_records : int
-        How many records the rewriting has left out.
+        How many records rewriting has removed.
     clean_offset : int or None
-        Up to where the log is compacted now; None where that was not asked for.
+        The end of the compacted part of the log; None if no compaction was requested.
     erased : tuple of (int, int)
         The offsets of the records that were erased, or whose values were, as ranges with both ends included.
     lost : str
-        What a conversion to an older format has lost, in words; empty where nothing was.
+        The losses of a conversion to an older format, in words; empty if there are none.
     """
 
     topic: str
@@ -121,11 +121,11 @@ class Cleaning:
     Attributes
     ----------
     policy : RetentionPolicy
-        Which segments a log loses.
+        Decides which segments a log loses.
     passes : sequence of CleanPass
-        What is then done to those that stay, in this order.
+        Passes over the remaining segments, in this order.
     throttle : Throttle or None
-        How fast to read and write at most.
+        Limits how fast logs are read and written.
     report : callable
         Told how many bytes more were read.
     before_swap : callable
@@ -139,12 +139,12 @@ class Cleaning:
     before_swap: Callable[[], None] = field(default=lambda: None)
 
     def clean(self, log: OpenedLog) -> Cleaned:
-        """Clean a log, or in a dry run say what would be done.
+        """Clean a log, or in a dry run return what would be done.
 
         Raises
         ------
         CorruptLogError
-            The log is damaged. What is damaged stays as it was.
+            The log is damaged. The damaged segment stays as it was.
         """
         described = log.describe()
         dropped = dropped_by(self.policy, described)
@@ -176,7 +176,7 @@ class Cleaning:
         )
 
     def _run(self, each: CleanPass, log: OpenedLog) -> PassDone:
-        # What a pass before has swapped is listed anew.
+        # An earlier pass may have swapped segments.
         current = log.relisted()
         current = current.roll() if each.needs_active else current
         rewriter = Rewriter(

@@ -1,6 +1,6 @@
-"""Removes the beginning of logs, or the end of one.
+"""Removes the beginning or the end of a log.
 
-The log start offset is raised, and on the disk, before any file goes. Whole segments before it are then set aside; of
+The new log start offset is on the disk before any file is removed. Whole segments before it are then set aside; of
 the segment that holds it nothing is cut, and readers pass over the records before it.
 
 Source: apache/kafka, UnifiedLog.java (maybeIncrementLogStartOffset, deleteSegments, truncateTo), LeaderEpochFileCache.
@@ -20,12 +20,12 @@ from sparklog.write.small_files import write_atomically
 
 
 def remove_before(folder: PartitionFolder, start_offset: int, config: LogConfig, now_ms: int) -> list[Segment]:
-    """Set the segments aside that are wholly before the log start offset, which the checkpoint says already.
+    """Set aside the segments wholly before the log start offset, which the checkpoint has already.
 
     Returns
     -------
     list of Segment
-        Those that went.
+        The removed segments.
     """
     gone = [each for each in list_segments(folder) if each.upper_offset <= start_offset]
     _trim_epochs_before(folder, start_offset)
@@ -39,7 +39,7 @@ def remove_before(folder: PartitionFolder, start_offset: int, config: LogConfig,
 
 
 def _trim_epochs_before(folder: PartitionFolder, start_offset: int) -> None:
-    """Let the leader epochs of a log begin at its start: the one in which that lies, and those after it."""
+    """Drop the leader epochs of a log that end before its start offset."""
     path = folder.file(files.LEADER_EPOCH_CHECKPOINT)
     try:
         epochs = parse_leader_epochs(folder.storage.read_small(path) or b"", path)

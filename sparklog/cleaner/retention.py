@@ -1,14 +1,14 @@
-"""Decides which of its oldest segments a log loses: Kafka's rules, and those of a policy of the user's own.
+"""Decides which of its oldest segments a log loses, by Kafka's rules or by a user's own policy.
 
 Nothing here does I/O. Kafka drops, always from the oldest on and up to the first segment that it keeps:
 
-1. segments that are wholly before the log start offset;
-2. under ``cleanup.policy`` delete, those without which the log is still as large as ``retention.bytes``;
-3. and those whose largest timestamp is more than ``retention.ms`` ago. A timestamp in the future is not. Where no
-   record has a timestamp, the time counts when the file was last written to.
+1. segments wholly before the log start offset;
+2. under ``cleanup.policy`` delete, segments without which the log is still as large as ``retention.bytes``;
+3. and segments whose largest timestamp is more than ``retention.ms`` ago (one in the future is not). If no
+   record has a timestamp, the modification time of the file counts.
 
-The last segment goes as well where it is not empty; then an empty one is begun first. A broker waits with a segment
-until the high watermark has passed it. Here all of a log is taken to be replicated.
+The last segment can be dropped as well if it is not empty; an empty one is begun first. A broker keeps a segment
+until the high watermark has passed it. Here the whole log counts as replicated.
 
 Source: apache/kafka, UnifiedLog.java (deletableSegments, deleteRetentionSizeBreachedSegments,
 deleteRetentionMsBreachedSegments, deleteLogStartOffsetBreachedSegments), LogSegment.java (largestTimestamp).
@@ -26,16 +26,16 @@ from sparklog.log.config import LogConfig
 
 @dataclass(frozen=True, slots=True)
 class RetainedSegment:
-    """A segment, by what a policy may go by.
+    """A segment, as a retention policy sees it.
 
     Attributes
     ----------
     base_offset, end_offset : int
         Its offsets, the end exclusive: the base offset of the next segment, or the log end offset.
     size_bytes : int
-        Of its log.
+        The size of its ``.log`` file.
     first_timestamp, largest_timestamp : int
-        Of its first batch, and the largest of its records, ms since the epoch; -1 where none has one.
+        The timestamp of its first batch and the largest of its records, ms since the epoch; -1 if there are none.
     modified_ms : int
         When its log was last written to, ms since the epoch.
     is_active : bool
@@ -52,24 +52,24 @@ class RetainedSegment:
 
     @property
     def time_ms(self) -> int:
-        """The time that retention goes by."""
+        """The time that counts for ``retention.ms``."""
         return self.largest_timestamp if self.largest_timestamp >= 0 else self.modified_ms
 
 
 @dataclass(frozen=True, slots=True)
 class LogDescription:
-    """A log, by what a policy may go by.
+    """A log, as a retention policy sees it.
 
     Attributes
     ----------
     topic, partition
-        The partition; None as its number where the folder is named otherwise.
+        The name of the topic and the number of the partition, None if the folder's name has none.
     start_offset, end_offset : int
         The log start offset, and the log end offset, exclusive.
     segments : tuple of RetainedSegment
         The oldest first.
     config : LogConfig
-        Of the topic.
+        The topic's configuration.
     now_ms : int
         Wall-clock time, ms since the epoch.
     """
@@ -84,7 +84,7 @@ class LogDescription:
 
 
 class RetentionPolicy(Protocol):
-    """Says which segments a log loses. A class of the user's own is made without arguments."""
+    """Decides which segments a log loses. A user's own class is called without arguments to make one."""
 
     def drop(self, log: LogDescription) -> Iterable[RetainedSegment]:
         """Return the segments to drop: the oldest ones, without a gap."""
@@ -103,7 +103,7 @@ class KafkaRetention:
 
 
 def _droppable(log: LogDescription) -> Sequence[RetainedSegment]:
-    """Return all segments, but for an empty last one."""
+    """Return all segments except an empty last one."""
     segments = log.segments
     return segments[:-1] if segments and segments[-1].is_active and not segments[-1].size_bytes else segments
 
@@ -142,7 +142,7 @@ def dropped_by(policy: RetentionPolicy, log: LogDescription) -> tuple[RetainedSe
     Raises
     ------
     InvalidOptionError
-        The policy would leave a gap, or drop what is no segment of the log.
+        The policy would leave a gap, or drop something that is no segment of the log.
     """
     chosen = set(policy.drop(log))
     dropped = tuple(each for each in log.segments if each in chosen)

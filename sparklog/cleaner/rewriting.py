@@ -1,12 +1,12 @@
-"""Rewrites groups of sealed segments as an editor says, and swaps what comes of it in: the machine of every cleaning.
+"""Rewrites groups of sealed segments by an editor's decisions and swaps the new segments in. All cleanings use it.
 
-Offsets never change, and a crash at any call leaves the old segments or the new ones. Who wants the active segment
-cleaned rolls it first.
+Offsets never change, and a crash at any call leaves the old segments or the new ones. To clean the active segment,
+roll it first.
 
-A broker that finishes a swap removes the segments whose base offset is below the end of the new one. So what comes of a
-group must reach into its last source: where nothing of that stays, its last batch does, emptied. There are no empty
-batches of magic 0 and 1. A source that ends with one, and of which nothing stays, becomes an empty segment by a swap of
-its own, and the next cleaning takes that away.
+A broker that finishes a swap removes the segments whose base offset is below the end of the new one. So the result of a
+group must reach into its last source: if that loses all records, its last batch stays, emptied. There are no empty
+batches of magic 0 and 1. A source that ends with one, and loses all records, becomes an empty segment by a swap of
+its own, and the next cleaning removes that.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from sparklog.record.format import v2
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What came of a group.
+    """The result of rewriting a group.
 
     Attributes
     ----------
     base_offset, end_offset : int
         The offsets of the group, the end exclusive.
     old_segments, new_segments : int
-        How many there were and are.
+        How many segments the group had, and has now.
     old_bytes, new_bytes, old_batches, new_batches : int
-        Of their logs.
+        Sizes of their logs, and how many batches these have.
     is_changed : bool
-        Whether anything was written; else the only segment stays as it was.
+        Whether anything was written; if not, the only segment stays as it was.
     """
 
     base_offset: int
@@ -62,15 +62,15 @@ class Rewriter:
     Attributes
     ----------
     config : LogConfig
-        Of the topic: segment sizes, index intervals, and for how long old files stay.
+        The topic's configuration: segment sizes, index intervals, and how long old files stay.
     now_ms : int
         Wall-clock time, ms since the epoch.
     throttle : Throttle or None
-        How fast to go at most.
+        Limits how fast segments are read and written.
     report : callable
-        Told how many bytes more were read.
+        Called with the number of bytes read since the last call.
     before_swap : callable
-        Called before a swap is decided; raises where it must not be, since somebody else has the log by now.
+        Called before a swap is decided; raises to prevent it, if another process has taken the log over.
     """
 
     folder: PartitionFolder
@@ -123,7 +123,7 @@ class Rewriter:
         )
 
     def _edit(self, group: Sequence[Segment], editor: Editor, new: NewSegments) -> tuple[int, int]:
-        """Write what comes of the sources; return how many batches they had, and the row of the last one reached."""
+        """Write the edited batches of the sources; return how many they had, and the row of the last one reached."""
         old_batches, reached = 0, len(group) - 1
         last_batch = b""
         last_source = -1
@@ -166,7 +166,7 @@ class Rewriter:
             swap(self.folder, written, bases, self.config.file_delete_delay_ms, self.now_ms)
 
     def _empty(self, source: Segment) -> None:
-        """Put an empty segment in the place of one of which nothing stays."""
+        """Replace a segment that loses all records by an empty one."""
         new = NewSegments(
             self.folder, source.base_offset, self.config, source_path=None, source_bytes=0, dry_run=self.dry_run
         )

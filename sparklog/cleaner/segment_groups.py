@@ -26,7 +26,7 @@ class SourceSizes:
 
 
 def sizes_of(segment: Segment) -> SourceSizes:
-    """Look up the sizes of a sealed segment's files; an index that is not there has none."""
+    """Look up the sizes of a sealed segment's files; a missing index counts as 0."""
     return SourceSizes(
         segment.size_bytes,
         _file_bytes(segment, files.OFFSET_INDEX),
@@ -45,7 +45,7 @@ def _file_bytes(segment: Segment, suffix: str) -> int:
 
 
 def group_sizes(sources: Sequence[SourceSizes], config: LogConfig) -> list[int]:
-    """Return how many of some consecutive segments each group takes, as a broker groups them.
+    """Divide consecutive segments into groups, as a broker does, and return the length of each group.
 
     A group takes the next segment while the sizes of its logs and of each kind of index fit one segment, and the
     offsets are in reach of its base offset. An empty segment is always in reach: else empty ones would pile up.
@@ -72,7 +72,7 @@ def _fits(group: Sequence[SourceSizes], following: SourceSizes, config: LogConfi
 
 
 def grouped(segments: Sequence[Segment], config: LogConfig) -> list[tuple[Segment, ...]]:
-    """Put consecutive sealed segments into groups each of which becomes one new segment."""
+    """Divide consecutive sealed segments into groups; each group becomes one new segment."""
     groups: list[tuple[Segment, ...]] = []
     start = 0
     for count in group_sizes([sizes_of(segment) for segment in segments], config):

@@ -1,6 +1,6 @@
-"""Puts new segments in the place of old ones, by the renames that a broker makes, and finishes where a broker would.
+"""Replaces old segments by new ones, with a broker's renames, so that either side can finish the other's swap.
 
-    <base>.log.cleaned   the new segments are being written: what is found is thrown away
+    <base>.log.cleaned   the new segments are being written: files found in this state are removed
     <base>.log.swap      they are written. Once no ``.cleaned`` file is left, the swap is decided: whoever opens the log
                          removes the old segments from the first new base offset up to the last new end, and goes on
     <base>.log.deleted   an old file: no part of the log any more. It stays for ``file.delete.delay.ms``
@@ -32,7 +32,7 @@ _OF_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRA
 def swap(
     folder: PartitionFolder, new: Sequence[NewSegment], old: Sequence[int], delete_delay_ms: int, now_ms: int
 ) -> None:
-    """Put new segments, which are synced, in the place of old ones.
+    """Replace old segments by new ones, which have been synced.
 
     Parameters
     ----------
@@ -78,12 +78,12 @@ def set_aside(
             with suppress(PathNotFoundError):
                 storage.rename(folder.path(base, suffix), deleted)
                 if delete_delay_ms:
-                    # From when on the delay counts.
+                    # The delay counts from this time.
                     storage.set_modified_ns(deleted, now_ms * NS_PER_MS)
 
 
 def remove_set_aside(folder: PartitionFolder, bases: Sequence[int]) -> None:
-    """Remove the files of segments that were set aside."""
+    """Remove the files of segments that have been set aside."""
     for base in bases:
         for suffix in (*_OF_SEGMENT, files.SNAPSHOT):
             folder.writable.remove(folder.path(base, suffix + files.DELETED))

@@ -1,4 +1,4 @@
-"""Keeps a cleaning from using all of a disk: it sleeps where more bytes were read and written than a rate allows."""
+"""Limits how fast a cleaning reads and writes, so that it leaves some of the disk to others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """Lets so many bytes a second pass.
+    """Sleeps when more bytes are moved than a rate allows.
 
     Parameters
     ----------
     bytes_per_second : float
-        Of what is read and written, together.
+        The limit for bytes read and written, together.
     clock, sleep : callable
-        Seconds, from any time on; and waits for so many of them.
+        Returns seconds since any fixed time; and sleeps for a number of seconds.
     """
 
     def __init__(
@@ -27,9 +27,9 @@ class Throttle:
         self._due = clock()
 
     def add(self, size_bytes: int) -> None:
-        """Say that so many bytes were moved; return when more may be."""
+        """Count moved bytes, and sleep until more may be moved."""
         now = self._clock()
-        # Time in which nothing was moved is not made up for.
+        # Idle time earns no credit.
         self._due = max(self._due, now) + size_bytes / self._rate
         if self._due > now:
             self._sleep(self._due - now)

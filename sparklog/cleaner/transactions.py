@@ -26,15 +26,15 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class AbortedTransactions:
-    """The aborted transactions of a log, to ask of any batch whether it is part of one.
+    """The aborted transactions of a log. Answers whether a batch is part of one.
 
-    They follow from the markers. The transaction indexes say the same, but nothing checks them, and where an entry is
-    missing, a record that was aborted would take the place of one that was not.
+    They are computed from the markers. The transaction indexes say the same but have no checksum: if an entry is
+    missing, an aborted record would replace a committed one.
 
     Parameters
     ----------
     list_segments : callable
-        Lists the segments of the log, all of which are read when the first batch of a transaction is asked about; by
+        Lists the segments of the log. All are read when the first batch of a transaction is asked about; by
         then a cleaning may have swapped some. The checksum of every batch is checked, since a marker whose header is
         wrong looks like any other batch.
     """
@@ -83,7 +83,7 @@ class MarkerTracker:
     Parameters
     ----------
     aborted : AbortedTransactions
-        Of the log.
+        The aborted transactions of the log.
     """
 
     def __init__(self, aborted: AbortedTransactions) -> None:
@@ -92,12 +92,12 @@ class MarkerTracker:
         self._retained: list[AbortedTransaction] = []
 
     def discardable(self, headers: BatchHeaders, batch: Callable[[int], memoryview]) -> Mask:
-        """Tell which batches may go: those that were aborted, and markers of which no batch came before.
+        """Return which batches may be removed: aborted batches, and markers whose transactions have no batch left.
 
         Parameters
         ----------
         headers : BatchHeaders, length n_batches
-            The batches that follow those of the last call.
+            The batches after those of the last call.
         batch : callable
             Gives the bytes of a batch by its row.
         """

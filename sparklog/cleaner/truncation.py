@@ -1,6 +1,6 @@
-"""Cuts logs by hand: their beginning, as an admin's ``DeleteRecords``, or their end, as a follower's truncation.
+"""Cuts the beginning of a log, like an admin's ``DeleteRecords``, or its end, like a follower's truncation.
 
-Users have the functions of `sparklog.topic.cutting`, which obey the properties that are stored for a topic.
+Users call `sparklog.topic.cutting` instead, which obeys a topic's stored properties.
 
 Source: apache/kafka, UnifiedLog.java (maybeIncrementLogStartOffset, truncateTo).
 """
@@ -47,10 +47,10 @@ def delete_records(
     config: LogConfig,
     lock_timeout_seconds: float,
 ) -> Extent:
-    """Delete the records of a partition before an offset, or those before the first that is as late as a time.
+    """Delete the records of a partition before an offset, or before the first record that is as late as a time.
 
-    The log start offset is raised. Segments of which nothing is left go; in the one that is left, the records before
-    the start are passed over by every reader. Parameters and errors as of `sparklog.topic.cutting.delete_records`.
+    The log start offset is raised. Segments without remaining records are removed; in the first one left, records
+    before the start are skipped by every reader. For parameters and errors see `sparklog.topic.cutting.delete_records`.
     """
     _refuse_two(before_offset, before_time)
     with _opened(folder, config, lock_timeout_seconds) as (log, at):
@@ -71,19 +71,19 @@ def truncate_to(
     config: LogConfig,
     lock_timeout_seconds: float,
 ) -> Extent:
-    """Cut the end of a partition's log off, from an offset on.
+    """Cut off the end of a partition's log, from an offset on.
 
-    Parameters and errors as of `sparklog.topic.cutting.truncate_to`.
+    For parameters and errors see `sparklog.topic.cutting.truncate_to`.
 
     Parameters
     ----------
     seen : Extent, optional
-        The offsets that the log must have still.
+        The offsets that the log must still have.
 
     Raises
     ------
     InvalidOptionError
-        The log has other offsets by now than it was seen to have; nothing was cut.
+        The log's offsets have changed since they were `seen`; nothing was cut.
     """
     with _opened(folder, config, lock_timeout_seconds) as (log, at):
         now = extent_of(log.layout)
@@ -98,7 +98,7 @@ def truncate_to(
 def look_at_deletion(
     folder: PartitionFolder, *, before_offset: int | None = None, before_time: Time | None = None
 ) -> Cut:
-    """Say what `delete_records` would take; nothing is locked or changed. Parameters and errors as there."""
+    """Return what `delete_records` would remove, without a lock or a change. Parameters and errors are the same."""
     _refuse_two(before_offset, before_time)
     _refuse_other(folder)
     layout = read_layout(folder)
@@ -106,7 +106,7 @@ def look_at_deletion(
 
 
 def look_at_truncation(folder: PartitionFolder, offset: int) -> Cut:
-    """Say what `truncate_to` would take; nothing is locked or changed. Parameters and errors as there."""
+    """Return what `truncate_to` would remove, without a lock or a change. Parameters and errors are the same."""
     _refuse_other(folder)
     layout = read_layout(folder)
     refuse_before_start(layout, offset)
@@ -119,14 +119,14 @@ def _refuse_two(before_offset: int | None, before_time: Time | None) -> None:
 
 
 def _truncated(log: OpenedLog, at: TopicPartition, offset: int) -> Extent:
-    """Cut an opened log at an offset, and return what it has then."""
+    """Cut an opened log at an offset, and return its new extent."""
     layout, folder = log.layout, log.folder
     refuse_before_start(layout, offset)
     if offset >= layout.end_offset:
         return Extent(layout.start_offset, layout.end_offset)
     gone = to_set_aside(layout, offset)
     is_all = len(gone) == len(layout.segments)
-    # Everything from the segment on may be gone when this is interrupted.
+    # An interruption can leave nothing from the segment on.
     left = layout.start_offset if is_all else layout.segments[layout.segment_of(offset)].base_offset
     if is_all and left:
         # The names of its segments alone may say where it starts, and no segment stays.
@@ -135,7 +135,7 @@ def _truncated(log: OpenedLog, at: TopicPartition, offset: int) -> Extent:
         # Before the log ends earlier: one that ends before its recovery point has lost its end, for recovery.
         lower_offset(folder.directory, name, at, left)
     for base in gone:
-        # On the disk before the next one goes: what is left is always a whole log.
+        # On the disk before the next one is removed, so that a whole log is left at any time.
         set_aside(folder, [base], log.config.file_delete_delay_ms, log.now_ms)
         folder.writable.sync_folder(folder.location)
     if not log.config.file_delete_delay_ms:
@@ -158,7 +158,7 @@ def _opened(
 
 
 def _refuse_other(folder: PartitionFolder) -> TopicPartition:
-    """Return the partition that a folder is of; raise `InvalidOptionError` if it is none that may be written to."""
+    """Return the partition of a folder; raise `InvalidOptionError` if it may not be written to."""
     at = folder.topic_partition
     if at is None:
         raise InvalidOptionError(f"{folder.location} is not named as a partition's folder, <topic>-<partition>")

@@ -1,1 +1,1 @@
-"""Where bytes are: files and folders; no meaning."""
+"""Reads and writes files and folders, without knowing what they mean."""

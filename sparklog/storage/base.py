@@ -1,6 +1,6 @@
-"""What every kind of storage offers: contracts, and the small values that go over them.
+"""The contracts of every storage, and the small values that they exchange.
 
-A storage knows files and folders and nothing of Kafka. `sparklog.storage.registry` says which storage a path is in.
+A storage knows files and folders, and nothing of Kafka. `sparklog.storage.registry` finds the storage of a path.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import NamedTuple, Protocol, Self
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a storage can do beyond reading; `sparklog.storage.capabilities` refuses to write where one is missing.
+    """The abilities of a storage beyond reading. `sparklog.storage.capabilities` refuses to write if one is missing.
 
     Attributes
     ----------
     can_lock : bool
         A file can be locked against other processes, as a broker locks its log directories.
     can_rename : bool
-        A file can be given another name in one step, in the place of what has that name.
+        A file can be renamed in one step, replacing a file of the new name.
     can_overwrite : bool
-        Bytes in the midst of a file can be changed, and a file can be cut.
+        Bytes in the middle of a file can be changed, and a file can be cut.
     can_append : bool
-        Bytes can be added to the end of a file that is there.
+        Bytes can be added to the end of an existing file.
     """
 
     can_lock: bool = False
@@ -33,18 +33,18 @@ class Capabilities:
 
 
 class Entry(NamedTuple):
-    """One name in a folder; what it names is told as its links lead.
+    """One name in a folder. A link is described by its target.
 
     Attributes
     ----------
     is_folder, is_file : bool
-        Neither is true of a pipe, a device, a socket, or a link that leads nowhere or in a circle.
+        Both are False for a pipe, a device, a socket, and a link that leads nowhere or in a circle.
     size_bytes : int
         0 unless it is a file.
     special : str
-        What it is where it is neither, such as "a FIFO"; else empty.
+        The kind of anything else, such as "a FIFO"; empty for a file or a folder.
     is_link : bool
-        Whether it is a link to what is told.
+        Whether the name is a link to the described file or folder.
     """
 
     name: str
@@ -56,23 +56,23 @@ class Entry(NamedTuple):
 
 
 class Name(NamedTuple):
-    """One name in a folder, and whether it is that of a folder, or of a link to one."""
+    """One name in a folder, and whether it is a folder or a link to one."""
 
     name: str
     is_folder: bool
 
 
 class Stamp(NamedTuple):
-    """What tells, without opening it, that a file or folder is the one it was, and was not changed since.
+    """Shows, without opening it, whether a file or folder is still the same one, and unchanged.
 
     Attributes
     ----------
     identity : tuple of int
-        As of `Storage.identity`.
+        See `Storage.identity`.
     modified_ns : int
-        When it was last changed, by the storage's own clock, ns since the epoch. Two changes may have the same time.
+        Time of the last change, by the storage's own clock, ns since the epoch. Two changes may have the same time.
     size_bytes : int
-        Of a file.
+        The size of a file.
     """
 
     identity: tuple[int, int]
@@ -81,7 +81,7 @@ class Stamp(NamedTuple):
 
 
 class ReadableFile(Protocol):
-    """An open file, read by place."""
+    """An open file, read by position."""
 
     @property
     def path(self) -> str: ...
@@ -90,18 +90,18 @@ class ReadableFile(Protocol):
         """Return the size now; a file may grow, or be cut, while it is open."""
 
     def modified_ns(self) -> int:
-        """Return when the file was last written to, by the storage's own clock, ns since the epoch."""
+        """Return the time of the last write, by the storage's own clock, ns since the epoch."""
 
     def read(self, position: int, length_bytes: int) -> memoryview:
-        """Return the bytes from ``position`` on; fewer than asked for only where the file ends."""
+        """Return the bytes from ``position`` on; fewer than ``length_bytes`` only at the end of the file."""
 
     def read_into(self, position: int, room: memoryview) -> int:
-        """Read into memory that is there, from ``position`` on: how many bytes; fewer only where the file ends."""
+        """Fill ``room`` with the bytes from ``position`` on and return how many; fewer only at the end of the file."""
 
     def data_position(self, position: int) -> int | None:
-        """Return where stored bytes next begin, at or after ``position``; None where only zeros or nothing follow.
+        """Return the position of the next stored bytes, at or after ``position``; None if only zeros or nothing follow.
 
-        What is stepped over is certain to be zero; what is not may be zero all the same.
+        Skipped bytes are certain to be zero; stored bytes may be zero as well.
         """
 
     def close(self) -> None: ...
@@ -116,7 +116,7 @@ class Storage(Protocol):
 
     @property
     def scheme(self) -> str:
-        """What its URLs begin with, without the colon, such as "file"."""
+        """The scheme of its URLs, without the colon, such as "file"."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -125,46 +125,46 @@ class Storage(Protocol):
         """List a folder, sorted by name; with ``wanted``, only the names for which it is true."""
 
     def names(self, path: str) -> list[Name]:
-        """List the names in a folder, sorted, and which of them are of folders.
+        """List the names in a folder, sorted, and whether each is a folder.
 
-        `entries` gives these names as well, and asks for the size of each file, which costs a call of the system for
-        each: where a folder holds thousands of names, and only their kinds matter, this takes a fraction of its time.
+        `entries` lists these names as well, but also asks for the size of each file, which costs a system call for
+        each. If a folder has thousands of names and only their kinds matter, this takes a fraction of that time.
         """
 
     def is_folder(self, path: str) -> bool:
-        """Tell whether there is a folder at ``path``; False also where there is nothing."""
+        """Return whether there is a folder at ``path``; False if there is nothing."""
 
     def open(self, path: str) -> ReadableFile:
-        """Open a file; `PathNotFoundError` where there is none."""
+        """Open a file; raise `PathNotFoundError` if there is none."""
 
     def read_small(self, path: str) -> bytes | None:
-        """Return a whole small file; None where there is none."""
+        """Return the contents of a small file; None if there is none."""
 
     def absolute(self, path: str) -> str:
-        """Return the path from the root on, without dots; links in it stay where that can be."""
+        """Return the path from the root on, without dots; links in it stay if possible."""
 
     def real(self, path: str) -> str:
-        """Return the path without links and dots, also of what is not there."""
+        """Return the path without links and dots, even if nothing is there."""
 
     def is_link(self, path: str) -> bool:
-        """Tell whether the last name of a path is that of a link."""
+        """Return whether the last name of a path is a link."""
 
     def identity(self, path: str) -> tuple[int, int] | None:
-        """Return what tells a file or folder from every other, however its path is spelled; None where it is not."""
+        """Return numbers that no other file or folder has, however the path is spelled; None if nothing is there."""
 
     def stamp(self, path: str) -> Stamp | None:
-        """Return what tells whether a file or folder was changed; None where it is not."""
+        """Return the stamp of a file or folder, to compare with later; None if nothing is there."""
 
     def beneath(self, path: str) -> Self:
-        """Return this storage for the work in one folder, whose names others may have made, in files or on the disk.
+        """Return this storage for work in one folder, where others may have made names, in files or on the disk.
 
-        What it opens, makes, renames, removes, locks or syncs has to be beneath the folder, by names without links, or
-        be the folder itself; the path of the folder may have links. Folders are listed as ever.
+        All that it opens, makes, renames, removes, locks or syncs must be beneath the folder, by names without links,
+        or be the folder itself; the path of the folder may have links. Listing folders is not restricted.
 
         Raises
         ------
         ForeignNameError
-            Raised by the storage that is returned, where a path leads out of the folder or comes to a link, or where
+            Raised by the returned storage if a path leads out of the folder or comes to a link, or if
             something else has the name of a file or a folder.
         """
 
@@ -181,22 +181,22 @@ class WritableFile(Protocol):
         """Write at the end; all of it, or an error."""
 
     def append_from(self, path: str, position: int, length_bytes: int) -> None:
-        """Write a part of another file at the end; `StorageError` where that file is shorter."""
+        """Append a part of another file; raise `StorageError` if that file is shorter."""
 
     def write_at(self, position: int, data: bytes) -> None:
-        """Overwrite bytes that are there."""
+        """Overwrite existing bytes."""
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file, or grow it by zeros."""
 
     def preallocate(self, size_bytes: int) -> None:
-        """Give the file that size, by zeros, if it is smaller; its end, for `append`, stays where it is."""
+        """Grow a smaller file to that size by zeros; its end for `append` stays where it is."""
 
     def begin_sync(self, position: int) -> None:
-        """Have what was written from a position on go to the disk, without waiting for it, where that can be."""
+        """Start writing the bytes from a position on to the disk, if possible, without waiting."""
 
     def sync(self) -> None:
-        """Return when what was written is on the disk."""
+        """Wait until all written bytes are on the disk."""
 
     def close(self) -> None: ...
 
@@ -206,7 +206,7 @@ class WritableFile(Protocol):
 
 
 class HeldLock(Protocol):
-    """A lock that is held until it is closed."""
+    """A lock, held until it is closed."""
 
     def close(self) -> None: ...
 
@@ -216,53 +216,53 @@ class HeldLock(Protocol):
 
 
 class WritableStorage(Storage, Protocol):
-    """Files and folders that may be read and changed."""
+    """Files and folders that can be read and changed."""
 
     def open_for_append(self, path: str) -> WritableFile:
-        """Open a file to write at its end, making it where it is not there."""
+        """Open a file to write at its end; make it if it does not exist."""
 
     def create(self, path: str, like: str = "") -> WritableFile:
-        """Make a file that is new, in the place of a file that has the name, to write at its end.
+        """Make a new file to write at its end, replacing any file of that name.
 
-        Beneath a folder (see `Storage.beneath`), it gets the owner and the mode of the file ``like``, where that is
-        there and they can be given; as all that is made in another user's folder it is else that user's.
+        Beneath a folder (see `Storage.beneath`), it gets the owner and the mode of the file ``like`` if that
+        exists and they can be given; otherwise, like all that is made in another user's folder, it is that user's.
         """
 
     def rename(self, path: str, new_path: str) -> None:
-        """Give a file another name in one step, in the place of what has that name."""
+        """Rename a file in one step, replacing any file of the new name."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing where it is not there."""
+        """Remove a file, if it exists."""
 
     def set_modified_ns(self, path: str, modified_ns: int) -> None:
-        """Set when a file counts as last written to, ns since the epoch."""
+        """Set the modification time of a file, ns since the epoch."""
 
     def make_folder(self, path: str) -> None:
-        """Make a folder, and those that it is in; nothing where it is there."""
+        """Make a folder and its parents, unless they exist."""
 
     def keeps_owner(self, path: str) -> bool:
-        """Tell whether what is made in a folder can be its owner's."""
+        """Return whether new files in a folder can be given to the folder's owner."""
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder; nothing where it is not there, or not empty."""
+        """Remove a folder, if it exists and is empty."""
 
     def sync_folder(self, path: str) -> None:
-        """Return when the names in a folder are on the disk."""
+        """Wait until the names in a folder are on the disk."""
 
     def sync_files(self, paths: Collection[str]) -> None:
-        """Return when what was written to these files is on the disk: in any order, and as many at once as is fast."""
+        """Wait until all bytes of these files are on the disk. Files are synced in any order, several at once."""
 
     def sync_folders(self, paths: Collection[str]) -> None:
-        """Return when the names in these folders are on the disk: in any order, and as many at once as is fast."""
+        """Wait until the names in these folders are on the disk. Folders are synced in any order, several at once."""
 
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False, queue: str | None = None) -> HeldLock:
-        """Take the lock that a file stands for, as Kafka does; closing it lets go of it.
+        """Lock a file, as Kafka does; closing the lock releases it.
 
-        Other processes are always kept out, those that were forked from this one included. In this process, those who
-        ask with ``is_shared`` hold it together, however they spell the path.
+        Other processes are always kept out, including forks of this one. In this process, callers that
+        pass ``is_shared`` hold it together, however they spell the path.
 
-        With a ``queue``, the path of another file, whoever is next has the lock of that file while it waits. So a
-        holder can tell that somebody waits, and does not get the lock again before that one. The file is made when
+        With a ``queue``, the path of another file, the next in line holds the lock of that file while it waits. So a
+        holder can tell that somebody waits, and does not get the lock again before them. The file is made when
         somebody first waits.
         """
 
@@ -274,13 +274,13 @@ class WritableStorage(Storage, Protocol):
         path : str
             The folder, which is there.
         spelling : str
-            What the caller calls it, for errors.
+            The path as the caller spells it, for errors.
 
         Raises
         ------
         LockedError
-            It is claimed already, under whatever spelling.
+            It is already claimed, under any spelling.
         """
 
     def claimed_as(self, path: str) -> str | None:
-        """Return what the one of this process calls a folder who has claimed it; None where nobody has."""
+        """Return how its claimant in this process spells a folder; None if nobody has claimed it."""

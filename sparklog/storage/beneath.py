@@ -1,11 +1,11 @@
-"""Opens what lies beneath a folder, and follows no link there: others may have made the names that are found in it.
+"""Opens files and folders beneath a folder without following links: others may have made the names in it.
 
-The path of the folder itself, the root, is the user's, and may have links; without a root the whole path is. From the
-root on, each name is opened by the descriptor of the folder that it is in, so that a name which is exchanged meanwhile
-leads nowhere else.
+The path of the folder itself, the root, comes from the user and may have links; without a root the whole path does.
+From the root on, each name is opened by the descriptor of its folder, so that a name exchanged meanwhile cannot lead
+elsewhere.
 
-What is made in another user's folder is made that user's, as far as that can be: root works in a broker's directories.
-Errors of the system are `OSError`, as ever; `ForeignNameError` says that a path leads out, or what is in its way.
+New files in another user's folder are given to that user if possible: root works in a broker's directories.
+System errors stay `OSError`; `ForeignNameError` says that a path leads out, or what is in its way.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from sparklog.errors import ForeignNameError
 
 _OF_FOLDERS: Final = os.O_DIRECTORY | os.O_CLOEXEC
 _TO_LIST: Final = os.O_RDONLY | _OF_FOLDERS
-# Only to go on from: a folder that may not be listed may be gone through.
+# For passing through: a folder that may not be listed may still be traversed.
 _TO_PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | _OF_FOLDERS
 _MODE: Final = 0o644
-# What a file or folder may have of the mode of another user's folder that it is made in.
+# The bits of its parent folder's mode that a new file or folder takes over in another user's folder.
 _MODES_OF_FILES: Final = 0o664
 _MODES_OF_FOLDERS: Final = 0o2775
 _KINDS: Final = (
@@ -40,29 +40,29 @@ _KINDS: Final = (
 
 
 def kind_of(mode: int) -> str:
-    """Say what a file of a mode is, such as "a FIFO"."""
+    """Return the kind of file that a mode means, such as "a FIFO"."""
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a special file")
 
 
 def names_beneath(root: str, path: str) -> list[str]:
-    """Return the names that lead from a root to a path beneath it; none for the root itself."""
+    """Return the names from a root to a path beneath it; none for the root itself."""
     if path == root:
         return []
     before = root if root.endswith("/") else f"{root}/"
     names = path[len(before) :].split("/")
     if not path.startswith(before) or not {"", ".", ".."}.isdisjoint(names) or "\0" in path:
         raise ForeignNameError(
-            f"{path!r} leads out of {root}, and nothing is changed there. Who named it is damaged or forged"
+            f"{path!r} leads out of {root}, and nothing is changed there. The file that names it is damaged or forged"
         )
     return names
 
 
 @contextmanager
 def within(root: str, path: str) -> Iterator[tuple[str, int | None]]:
-    """Open the folder that a path is in, and return what calls of the system take: a name, and its ``dir_fd``."""
+    """Open the folder of a path, and return the arguments of system calls: a name, and its ``dir_fd``."""
     *folders, name = (names_beneath(root, path) if root else []) or [path]
     if not folders:
-        # The folder is the root, or the whole path is the user's: only the last name can be a link of others.
+        # The folder is the root, or the whole path is the user's: only the last name can be someone else's link.
         yield path, None
         return
     descriptor = _opened(root, folders, _TO_PASS)
@@ -73,17 +73,17 @@ def within(root: str, path: str) -> Iterator[tuple[str, int | None]]:
 
 
 def look(root: str, path: str) -> os.stat_result:
-    """Return what is known of a name, beneath a root also of a link."""
+    """Return the status of a name; beneath a root, of a link itself."""
     with within(root, path) as (name, folder):
         return os.stat(name, dir_fd=folder, follow_symlinks=not root)
 
 
 def open_file(root: str, path: str, flags: int, *, takes_devices: bool = False) -> int:
-    """Open a regular file, beneath a root not by way of a link, and wait for nobody."""
+    """Open a regular file without blocking; beneath a root, without following links."""
     no_link = os.O_NOFOLLOW if root else 0
     try:
         with within(root, path) as (name, folder):
-            # Without O_NONBLOCK, to open a pipe is to wait for somebody at its other end.
+            # Without O_NONBLOCK, opening a pipe waits for a process at its other end.
             descriptor = os.open(name, flags | no_link | os.O_CLOEXEC | os.O_NONBLOCK, _MODE, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.EISDIR, errno.ENXIO) or (root and error.errno == errno.ELOOP):
@@ -97,7 +97,7 @@ def open_file(root: str, path: str, flags: int, *, takes_devices: bool = False) 
 
 
 def open_or_make_file(root: str, path: str) -> int:
-    """Open a file to write to it, and make it where it is not there; without a root a device will do as well."""
+    """Open a file to write to it, making it if it does not exist; without a root a device is accepted as well."""
     if not root:
         return open_file(root, path, os.O_RDWR | os.O_CREAT, takes_devices=True)
     try:
@@ -111,13 +111,13 @@ def open_or_make_file(root: str, path: str) -> int:
 
 
 def make_file(root: str, path: str, like: str) -> int:
-    """Make a file that is new, in the place of a file or a link that has the name.
+    """Make a new file, replacing any file or link of that name.
 
     Parameters
     ----------
     like : str
-        The path of the file whose owner and mode it gets, where that can be; where there is none, or empty, they are
-        those of the folder.
+        The path of the file whose owner and mode it gets if possible; if there is none, or empty, they are
+        the folder's.
     """
     with suppress(FileNotFoundError):
         remove(root, path)
@@ -125,7 +125,7 @@ def make_file(root: str, path: str, like: str) -> int:
 
 
 def remove(root: str, path: str) -> None:
-    """Remove a name that is not that of a folder; a link is not followed."""
+    """Remove a name that is no folder; a link is not followed."""
     try:
         with within(root, path) as (name, folder):
             os.unlink(name, dir_fd=folder)
@@ -134,7 +134,7 @@ def remove(root: str, path: str) -> None:
 
 
 def rename(root: str, path: str, new_path: str) -> None:
-    """Give a file or a folder another name, in the place of a file that has it; beneath a root no link is put there."""
+    """Rename a file or a folder, replacing any file of the new name; beneath a root, refuse to move a link."""
     try:
         with within(root, path) as (name, folder), within(root, new_path) as (new_name, new_folder):
             if root and stat.S_ISLNK((found := os.lstat(name, dir_fd=folder)).st_mode):
@@ -150,7 +150,7 @@ def open_folder(root: str, path: str) -> int:
 
 
 def make_folders(root: str, path: str) -> None:
-    """Make a folder, and those that it is in; nothing where it is there."""
+    """Make a folder and its parents, unless they exist."""
     below = root or path
     names = names_beneath(below, path)
     Path(below).mkdir(parents=True, exist_ok=True)
@@ -171,7 +171,7 @@ def _opened(root: str, names: Sequence[str], flags: int) -> int:
     above, path = None, root
     for left, name in zip(range(len(names) - 1, -1, -1), names, strict=True):
         path = f"{path}/{name}"
-        # The links of the root are followed, since only the last name of a path is not.
+        # Links in the root are followed, since O_NOFOLLOW concerns the last name of a path only.
         wanted = path if above is None else name
         try:
             opened = os.open(wanted, (_TO_PASS if left else flags) | os.O_NOFOLLOW, dir_fd=above)
@@ -200,7 +200,7 @@ def _new_file(root: str, path: str, like: str = "") -> int:
 
 
 def _give_as(descriptor: int, root: str, folder: int | None, modes: int) -> None:
-    """Let what was made in a folder of another user be that user's, as what that user makes there is."""
+    """Give a new file in another user's folder to that user, with the mode that the user's own files get there."""
     found = os.lstat(f"{root}/.") if folder is None else os.fstat(folder)
     is_shared = found.st_gid != os.getegid() and found.st_mode & stat.S_IWGRP
     if (found.st_uid != os.geteuid() or is_shared) and not found.st_mode & stat.S_ISVTX:
@@ -208,7 +208,7 @@ def _give_as(descriptor: int, root: str, folder: int | None, modes: int) -> None
 
 
 def _give(descriptor: int, owner: os.stat_result, mode: int) -> None:
-    """Give a file an owner and a mode; where that may not be done, it stays as it is."""
+    """Give a file an owner and a mode; without the permission, leave it as it is."""
     found = os.fstat(descriptor)
     with suppress(OSError):
         if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
@@ -218,7 +218,7 @@ def _give(descriptor: int, owner: os.stat_result, mode: int) -> None:
 
 
 def not_a_file(path: str, found: os.stat_result) -> ForeignNameError:
-    """Return the error of a name that a file was to have, and something else has."""
+    """Return the error for a name that should be a file's and is something else's."""
     return _in_the_way(path, found, "a regular file")
 
 

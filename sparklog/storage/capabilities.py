@@ -1,4 +1,4 @@
-"""What a storage must be able to do to be written to, and the sentence that refuses one that cannot."""
+"""Checks that a storage has all abilities that writing needs, and words the refusal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NEEDED: Final = {
 
 
 def to_writable(storage: Storage, path: str) -> WritableStorage:
-    """Return a storage as one that can be written to.
+    """Return a storage as a writable one.
 
     Raises
     ------
     InvalidOptionError
-        It lacks what a writer needs; the message says what.
+        It lacks an ability that a writer needs; the message names it.
     """
     reason = missing_capability(storage)
     if reason is not None:
@@ -33,7 +33,7 @@ def to_writable(storage: Storage, path: str) -> WritableStorage:
 
 
 def missing_capability(storage: Storage) -> str | None:
-    """Say why a storage cannot be written to; None where it can."""
+    """Return why a storage cannot be written to; None if it can."""
     for name, reason in _NEEDED.items():
         if not getattr(storage.capabilities, name):
             return reason

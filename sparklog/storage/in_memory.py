@@ -1,4 +1,4 @@
-"""Bytes in memory as a file that is open: what was fetched or captured is looked at as what lies on a disk is."""
+"""Presents bytes in memory as an open file, so that fetched or captured bytes are read like those on a disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InMemoryFile:
     def read_into(self, position: int, room: memoryview) -> int:
         data = self.read(position, len(room))
         if len(data):
-            # Room for nothing may be memory that nobody may write to.
+            # An empty ``room`` may be read-only memory.
             room[: len(data)] = data
         return len(data)
 

@@ -1,4 +1,4 @@
-"""Files that stay open from one look at them to the next."""
+"""Keeps files open from one read to the next."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _SMALL_BYTES_MAX: Final = 1 << 14
 
 
 class KeptFiles:
-    """Files that stay open until they are closed here, so that asking a file several things opens it once.
+    """Files that stay open until they are closed here, so that several reads of a file open it once.
 
-    This is for whoever holds the lock of a log directory: nobody else puts another file under a name meanwhile, or
-    changes one. Before the holder does so, it calls `forget`.
+    Only for the holder of a log directory's lock: nobody else replaces or
+    changes a file meanwhile. Before the holder does so, it calls `forget`.
     """
 
     def __init__(self) -> None:
         self._open: dict[str, KeptFile] = {}
 
     def open(self, storage: Storage, path: str) -> AbstractContextManager[ReadableFile]:
-        """Open a file for a ``with`` block, which leaves it open; `PathNotFoundError` where there is none."""
+        """Open a file for a ``with`` block, which leaves it open; raise `PathNotFoundError` if there is none."""
         found = self._open.get(path)
         if found is None:
             found = self._open[path] = KeptFile(storage.open(path))
@@ -39,10 +39,10 @@ class KeptFiles:
 
 
 class KeptFile:
-    """An open file that nobody changes meanwhile; see `sparklog.storage.base.ReadableFile`.
+    """An open file that does not change meanwhile; see `sparklog.storage.base.ReadableFile`.
 
-    Its size is asked for once, and a small one is read once. Were somebody to write to it, then this would take the
-    size before the bytes, and both only once: what came later is not seen, as if it had been written afterwards.
+    Its size is looked up once, and a small file is read once. If somebody did write to it, this would still take the
+    size before the bytes, and both only once: later bytes are not seen, as if they had been written afterwards.
     """
 
     def __init__(self, file: ReadableFile) -> None:
@@ -71,7 +71,7 @@ class KeptFile:
         if self._size_bytes > _SMALL_BYTES_MAX:
             return self._file.read_into(position, room)
         found = self.read(position, len(room))
-        if found:  # Memory of no bytes may not be writable.
+        if found:  # An empty ``room`` may be read-only memory.
             room[: len(found)] = found
         return len(found)
 

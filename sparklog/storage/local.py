@@ -1,4 +1,4 @@
-"""Files of this machine, by POSIX calls.
+"""Reads files of this machine, by POSIX calls.
 
 Files are read with ``pread`` and not mapped: the pages of a map die under the reader when a broker cuts the file (a
 follower truncates its log, an index is trimmed when its segment rolls), and that ends the process with SIGBUS. A read
@@ -23,7 +23,7 @@ _READ_BYTES_MAX: Final = 1 << 30
 
 
 class OpenDescriptor:
-    """A descriptor of this process, closed once, however often that is asked for."""
+    """A descriptor of this process. Closing it again does nothing."""
 
     _descriptor: int
 
@@ -51,7 +51,7 @@ class LocalFile(OpenDescriptor):
                 raise
             raise PathNotFoundError(f"not a regular file: {path}") from error
         except OSError as error:
-            # Links that lead in a circle lead to no file.
+            # Links in a circle lead to no file.
             if error.errno == errno.ELOOP:
                 raise PathNotFoundError(f"{to_storage_error(error, path).message}: not a regular file") from error
             raise to_storage_error(error, path) from error
@@ -109,7 +109,7 @@ class LocalStorage:
     Attributes
     ----------
     root : str
-        The folder beneath which everything has to be, without links; empty where paths are the user's.
+        The folder that all paths must be beneath, without links; empty if paths are the user's.
     """
 
     root: str = ""
@@ -158,7 +158,7 @@ class LocalStorage:
             absolute = Path(path).absolute()
         except OSError as error:
             raise to_storage_error(error, path) from error
-        # What ".." stands for is not in the path: it may come behind a link.
+        # The meaning of ".." is not in the path: it may follow a link.
         plain = os.path.realpath(absolute) if ".." in absolute.parts else str(absolute)
         return f"/{plain.lstrip('/')}"
 
@@ -186,12 +186,12 @@ def _is_folder(item: os.DirEntry[str]) -> bool:
     try:
         return item.is_dir()
     except OSError:
-        # A link that leads to itself is none.
+        # A link to itself is no folder.
         return False
 
 
 def _entry(item: os.DirEntry[str]) -> Entry | None:
-    """Describe a name; None where it went away since the folder was listed."""
+    """Describe a name; None if it vanished after the folder was listed."""
     try:
         found = item.stat()
     except FileNotFoundError:
@@ -209,7 +209,7 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
 
 
 def to_storage_error(error: OSError, path: str) -> SeglogError:
-    """Return the error of ours for one of the operating system's."""
+    """Translate an error of the operating system into one of sparklog's."""
     if isinstance(error, FileNotFoundError):
         return PathNotFoundError(f"no such file or folder: {path}")
     if isinstance(error, PermissionError):
@@ -222,7 +222,7 @@ def to_storage_error(error: OSError, path: str) -> SeglogError:
 
 
 def to_write_error(error: OSError, path: str) -> SeglogError:
-    """Say what went wrong with a write, and what to do."""
+    """Translate the error of a failed write, and say what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "the disk is full" if error.errno == errno.ENOSPC else "the quota is used up"
         return StorageError(f"cannot write {path}: {what}; make room")

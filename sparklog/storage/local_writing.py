@@ -1,7 +1,6 @@
-"""Changes files of this machine so that what was synced survives.
+"""Changes files of this machine so that synced bytes survive a crash.
 
-Every change goes through one of these calls, so that a test can stop a writer at each of them. None of them syncs by
-itself but those that say so.
+Every change goes through one of these calls, so that a test can stop a writer at each. Only the calls that say so sync.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class LocalWritableFile(OpenDescriptor):
             raise to_write_error(error, self.path) from error
 
     def begin_sync(self, position: int) -> None:
-        # Linux begins to write what it is told that nobody needs, and keeps it in memory until it has.
+        # Told that nobody needs these pages, Linux begins to write them, and keeps them in memory until it has.
         if sys.platform == "linux":
             os.posix_fadvise(self._descriptor, position, 0, os.POSIX_FADV_DONTNEED)
 
@@ -170,7 +169,7 @@ class LocalWritableStorage(LocalStorage):
 
 
 def _sync_all(paths: Collection[str], opened: Callable[[str], int]) -> None:
-    """Sync files or folders side by side: each waits for the disk, which makes one wait of many that come together."""
+    """Sync files or folders in parallel: the disk serves waiting syncs together."""
     waiting = list(paths)
 
     def sync_share(first: int) -> None:
@@ -197,7 +196,7 @@ def _sync(path: str, opened: Callable[[str], int]) -> None:
 
 
 def _copied(source: int, position: int, target: int, target_position: int, length_bytes: int) -> int:
-    """Copy bytes from file to file, in the kernel where it can; how many."""
+    """Copy bytes from file to file, in the kernel if possible; return how many."""
     try:
         return os.copy_file_range(source, target, length_bytes, position, target_position)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Locks on files of this machine: those that Kafka takes, and those among the writers of one process."""
+"""Locks files of this machine as Kafka does, and folders among the writers of one process."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _POLL_SECONDS: Final = 0.05
 _FLOCK: Final = struct.Struct("hhqqi4x")
 
 Identity = tuple[int, int]
-"""Device and inode: what tells a file or folder from every other, however its path is spelled."""
+"""Device and inode, which no other file or folder has, however the path is spelled."""
 
 
 @dataclass(eq=False)
 class _Holding:
-    """A lock of this process, which those who share it hold together.
+    """A lock of this process, held together by all who share it.
 
-    Where the kernel has no other than POSIX's, it takes a lock from the process when any descriptor of the file is
-    closed. So none is opened while the lock is held, and where one was all the same (the path came to be another name
-    of the file meanwhile), it is closed with the others.
+    If the kernel has only POSIX locks, a process loses its lock when it closes any descriptor of the
+    file. So none is opened while the lock is held, and if one was opened after all (the path became another name
+    of the file meanwhile), it is closed together with the others.
     """
 
     identity: Identity
@@ -53,9 +53,9 @@ _changed = threading.Condition()
 
 
 def _begin_in_child() -> None:
-    """Give up what a forked child has of its parent's locks, which are not the child's.
+    """Forget the parent's locks in a forked child, which does not hold them.
 
-    That the child closes its descriptors takes nothing from the parent. The condition may have been another thread's.
+    Closing the child's descriptors takes nothing from the parent. Another thread may have held the condition.
     """
     global _changed
     _changed = threading.Condition()
@@ -70,7 +70,7 @@ in_forked_child(_begin_in_child)
 
 
 def lock_file(root: str, path: str, timeout_seconds: float, *, is_shared: bool, queue: str | None) -> HeldLock:
-    """Take the lock that a file beneath a root stands for; see `sparklog.storage.base.WritableStorage.lock`."""
+    """Lock a file beneath a root; see `sparklog.storage.base.WritableStorage.lock`."""
     with ExitStack() as waiting:
         return _ProcessLock.taken(root, path, time.monotonic() + timeout_seconds, is_shared, queue, waiting)
 
@@ -81,7 +81,7 @@ def claim_folder(root: str, path: str, spelling: str) -> HeldLock:
 
 
 def claimed_spelling(path: str, identity: Identity | None) -> str | None:
-    """Return what the writer that has claimed a folder calls it; None where none has."""
+    """Return how the writer that claimed a folder spells its path; None if nobody claimed it."""
     with _changed:
         return _claimed_as(path, identity)
 
@@ -96,9 +96,9 @@ class _ProcessLock:
     def taken(
         cls, root: str, path: str, deadline: float, is_shared: bool, queue: str | None, waiting: ExitStack
     ) -> Self:
-        """Take a lock; ``waiting`` gets the place in the queue that was had meanwhile."""
+        """Take a lock; ``waiting`` gets the lock of the queue that was held meanwhile."""
         with _changed:
-            # Where nobody has ever waited there is no queue, and the first try needs none.
+            # Until somebody has waited there is no queue, and the first try needs none.
             is_next = queue is None or not Path(queue).exists()
             while True:
                 holding = _held_here(root, path)
@@ -126,7 +126,7 @@ class _ProcessLock:
 
     @classmethod
     def _tried(cls, root: str, path: str, *, is_shared: bool) -> Self | None:
-        """Take a lock that nobody has, this process included; None where somebody does."""
+        """Take a lock that nobody holds, this process included; return None if somebody does."""
         if _held_here(root, path) is not None or (holding := _locked(root, path, is_shared)) is None:
             return None
         _holdings[holding.identity] = holding
@@ -136,11 +136,11 @@ class _ProcessLock:
         with _changed:
             holding, self._holding = self._holding, None
             if holding is None or _holdings.get(holding.identity) is not holding:
-                # Closed before, or the lock of the process that this one was forked from.
+                # Already closed, or the lock of this process's parent.
                 return
             holding.holders -= 1
             if not holding.holders:
-                # Forgotten first: whoever is forked in between must not close what others have opened since.
+                # Forgotten first: a child forked in between must not close descriptors that others have opened since.
                 del _holdings[holding.identity]
                 holding.close()
                 _changed.notify_all()
@@ -153,7 +153,7 @@ class _ProcessLock:
 
 
 def _held_here(root: str, path: str) -> _Holding | None:
-    """Return the lock of this process on a file, whatever it was called when it was taken."""
+    """Return the lock of this process on a file, under any name."""
     try:
         found = look(root, path)
     except FileNotFoundError:
@@ -164,7 +164,7 @@ def _held_here(root: str, path: str) -> _Holding | None:
 
 
 def _locked(root: str, path: str, is_shared: bool) -> _Holding | None:
-    """Open a file and lock it against other processes; None where one of them has it."""
+    """Open a file and lock it against other processes; return None if one of them holds it."""
     try:
         descriptor = open_or_make_file(root, path)
         found = os.fstat(descriptor)
@@ -186,10 +186,10 @@ def _locked(root: str, path: str, is_shared: bool) -> _Holding | None:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a file as Kafka does, or raise at once; on Linux by a lock that only its own descriptor can lose.
+    """Lock a file as Kafka does, or raise at once. On Linux, only closing this descriptor releases the lock.
 
-    Such a lock and POSIX's keep each other out. Whoever copies a log directory within our process opens and closes
-    its locks, too, and would take POSIX's from us without a word. A forked child has the descriptor as well, and closes
+    Such locks and POSIX's exclude each other. Code that copies a log directory within our process opens and closes
+    its lock files, too, and would silently release POSIX's. A forked child has the descriptor as well, and closes
     it at once.
     """
     if sys.platform == "linux" and sys.maxsize > 1 << 32:
@@ -205,7 +205,7 @@ def _lock(descriptor: int) -> None:
 
 
 class _Claim(OpenDescriptor):
-    """A folder that is one's own among those of this process; an open descriptor keeps its inode from being reused."""
+    """A folder claimed by one writer of this process. Its open descriptor keeps the inode from being reused."""
 
     def __init__(self, path: str, spelling: str, identity: Identity, descriptor: int) -> None:
         self.path, self.spelling, self.identity = path, spelling, identity
@@ -236,5 +236,5 @@ class _Claim(OpenDescriptor):
 
 
 def _claimed_as(path: str, identity: Identity | None) -> str | None:
-    """Return what a folder is called by who has claimed it, or what was at its path before; None where nobody has."""
+    """Return how the claimant of a folder, or of an earlier folder at its path, spells it; None if there is none."""
     return next((each.spelling for each in _claims.values() if each.identity == identity or each.path == path), None)

@@ -1,4 +1,4 @@
-"""The process that we run in: its number, its cores, its forks, its environment and its streams."""
+"""The current process: its number, its cores, its forks, its environment and its streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 def in_forked_child(action: Callable[[], None]) -> None:
-    """Have something done at the beginning of every process that is forked from this one."""
+    """Run a function at the start of every process that is forked from this one."""
     os.register_at_fork(after_in_child=action)
 
 
@@ -18,7 +18,7 @@ def process_id() -> int:
 
 
 def end_process(status: int) -> None:
-    """End this process at once: nothing more is done in it, by whatever thread."""
+    """End this process at once: no thread of it does anything more."""
     os._exit(status)
 
 
@@ -28,17 +28,17 @@ def usable_cores() -> int:
 
 
 def environment_value(name: str) -> str | None:
-    """Return the value of an environment variable; None where it is not set."""
+    """Return the value of an environment variable; None if it is not set."""
     return os.environ.get(name)
 
 
 def set_environment_value(name: str, value: str) -> None:
-    """Set an environment variable of this process and of those that it starts."""
+    """Set an environment variable of this process and of its children."""
     os.environ[name] = value
 
 
 def discard_output(stream: TextIO) -> None:
-    """Have what is still written to a stream go nowhere."""
+    """Discard everything that is still written to a stream."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, stream.fileno())

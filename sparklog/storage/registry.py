@@ -1,9 +1,9 @@
-"""Says which storage a path is in: the one place that reads the text of a path.
+"""Finds the storage of a path: the only module that parses the text of a path.
 
 A path is text, a `pathlib.Path`, or a URL. Without a scheme it is a path of this machine, and so is ``file:``; ``~``
-and ``~user`` at its beginning are home folders. ``*``, ``?`` and ``[...]`` stand for names that are there, as in a
-shell, unless something has that very name. What looks like a scheme is one: a relative path with a colon in its first
-name is written ``./name:rest``.
+and ``~user`` at its beginning are home folders. ``*``, ``?`` and ``[...]`` stand for existing names, as in a shell,
+unless something has that very name. Text that looks like a scheme is one: write a relative path with a colon in its
+first name as ``./name:rest``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sparklog.storage.base import Storage
 from sparklog.storage.local_writing import LocalWritableStorage
 
 PathText = str | os.PathLike[str]
-"""What a user may give for a path."""
+"""The forms in which a user may give a path."""
 
 _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(//(?P<host>[^/]*))?")
 _NOT_UNICODE: Final = re.compile(r"[\x00\ud800-\udfff]")
@@ -29,28 +29,28 @@ _LOCAL: Final = "file"
 
 
 class Location(NamedTuple):
-    """A path, absolute and without a scheme, and the storage that it is in."""
+    """A path, absolute and without a scheme, and its storage."""
 
     storage: Storage
     path: str
 
 
 class Url(NamedTuple):
-    """The parts of a URL, as they were written."""
+    """The parts of a URL, as written."""
 
     host: str
     path: str
 
 
 class Scheme(NamedTuple):
-    """How URLs of one scheme are read.
+    """Reads the URLs of one scheme.
 
     Attributes
     ----------
     open_storage : callable
         Makes the storage from options, such as credentials.
     plain_path : callable
-        Returns the path of a URL as the storage names it; ``argument`` and ``text``, what was given, are for errors.
+        Returns the path of a URL as the storage names it. ``argument`` and the given ``text`` are for errors.
     """
 
     open_storage: Callable[[Mapping[str, str]], Storage]
@@ -86,16 +86,16 @@ def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | 
     Parameters
     ----------
     path : str or PathLike
-        A relative one is taken from where we run.
+        Relative to the current directory, unless absolute.
     argument : str
-        The name of the option or argument that gave it, for errors.
+        The name of the user's option or argument, for errors.
     options : mapping of str to str, optional
-        For the storage, such as credentials.
+        Options of the storage, such as credentials.
 
     Raises
     ------
     InvalidOptionError
-        The path is empty or no file can have it, or its scheme or host is one that no storage here is for.
+        The path is empty, or no file can have it, or no storage here has its scheme or host.
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(text, str):
@@ -105,7 +105,7 @@ def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | 
     if name not in _schemes:
         known = ", ".join(f"{each}:" for each in sorted(_schemes))
         raise InvalidOptionError(
-            f"no storage for '{name}:' paths: {argument} is {text!r}; what is read here is {known} or no scheme "
+            f"no storage for '{name}:' paths: {argument} is {text!r}; supported are {known} or no scheme "
             f"(a relative path with a colon in its first name begins with './')"
         )
     scheme = _schemes[name]
@@ -113,27 +113,27 @@ def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | 
     if not plain.strip():
         raise InvalidOptionError(f"{argument} is empty: {text!r}; to say the folder that this runs in, write '.'")
     if _NOT_UNICODE.search(plain):
-        raise InvalidOptionError(f"{argument} has what no path may have here, NUL or what is not Unicode: {text!r}")
+        raise InvalidOptionError(f"{argument} has a character that no path may have, NUL or invalid Unicode: {text!r}")
     storage = scheme.open_storage(options or {})
     return Location(storage, storage.absolute(plain))
 
 
 def canonical(path: PathText, argument: str = "path") -> str:
-    """Return text that stands for the same place wherever we run, and that `locate` understands; errors as of it."""
+    """Return text for `locate` that means the same place from any current directory; for errors see `locate`."""
     return spelled(locate(path, argument))
 
 
 def spelled(location: Location) -> str:
-    """Return the text of `canonical` for a place."""
+    """Return the text of `canonical` for a location."""
     storage, path = location
     return path if storage.scheme == _LOCAL else f"{storage.scheme}:{path}"
 
 
 def expand(location: Location) -> list[Location]:
-    """Return the places that a pattern stands for, sorted; a path without one stands for itself.
+    """Return the locations that match a pattern, sorted; a path without a pattern matches itself.
 
-    Only a part of the path that has ``*``, ``?`` or ``[`` in it, and that nothing is named, is a pattern. What follows
-    the last such part need not be there: the path of a topic is the path of nothing.
+    A part of the path is a pattern if it has ``*``, ``?`` or ``[`` in it and nothing has that very name. The parts
+    after the last pattern need not exist: a topic's path without a partition number is no folder.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def expand(location: Location) -> list[Location]:
 
 
 def expand_one(location: Location, argument: str = "path") -> Location:
-    """Return the only place that a path stands for.
+    """Return the only location that a path matches.
 
     Raises
     ------
@@ -169,13 +169,13 @@ def expand_one(location: Location, argument: str = "path") -> Location:
 
 
 def is_pattern(location: Location) -> bool:
-    """Tell whether a path stands for names that match it, and not for itself."""
+    """Return whether a path is a pattern."""
     storage, path = location
     return _PATTERN.search(path) is not None and storage.identity(path) is None and _first_pattern(storage, path) >= 0
 
 
 def _first_pattern(storage: Storage, path: str) -> int:
-    """Return the number of the first part of a path that is a pattern; -1 where none is."""
+    """Return the index of the first part of a path that is a pattern; -1 if none is."""
     parts = path.strip("/").split("/")
     for row, part in enumerate(parts):
         if _PATTERN.search(part) and storage.identity("/" + "/".join(parts[: row + 1])) is None:
@@ -184,7 +184,7 @@ def _first_pattern(storage: Storage, path: str) -> int:
 
 
 def _matches(storage: Storage, parent: str, parts: list[str]) -> Iterator[str]:
-    """Yield the paths below a folder, which is there, that the parts of a path stand for."""
+    """Yield the paths below an existing folder that match the parts of a path."""
     part, rest = parts[0], parts[1:]
     path = f"{parent}/{part}"
     if not _PATTERN.search(part) or storage.identity(path) is not None:

@@ -1,4 +1,4 @@
-"""Reads the small files that options name, and puts small files where programs that take paths can find them."""
+"""Reads the small files that options name, and writes small files for programs that take paths."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _FOLDERS_DEEP_MAX: Final = 8
 
 
 def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """Read a file, or the files in a folder that are wanted.
+    """Read a file, or the wanted files in a folder.
 
     Parameters
     ----------
     path : str or PathLike
-        A file, which is read whatever its name is, or a folder. Names that begin with a dot are left out.
+        A file of any name, or a folder. In a folder, names that begin with a dot are left out.
     argument : str
-        The name of the option or argument that gave the path, for errors.
+        The name of the user's option or argument, for errors.
     wanted : callable
-        Tells from the name of a file in the folder whether it is read. That of a file in a folder of it has that
-        folder's name before it, and a slash between.
+        Takes a file's name and returns whether to read the file. The name of a file in a subfolder has the
+        subfolder's name and a slash before it.
 
     Returns
     -------
     dict of str to bytes
-        The content by the file's name, sorted by it.
+        The contents by file name, sorted by name.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> 
 
 
 def _visible(storage: Storage, folder: str, within: str, depth: int) -> Iterator[str]:
-    """Yield the names of the files in a folder, and in those in it, a few deep."""
+    """Yield the names of the files in a folder and its subfolders, a few levels deep."""
     for each in storage.names(f"{folder}/{within}" if within else folder):
         if each.name.startswith("."):
             continue
@@ -72,9 +72,9 @@ def _visible(storage: Storage, folder: str, within: str, depth: int) -> Iterator
 
 @contextmanager
 def scratch_folder(files: Mapping[str, bytes]) -> Iterator[str]:
-    """Make a folder with some files in it for as long as the ``with`` block runs, and return its path.
+    """Make a folder with some files in it, which lasts as long as the ``with`` block, and return its path.
 
-    Names may have folders, which are made too; `InvalidOptionError` where one leads out of the folder.
+    Names may have folders, which are made too; raise `InvalidOptionError` if a name leads out of the folder.
     """
     with tempfile.TemporaryDirectory(prefix="sparklog-") as folder:
         for name, content in files.items():

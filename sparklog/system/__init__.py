@@ -1,1 +1,1 @@
-"""What Kafka's internal topics say: its messages by its own definitions, and the tables that are made of them."""
+"""Reads Kafka's internal topics: decodes their messages by Kafka's own definitions and makes tables of them."""

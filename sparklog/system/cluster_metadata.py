@@ -1,11 +1,11 @@
-"""``__cluster_metadata``: what a KRaft cluster consists of, from its newest snapshot and the log behind it.
+"""Reads ``__cluster_metadata``, the state of a KRaft cluster, from its newest snapshot and the log after it.
 
 The records between a BeginTransactionRecord and an EndTransactionRecord count together, from the latter on; those
-before an AbortTransactionRecord, or in a transaction that is open at the end of the log, do not count. Up to where the
-controllers had agreed is on no disk: the last records of a log that a controller has left may not count in the end.
+before an AbortTransactionRecord, or in a transaction that is open at the end of the log, do not count. The offset that
+the controllers had agreed on is on no disk: the last records in the log of a controller that left may never count.
 
-A record that cannot be decoded may change anything, so that there is no state behind it: that is an error, but for a
-type that is not known, of which a warning tells. The history shows such records as their bytes.
+A record that cannot be decoded may change anything, so the state after it is unknown: that is an error. Only a record
+of an unknown type is skipped, with a warning. The history shows such records as their bytes.
 
 Source: apache/kafka, MetadataBatchLoader.java, metadata/; KIP-500, KIP-630, KIP-868.
 """
@@ -47,7 +47,7 @@ HISTORY_SCHEMA: Final = FRAMED_HISTORY_SCHEMA
 RECORDS_SCHEMA: Final = pa.schema(
     [*RECORD_FIELDS, ("log_offset", pa.int64()), ("timestamp", TIMESTAMP), ("snapshot", pa.int64())]
 )
-"""A record that counts. One of the snapshot has no offset, and ``snapshot`` is the end offset of that."""
+"""A record that counts. A record of the snapshot has no offset; ``snapshot`` is the snapshot's end offset."""
 
 TOPICS_SCHEMA: Final = pa.schema(
     [
@@ -87,7 +87,7 @@ CONFIGS_SCHEMA: Final = pa.schema(
         ("value", pa.string()),
     ]
 )
-"""A config that was set; of all brokers the ``resource_name`` is empty."""
+"""A config that was set. ``resource_name`` is empty if it is set for all brokers."""
 
 _ENDPOINT: Final = pa.struct(
     [("name", pa.string()), ("host", pa.string()), ("port", pa.int32()), ("security_protocol", pa.string())]
@@ -107,10 +107,10 @@ BROKERS_SCHEMA: Final = pa.schema(
         ("cordoned_log_directories", pa.list_(pa.string())),
     ]
 )
-"""A broker that is registered, with the versions of features that it supports."""
+"""A registered broker, with the versions of features that it supports."""
 
 FEATURES_SCHEMA: Final = pa.schema([("feature", pa.string()), ("level", pa.int32())])
-"""A feature of the cluster that is on, such as ``metadata.version``."""
+"""An enabled feature of the cluster, such as ``metadata.version``."""
 
 RESOURCE_TYPES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -127,7 +127,7 @@ class Counting(NamedTuple):
 
 
 def current_records(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return the records that the state is made of: those of the newest snapshot, and those of the log behind it."""
+    """Return the records that make the state: the newest snapshot's, then the log's after it."""
     rows = [
         (*each.record.row(), each.offset, each.timestamp, each.snapshot) for each in counting_records(log, unreadable)
     ]
@@ -137,7 +137,7 @@ def current_records(log: InternalLog, unreadable: Unreadable) -> pa.Table:
 def records_history(
     log: InternalLog, unreadable: Unreadable, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Return every record of the log in its order, or those of some names; what snapshots hold is not shown."""
+    """Return every record of the log in order, or only records of some names, without the contents of snapshots."""
     spans = _transactions(log)
     is_wanted: Callable[[str], bool] = (lambda _: True) if names is None else frozenset(names).__contains__
     return framed_history(
@@ -146,14 +146,14 @@ def records_history(
 
 
 def counting_records(log: InternalLog, unreadable: Unreadable) -> Iterator[Counting]:
-    """Yield the records that count, in their order.
+    """Yield the records that count, in order.
 
     Raises
     ------
     CorruptLogError
-        Records before the log are in no snapshot that is whole.
+        The records before the log's start are in no whole snapshot.
     MessageDecodeError
-        A record of a type that is known cannot be decoded.
+        A record of a known type cannot be decoded.
     """
     snapshot, layout, start = newest_snapshot(log.layout.folder), log.layout, 0
     if snapshot is not None:
@@ -188,7 +188,7 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int, int]]:
 
 
 def _decoded(log: InternalLog, value: bytes | None, offset: int | None, unreadable: Unreadable) -> Framed | None:
-    """Decode a record; None of one whose type is not known, which is counted."""
+    """Decode a record; return None for a record of an unknown type, which is counted."""
     try:
         return decode_frame(value, _COMPONENT)
     except MessageDecodeError as error:
@@ -202,7 +202,7 @@ def _decoded(log: InternalLog, value: bytes | None, offset: int | None, unreadab
 
 
 def _without_undecided(records: Iterable[Counting]) -> Iterator[Counting]:
-    """Leave out what is in transactions that were aborted, or are open; the markers themselves change nothing."""
+    """Leave out the records of aborted and open transactions. The markers themselves change nothing."""
     waiting: list[Counting] | None = None
     for each in records:
         name = each.record.name
@@ -249,7 +249,7 @@ def _state(log: InternalLog, unreadable: Unreadable) -> ClusterState:
         state.apply(each.record)
     if state.missing:
         _log.warning(
-            "%d records of %s change what is not there, first %s: records before them are missing",
+            "%d records of %s change objects that do not exist, first %s: records before them are missing",
             len(state.missing),
             log.path,
             state.missing[0],
@@ -262,7 +262,7 @@ def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def current_topics(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return the topics, with the configs that are set for each."""
+    """Return the topics, each with its configs."""
     state = _state(log, unreadable)
     rows = [
         (
@@ -309,7 +309,7 @@ def _partition_row(topic: str, topic_id: str, number: int, fields: Fields) -> tu
 
 
 def current_configs(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return the configs that are set for topics, brokers, groups and others."""
+    """Return the configs of topics, brokers, groups and others."""
     state = _state(log, unreadable)
     rows = sorted(
         (_named(RESOURCE_TYPES, kind), of, name, value)
@@ -320,7 +320,7 @@ def current_configs(log: InternalLog, unreadable: Unreadable) -> pa.Table:
 
 
 def current_brokers(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return the brokers that are registered."""
+    """Return the registered brokers."""
     state = _state(log, unreadable)
     return _table([_broker_row(fields) for _, fields in sorted(state.brokers.items())], BROKERS_SCHEMA)
 
@@ -356,12 +356,12 @@ def _broker_row(fields: Fields) -> tuple[Any, ...]:
 
 
 def _by_name(listed: list[Fields]) -> list[Fields]:
-    """Sort what a snapshot has in another order than the log."""
+    """Sort by name, since a snapshot has another order than the log."""
     return sorted(listed, key=lambda each: str(each["name"]))
 
 
 def current_features(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return the features that are on, and their levels."""
+    """Return the enabled features, and their levels."""
     features = dict(_state(log, unreadable).features)
     level = _kraft_version(log, unreadable)
     if level:
@@ -370,7 +370,7 @@ def current_features(log: InternalLog, unreadable: Unreadable) -> pa.Table:
 
 
 def _kraft_version(log: InternalLog, unreadable: Unreadable) -> int:
-    """Return the level of the feature that no record says, but a control record of the log or the snapshot."""
+    """Return the level of ``kraft.version``, which only a control record of the log or the snapshot has."""
     snapshot, columns, level = newest_snapshot(log.layout.folder), ("key", "value", "offset"), 0
     start = 0 if snapshot is None else snapshot.end_offset
     of_snapshot = () if snapshot is None else snapshot.control_batches(columns)

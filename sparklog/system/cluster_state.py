@@ -1,8 +1,8 @@
-"""The state of a cluster, made by replaying the records of its metadata.
+"""Makes the state of a cluster by replaying the records of its metadata.
 
-A partition's change says what differs: null and -2, which is the leader's, mean that something stays. A change that
-names a leader begins a leader epoch, also where the leader is the same; every change begins a partition epoch. What a
-topic had goes with it when it is removed: its partitions and its configs.
+A change of a partition holds only the fields that differ: null, or -2 for the leader, keeps a field. A change that
+names a leader begins a leader epoch, even if the leader is the same; every change begins a partition epoch. Removing a
+topic removes its partitions and its configs.
 
 Source: apache/kafka, PartitionRegistration.java (merge), ClusterDelta.java, TopicsDelta.java, ConfigurationsDelta.java,
 FeaturesDelta.java.
@@ -31,22 +31,22 @@ _REPLICA_FIELDS: Final = (
 
 
 class ClusterState:
-    """What a cluster consists of; empty at first.
+    """The topics, partitions, configs, brokers and features of a cluster; empty at first.
 
     Attributes
     ----------
     topics : dict of str to str
         Names by topic ids.
     partitions : dict of str to dict of int to dict
-        The fields of a `PartitionRecord` as they are now, by topic id and partition.
+        The current fields of each `PartitionRecord`, by topic id and partition.
     configs : dict of (int, str) to dict of str to str
-        Values by the type and name of what they are set for.
+        Values by the type and name of the resource that they are set for.
     brokers : dict of int to dict
-        The fields of a `RegisterBrokerRecord` as they are now.
+        The current fields of each `RegisterBrokerRecord`, by broker id.
     features : dict of str to int
         Levels by names.
     missing : list of str
-        What records changed that was not there: then records before them are missing, or were wrong.
+        Objects that records change although they do not exist: records before them are missing, or were wrong.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class ClusterState:
         self.missing: list[str] = []
 
     def apply(self, record: Framed) -> None:
-        """Replay a record; those that change nothing here are passed over."""
+        """Replay a record. Records of other types are ignored."""
         replay = _REPLAYS.get(record.name)
         if replay is not None:
             replay(self, record.fields)

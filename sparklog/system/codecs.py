@@ -1,4 +1,4 @@
-"""How the types of Kafka's message definitions are read from bytes and written to them.
+"""Reads and writes the types of Kafka's message definitions.
 
 All integers are big-endian.
 
@@ -15,11 +15,11 @@ All integers are big-endian.
     null
 
 Each struct of a flexible version ends with its tagged fields: uvarint count, then for each uvarint tag, uvarint size
-and that many bytes. Tags ascend. A tagged field that is not there has its default. A tag that is not known is skipped,
+and that many bytes. Tags ascend. A missing tagged field has its default. An unknown tag is skipped,
 as Kafka does: new releases add them within a version.
 
-Every length is checked against the end of the bytes before anything is made of it. Bytes that end too early raise
-`struct.error` or `IndexError`; what no message has raises `Malformed`. `sparklog.system.messages` catches these.
+Every length is checked against the end of the bytes before it is used. Bytes that end too early raise `struct.error` or
+`IndexError`; bytes that no message can have raise `Malformed`. `sparklog.system.messages` catches these.
 
 Source: apache/kafka, generator/, clients/.../protocol/ByteBufferAccessor.java, ByteUtils.java; KIP-482, KIP-893.
 """
@@ -36,7 +36,7 @@ from typing import Any, Final
 
 Fields = dict[str, Any]
 Read = Callable[[bytes, int], tuple[Any, int]]
-"""Decodes what begins at a position, and returns it with the position behind it."""
+"""Decodes the value at a position, and returns it with the position after it."""
 Write = Callable[[Any, bytearray], None]
 _UVARINT_BYTES_MAX: Final = 5
 _NUMBERS: Final = {
@@ -51,23 +51,23 @@ _NUMBERS: Final = {
 }
 _INT8, _INT16, _INT32 = _NUMBERS["int8"], _NUMBERS["int16"], _NUMBERS["int32"]
 NO_UUID: Final = "A" * 22
-"""The uuid of zeros, which Kafka writes where there is none."""
+"""The uuid of zeros, which Kafka writes for no uuid."""
 
 
 class Malformed(Exception):  # noqa: N818 - it is caught here, and becomes an error that says which message it is
-    """Bytes that no message has; the text says why."""
+    """Bytes that no message can have; the text says why."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """How a type of a definition is read and written."""
+    """Reads and writes one type of a definition."""
 
     read: Read
     write: Write
 
 
 def versions_of(text: str) -> range:
-    """Read versions as a definition says them: ``none``, ``3``, ``0-4`` or ``2+``."""
+    """Parse versions as a definition writes them: ``none``, ``3``, ``0-4`` or ``2+``."""
     if text == "none":
         return range(0)
     first, _, last = text.removesuffix("+").partition("-")
@@ -142,7 +142,7 @@ class Compiler:
         return self.version in versions_of(field.get(which, "none"))
 
     def _is_always_written(self, field: Mapping[str, Any]) -> bool:
-        """Tell whether Kafka writes a tagged field even where it has its default: structs that may be null."""
+        """Return whether Kafka writes a tagged field even if it has its default, as it does with nullable structs."""
         return "fields" in field and not field["type"].startswith("[]")
 
     def _default(self, field: Mapping[str, Any]) -> Any:
@@ -189,7 +189,7 @@ def _number(form: struct.Struct) -> Codec:
 
 @dataclass(frozen=True)
 class _Length:
-    """A length or a count as an integer, -1 where there is null."""
+    """A length or a count as an integer; -1 means null."""
 
     form: struct.Struct
 
@@ -281,7 +281,7 @@ def _array(prefix: _Prefix, element: Codec, is_nullable: bool) -> Codec:
 
 
 def _nullable(whole: Codec, is_tagged: bool) -> Codec:
-    """Return the codec of a struct that may be null: what is before it differs where the field is tagged."""
+    """Return the codec of a nullable struct. The byte before it differs for tagged fields."""
     null, present = (b"\x00", b"\x01") if is_tagged else (b"\xff", b"\x01")
 
     def read(data: bytes, position: int) -> tuple[Fields | None, int]:
@@ -306,7 +306,7 @@ def _check_null(is_nullable: bool, position: int) -> None:
 
 
 def _read_tags(data: bytes, position: int, known: Mapping[int, tuple[str, Read]], values: Fields) -> int:
-    """Decode the tagged fields of a struct into its values; return the position behind them."""
+    """Decode the tagged fields of a struct into its values; return the position after them."""
     count = data[position]
     if not count:
         return position + 1

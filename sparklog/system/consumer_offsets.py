@@ -1,7 +1,7 @@
-"""``__consumer_offsets``: which offsets each group has committed, and who is in each group.
+"""Reads ``__consumer_offsets``: the offsets that each group has committed, and the members of each group.
 
-A key is an int16 type and the fields that the type has; types 0 and 1 are offsets, of a group, topic and partition
-each; all others tell of groups. A value is an int16 version and its fields; null is a tombstone.
+A key is an int16 type and the fields of that type. Types 0 and 1 are offsets, of a group, topic and partition
+each; all others describe groups. A value is an int16 version and its fields; null is a tombstone.
 
     types        of
     0, 1         committed offsets (0: brokers before 0.9)
@@ -10,9 +10,9 @@ each; all others tell of groups. A value is an int16 version and its fields; nul
     10 to 15     a share group
     17 to 23     a streams group
 
-A group's state follows from these as a coordinator makes it when it loads the log. What is in no log it cannot tell: of
-a classic group, whether a rebalance is under way; of a streams group, whether its topics are there; and which members
-have stopped to send heartbeats since.
+A group's state follows from these as when a coordinator loads the log. Some facts are in no log: for
+a classic group, whether a rebalance is under way; for a streams group, whether its topics exist; and which members
+have stopped sending heartbeats since.
 
 Source: apache/kafka, GroupCoordinatorRecordHelpers.java, ClassicGroup.java, ConsumerGroup.java, StreamsGroup.java.
 """
@@ -60,10 +60,10 @@ _OFFSET_FIELDS: Final = pa.schema(
         ("topic_id", pa.string()),
     ]
 )
-"""A committed offset; what a commit did not say is null. Of a tombstone all but the first three are null."""
+"""A committed offset. Fields that the commit lacks are null; in a tombstone all but the first three are."""
 
 OFFSETS_SCHEMA: Final = pa.schema([*_OFFSET_FIELDS, pa.field("committed_in", pa.string())])
-"""An offset that is committed now; ``committed_in`` says where: in this topic, or in a file of ours."""
+"""A group's current offset. ``committed_in`` is where it is committed: in this topic, or in a file of sparklog's."""
 
 OFFSETS_HISTORY_SCHEMA: Final = pa.schema([*_OFFSET_FIELDS, *HISTORY_FIELDS])
 
@@ -105,7 +105,7 @@ GROUPS_SCHEMA: Final = pa.schema(
 )
 """A group. ``epoch`` is the generation of a classic group, and the group epoch of any other.
 
-Of a group that has records which cannot be decoded all but its name is null, and its state is Unknown.
+If some records of a group cannot be decoded, its state is Unknown and all other fields but its name are null.
 """
 
 GROUPS_HISTORY_SCHEMA: Final = pa.schema(
@@ -130,7 +130,7 @@ def _is_of_group(kind: int | None) -> bool:
 
 
 def current_offsets(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return the offsets that are committed now, one row of a group, topic and partition."""
+    """Return the current offsets, one row for each group, topic and partition."""
     last = last_records(log, _without_legacy_types)
     rows = [
         (*_offset_row(found), TOPIC)
@@ -146,10 +146,10 @@ def offsets_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.Rec
 
 
 def current_groups(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return the groups that there are now.
+    """Return the current groups.
 
-    A group that has committed offsets and nothing else is one, as it is to a broker: classic, and empty. So is a group
-    that has done so in an open transaction.
+    A group that has only committed offsets counts, as it does to a broker: as classic, and empty. So does a group
+    that has committed them in an open transaction.
     """
     groups: defaultdict[str, _Group] = defaultdict(_Group)
     last = last_records(log, _without_legacy_types, with_open=True)
@@ -161,12 +161,12 @@ def current_groups(log: InternalLog, unreadable: Unreadable) -> pa.Table:
 
 
 def groups_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
-    """Return every record that tells of a group, in the order of the log."""
+    """Return every record about groups, in the order of the log."""
     return history(log, _COMPONENT, unreadable, _is_of_group, _record_row, GROUPS_HISTORY_SCHEMA)
 
 
 def _without_legacy_types(keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give the keys of type 0 type 1: they have the same fields, and mean the same offset."""
+    """Turn keys of type 0 into type 1: they have the same fields, and mean the same offset."""
     is_legacy = pc.fill_null(pc.starts_with(keys, b"\0\0"), False)
     if not pc.any(is_legacy).as_py():
         return keys
@@ -208,12 +208,12 @@ _NOT_READY, _UNKNOWN = "NotReady", "Unknown"
 
 @dataclass
 class _Group:
-    """What the last records of a group say together.
+    """The state of a group, from its last records.
 
     Attributes
     ----------
     kind : str
-        Its type: that of its latest record which tells one.
+        Its type, from its latest record that has one.
     is_known : bool
         Whether all of its records can be decoded.
     records : dict of str to dict
@@ -314,7 +314,7 @@ def _modern_member(member_id: str, records: Mapping[str, Fields], topic_names: M
 
 
 def _classic_member(member: Fields, protocol_type: str | None) -> Fields:
-    """Make a member of a classic group; what it subscribes to is known of consumers only."""
+    """Make a member of a classic group. Subscriptions are known for consumers only."""
     topics, assigned = None, None
     if protocol_type == "consumer":
         topics, assigned = _subscription(member["subscription"]), _assignment(member["assignment"])
@@ -340,7 +340,7 @@ def _assignment(data: bytes) -> list[Fields] | None:
 
 
 def _of_consumer(name: str, data: bytes) -> Fields | None:
-    """Decode bytes that a client made, and a broker only keeps: null where they are not what Kafka's client writes."""
+    """Decode bytes that a client made and a broker only keeps; return None if Kafka's own client did not write them."""
     try:
         return message(name).decode_versioned(data)
     except MessageDecodeError:

@@ -1,4 +1,4 @@
-"""Records whose values say what they are: those of the cluster's metadata, and of the metadata of remote logs."""
+"""Decodes records whose values name their own type, as in the metadata of clusters and of remote logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRAMED_HISTORY_SCHEMA: Final = pa.schema([*RECORD_FIELDS, *HISTORY_FIELDS])
 
 
 class Framed(NamedTuple):
-    """A record: ``name`` is that of its message, such as ``PartitionChangeRecord``."""
+    """A record. ``name`` is the name of its message, such as ``PartitionChangeRecord``."""
 
     name: str
     version: int
@@ -40,7 +40,7 @@ def decode_frame(value: bytes | None, component: str) -> Framed:
     Raises
     ------
     MessageDecodeError
-        There is no value, or as of `decode_framed`.
+        There is no value, or see `decode_framed`.
     """
     if value is None:
         raise MessageDecodeError("a record has no value that says what it is")
@@ -60,7 +60,7 @@ def framed_history(
     Parameters
     ----------
     is_wanted : callable
-        Tells by its name whether a record is shown; one that cannot be decoded always is.
+        Takes a record's name and returns whether it is shown. A record that cannot be decoded always is.
     """
     record_schema = pa.schema(RECORD_FIELDS)
     for batch in batches:

@@ -1,10 +1,10 @@
-"""Records that commit offsets of a consumer group, made as a broker makes them when a consumer commits.
+"""Makes the records that commit offsets of a consumer group, as a broker makes them.
 
-A value is written in the newest version that the log has already, and in none above 3, which brokers since 2.1 read: 4
-only adds the id of the topic, without which a broker does.
+A value is written in the newest version that the log has already, but never above 3, which brokers since 2.1 read: 4
+only adds the topic's id, which a broker does not need.
 
-A group of the classic protocol that is empty says since when. Its offsets expire by that time, and not by that of their
-commit: new offsets of a group that has been empty for long would be gone minutes after a broker starts. So the record
+The record of an empty classic group has the time since when it is empty. Its offsets expire by that time, not by their
+commits': new offsets of a group that has long been empty would expire minutes after a broker starts. So the record
 of such a group is written again as well, empty since now.
 
 Source: apache/kafka, GroupCoordinatorRecordHelpers.java, ClassicGroup.java (offsetExpirationCondition).
@@ -26,11 +26,11 @@ OFFSET_VERSION_MAX: Final = 3
 _COMPONENT: Final = "group-coordinator"
 _OFFSET, _GROUP = "OffsetCommit", "GroupMetadata"
 _TIME_SINCE: Final = 2
-"""The first version of a group's record that says since when the group is in its state."""
+"""The first version of a group's record that has the time of the group's last change of state."""
 
 
 class KeyValue(NamedTuple):
-    """A record that is to be appended."""
+    """A record to append."""
 
     key: bytes
     value: bytes
@@ -38,14 +38,14 @@ class KeyValue(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupRecords:
-    """What a log of ``__consumer_offsets`` says of one group, and what else whoever adds to it must know.
+    """The records of one group in a log of ``__consumer_offsets``, and the versions to write new ones in.
 
     Attributes
     ----------
     offsets : mapping of TopicPartition to OffsetCommit
-        Those that the group has committed.
+        The offsets that the group has committed.
     offset_version : int
-        Of the values of new commits.
+        The version of the values of new commits.
     classic : dict or None
         The fields of the group's own record, if it is of the classic protocol and has one.
     classic_version : int
@@ -62,7 +62,7 @@ class GroupRecords:
 
 
 def read_group(log: InternalLog, group: str) -> GroupRecords:
-    """Read what a log says of a group."""
+    """Read the records of a group."""
     offsets: dict[TopicPartition, OffsetCommit] = {}
     versions, groups = set[int](), set[str]()
     classic: tuple[Fields | None, int] = (None, 0)
@@ -93,9 +93,9 @@ def commit_records(
     Parameters
     ----------
     before : GroupRecords
-        What the log says of the group.
+        The group's records so far.
     now_ms : int
-        Wall-clock time, ms since the epoch: when it is committed.
+        The time of the commit, ms since the epoch.
     """
     made = [
         KeyValue(

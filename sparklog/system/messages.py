@@ -1,7 +1,7 @@
-"""Messages of Kafka's internal topics: bytes to fields and fields to bytes, by Kafka's own definitions.
+"""Decodes and encodes the messages of Kafka's internal topics, by Kafka's own definitions.
 
-``definitions.json`` is made from the definitions in Kafka's jars (``make definitions``). A message is its fields in the
-order of its definition, those of its version alone; `sparklog.system.codecs` says how each is written.
+``definitions.json`` is made from the definitions in Kafka's jars (``make definitions``). A message is the fields of its
+version in the order of its definition; `sparklog.system.codecs` defines their bytes.
 
 Fields are named as in Kafka's JSON: ``groupInstanceId``. A uuid is text in Kafka's form, 22 characters of base64.
 """
@@ -31,11 +31,11 @@ class Message:
     Attributes
     ----------
     name : str
-        Such as ``OffsetCommitValue``.
+        Its name in Kafka, such as ``OffsetCommitValue``.
     api_key : int or None
-        What tells it from others in its topic; None of a message that no key says.
+        Its number among the messages of its topic; None for a message that no key names.
     versions : range
-        Those that are known.
+        The known versions.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Message:
     _definition: Mapping[str, Any]
 
     def decode(self, data: bytes, version: int) -> Fields:
-        """Decode all of some bytes.
+        """Decode bytes that are one whole message.
 
         Raises
         ------
         MessageDecodeError
-            The version is not known, or the bytes are not such a message, cut short, or longer.
+            The version is unknown, or the bytes are not such a message, cut short, or too long.
         """
         read = _codec(self, version).read
         try:
@@ -69,7 +69,7 @@ class Message:
         return self.decode(data[_INT16.size :], _INT16.unpack_from(data)[0])
 
     def encode(self, fields: Mapping[str, Any], version: int) -> bytes:
-        """Encode fields; those that are not given have their defaults, and those that the version lacks are left out.
+        """Encode fields. Missing fields have their defaults; fields that the version lacks are left out.
 
         Raises
         ------
@@ -92,7 +92,7 @@ def message(name: str) -> Message:
 
 @cache
 def messages_of(component: str, kind: str) -> Mapping[int, Message]:
-    """Return the messages of a part of Kafka by their api keys.
+    """Return the messages of a component of Kafka by their api keys.
 
     Parameters
     ----------
@@ -107,12 +107,12 @@ def messages_of(component: str, kind: str) -> Mapping[int, Message]:
 def decode_key(component: str, key: bytes | None) -> Fields:
     """Decode a key of a coordinator's topic, which begins with its type as an int16.
 
-    Most keys are there many times, and what is returned is shared: it must not be changed.
+    Most keys occur many times, so the returned fields are shared: do not change them.
 
     Raises
     ------
     MessageDecodeError
-        There is no key, its type is not known, or as of `Message.decode`.
+        There is no key, its type is unknown, or see `Message.decode`.
     """
     if key is None or len(key) < _INT16.size:
         raise MessageDecodeError("a record has no key that says what it is")
@@ -133,12 +133,12 @@ def decode_value(component: str, kind: int, value: bytes | None) -> tuple[Messag
     Returns
     -------
     (Message, int or None, dict or None)
-        The message, its version and its fields; None of a tombstone.
+        The message, its version and its fields; None for a tombstone.
 
     Raises
     ------
     MessageDecodeError
-        The type of its key is not known, or as of `Message.decode`.
+        The type of its key is unknown, or see `Message.decode`.
     """
     found = _of_coordinator(component, "coordinator-value", kind)
     if value is None:
@@ -154,7 +154,7 @@ def _of_coordinator(component: str, which: str, kind: int) -> Message:
 
 
 def decode_framed(data: bytes, component: str) -> tuple[Message, int, Fields]:
-    """Decode a value that says what it is: uvarint frame 1, uvarint api key, uvarint version, the message.
+    """Decode a value with a frame: uvarint frame 1, uvarint api key, uvarint version, the message.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def decode_framed(data: bytes, component: str) -> tuple[Message, int, Fields]:
     Raises
     ------
     MessageDecodeError
-        It is none of the component's messages, or as of `Message.decode`.
+        It is none of the component's messages, or see `Message.decode`.
     """
     api_key, version, position = _frame(data)
     found = messages_of(component, "metadata").get(api_key)
@@ -174,7 +174,7 @@ def decode_framed(data: bytes, component: str) -> tuple[Message, int, Fields]:
 
 
 def is_known_frame(data: bytes | None, component: str) -> bool:
-    """Tell whether a value says that it is one of the component's messages, of any version."""
+    """Return whether the frame of a value names one of the component's messages, in any version."""
     try:
         api_key, _, _ = _frame(data or b"")
     except MessageDecodeError:
@@ -183,7 +183,7 @@ def is_known_frame(data: bytes | None, component: str) -> bool:
 
 
 def _frame(data: bytes) -> tuple[int, int, int]:
-    """Return the api key and the version that a value says, and the position behind them."""
+    """Return the api key and the version in the frame of a value, and the position after it."""
     try:
         frame, position = read_uvarint(data, 0)
         api_key, position = read_uvarint(data, position)
@@ -204,7 +204,7 @@ def encode_framed(found: Message, version: int, fields: Mapping[str, Any]) -> by
 
 
 def json_of(fields: Mapping[str, Any]) -> str:
-    """Return fields as JSON; bytes in it are base64, as in Kafka's own tools."""
+    """Return fields as JSON, with bytes as base64, as in Kafka's own tools."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_base64)
 
 

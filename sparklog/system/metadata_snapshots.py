@@ -1,9 +1,9 @@
-"""Snapshots of a cluster's metadata: what stands for the records of the metadata log before an offset.
+"""Reads snapshots of a cluster's metadata, which replace the records of the metadata log before an offset.
 
 A snapshot is ``<end offset>-<leader epoch>.checkpoint``, in 20 and 10 digits, beside the segments. The end offset is
-exclusive: the snapshot and the log from there on make the state. In it are batches as in a segment, whose offsets
-begin at 0: a control batch with the snapshot's header, batches of records, and a control batch with its footer. One
-without its footer was not written to its end. While it is written its name ends with ``.part``.
+exclusive: the snapshot and the log from there on make the state. It holds batches like a segment, with offsets that
+begin at 0: a control batch with the snapshot's header, batches of records, and a control batch with its footer. A
+snapshot without its footer was not written to its end. While it is being written its name ends with ``.part``.
 
 Source: apache/kafka, Snapshots.java, RecordsSnapshotWriter.java; KIP-630.
 """
@@ -31,14 +31,14 @@ _FOOTER: Final = 4
 
 @dataclass(frozen=True)
 class MetadataSnapshot:
-    """A snapshot that is whole.
+    """A snapshot that has its footer.
 
     Attributes
     ----------
     end_offset : int
-        The first offset of the log that it does not stand for.
+        The first offset of the log that it does not replace.
     epoch : int
-        The leader epoch of the record before that.
+        The leader epoch of the record before that offset.
     """
 
     end_offset: int
@@ -62,13 +62,13 @@ class MetadataSnapshot:
             yield from _decoded(self._file, data, columns)
 
     def control_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of its control batches; errors as of `batches`."""
+        """Yield the records of its control batches; for errors see `batches`."""
         for window in _windows(self._file):
             yield from _control_records(self._file, window, columns)
 
 
 def newest_snapshot(folder: PartitionFolder) -> MetadataSnapshot | None:
-    """Return the newest snapshot in a folder that is whole; None where there is none.
+    """Return the newest whole snapshot in a folder, or None.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def newest_snapshot(folder: PartitionFolder) -> MetadataSnapshot | None:
 
 
 def control_batches(layout: PartitionLayout, start_offset: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the control batches of a log that are at or after an offset.
+    """Yield the records of a log's control batches from an offset on.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def _decoded(file: Segment, window: Window, columns: Sequence[str]) -> Iterator[
 
 
 def _is_whole(file: Segment) -> bool:
-    """Tell whether a snapshot ends with its footer."""
+    """Return whether a snapshot ends with its footer."""
     kind = None
     try:
         for window in _windows(file):

@@ -1,8 +1,8 @@
-"""Records of an internal topic's log as a coordinator takes them, and the last one of each key.
+"""Reads the records of an internal topic's log as a coordinator does, and finds the last one of each key.
 
-A coordinator applies a record at once, but for one that is part of a transaction: that counts from its COMMIT marker
-on, and never after an ABORT. So the state is the last record of each key among those of no transaction and of committed
-ones. That is also so where the marker came later than another record of the key: by offset the later record wins.
+A coordinator applies a record at once, unless it is part of a transaction: then it counts from its COMMIT marker on,
+and never after an ABORT. So the state is the last record of each key among records outside transactions and in
+committed ones. A marker that follows another record of the key does not matter: the record with the larger offset wins.
 
 Source: apache/kafka, OffsetMetadataManager.java (replay, replayEndTransactionMarker).
 """
@@ -42,16 +42,16 @@ HISTORY_FIELDS: Final = (
     pa.field("raw_key", pa.binary()),
     pa.field("raw_value", pa.binary()),
 )
-"""The columns that a history has beside those of its rows.
+"""The columns of a history after those of its rows.
 
-``transaction`` is null of a record of no transaction, and else committed, aborted or open. ``raw_key`` and
-``raw_value`` are the bytes of a record that cannot be decoded; they are null of any other.
+``transaction`` is committed, aborted or open, or null outside a transaction. ``raw_key`` and
+``raw_value`` are the bytes of a record that cannot be decoded, and null otherwise.
 """
 
 
 @dataclass(frozen=True)
 class InternalLog:
-    """One log of an internal topic, and what the directory around it says.
+    """One log of an internal topic, with the names of topics from its log directory.
 
     Attributes
     ----------
@@ -68,11 +68,11 @@ class InternalLog:
 
     @property
     def partition(self) -> int:
-        """The number of the partition; 0 of a folder that has another name."""
+        """The number of the partition; 0 if the folder's name has none."""
         return self.layout.folder.partition or 0
 
     def batches(self, start_offset: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the records from an offset on, with the column ``transaction``; errors as of `LogReader.batches`."""
+        """Yield the records from an offset on, with the column ``transaction``; for errors see `LogReader.batches`."""
         markers: EndMarkers | None = None
         for batch in LogReader(self.layout).batches(start_offset, columns=_READ):
             is_transactional = np.asarray(batch.column("is_transactional").cast(pa.uint8()), bool)
@@ -87,7 +87,7 @@ class InternalLog:
 
 @dataclass
 class Unreadable:
-    """Counts the records that cannot be decoded, so that one warning tells of all of them."""
+    """Counts the records that cannot be decoded, for one warning about all of them."""
 
     count: int = 0
     first: str = ""
@@ -98,7 +98,7 @@ class Unreadable:
         self.count += 1
 
     def warn(self, *, is_history: bool) -> None:
-        """Warn of all records that were counted."""
+        """Warn of all counted records."""
         if self.count:
             _log.warning(
                 "%d records cannot be decoded, and %s; the first: %s",
@@ -118,9 +118,9 @@ def last_records(
     Parameters
     ----------
     identities : callable, optional
-        Turns keys into bytes that are the same for the same thing, where several keys mean one.
+        Maps keys to bytes that are equal for keys with the same meaning.
     with_open : bool
-        Whether records of open transactions count, too: by them it is known already what there is.
+        Whether records of open transactions count, too: they show which keys exist.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def last_records(
 
 
 def _counting(table: pa.Table, with_open: bool) -> pa.Table:
-    """Leave out records of transactions that were aborted, or are open."""
+    """Leave out the records of aborted transactions, and unless asked for, of open ones."""
     counting = (TransactionState.COMMITTED, TransactionState.OPEN)[: 2 if with_open else 1]
     counts = pc.is_in(table[TRANSACTION_COLUMN], pa.array([None, *(state.name.lower() for state in counting)]))
     return table.filter(counts).drop_columns([TRANSACTION_COLUMN])
@@ -169,15 +169,15 @@ class Decoded(NamedTuple):
     Attributes
     ----------
     name : str
-        That of its message, such as ``OffsetCommit``.
+        The name of its message, such as ``OffsetCommit``.
     key : dict
-        Empty where the key cannot be decoded.
+        Empty if the key cannot be decoded.
     value : dict or None
-        None of a tombstone.
+        None for a tombstone.
     version : int or None
-        Of the value.
+        The version of the value.
     is_raw : bool
-        Whether it cannot be decoded: then there is no more of it than what its key says.
+        Whether it cannot be decoded; then only its key is known.
     """
 
     name: str
@@ -188,7 +188,7 @@ class Decoded(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether the record says something, and not that something is gone."""
+        """Whether the record is not a tombstone."""
         return self.value is not None
 
 
@@ -204,14 +204,14 @@ def decode_records(
     Parameters
     ----------
     rows : pyarrow.Table or pyarrow.RecordBatch
-        With key, value and offset.
+        The records, with columns key, value and offset.
     is_wanted : callable
-        Tells by the type that a key says, None where it says none, whether a record is to be decoded.
+        Takes the type of a key, None if it has none, and returns whether to decode the record.
 
     Yields
     ------
     (int, Decoded)
-        The row of each that is wanted. One that cannot be decoded has been counted.
+        The row number of each wanted record, and the record. Records that cannot be decoded have been counted.
     """
     columns = (rows[name].to_pylist() for name in ("key", "value", "offset"))
     for row, (key, value, offset) in enumerate(zip(*columns, strict=True)):
@@ -237,22 +237,22 @@ def history(
     row_of: Callable[[Decoded], Sequence[Any]],
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield every record of a coordinator's log that is wanted, with where and when it was written.
+    """Yield every wanted record of a coordinator's log, with its offset and time.
 
     Parameters
     ----------
     component, is_wanted
-        As of `decode_records`.
+        See `decode_records`.
     row_of : callable
-        Makes the row of a record that can be decoded, tombstones included.
+        Makes the row of a decoded record, tombstones included.
     schema : pyarrow.Schema
-        Of that row, and behind it `HISTORY_FIELDS`.
+        The fields of that row, then `HISTORY_FIELDS`.
     """
     of_row = pa.schema(list(schema)[: -len(HISTORY_FIELDS)])
     for batch in log.batches():
         numbers: list[int] = []
         rows: list[Sequence[Any] | None] = []
-        # One by one: many decoded records at a time would keep the collector of garbage busy.
+        # One by one: many decoded records at a time would keep the garbage collector busy.
         for number, found in decode_records(log, batch, component, unreadable, is_wanted):
             numbers.append(number)
             rows.append(None if found.is_raw else row_of(found))
@@ -264,7 +264,7 @@ def history(
 def where_written(
     log: InternalLog, batch: pa.RecordBatch, rows: Sequence[int], is_raw: Sequence[bool]
 ) -> dict[str, pa.Array]:
-    """Make the columns of `HISTORY_FIELDS` of some rows of a batch; ``is_raw`` tells which are shown as their bytes."""
+    """Make the columns of `HISTORY_FIELDS` for some rows of a batch; ``is_raw`` marks the rows shown as bytes."""
     taken = batch.take(pa.array(rows, pa.int64()))
     raw, nothing = pa.array(is_raw, pa.bool_()), pa.scalar(None, pa.binary())
     return {
@@ -279,12 +279,12 @@ def where_written(
 
 
 def arrays_of(rows: Sequence[Sequence[Any] | None], schema: pa.Schema) -> dict[str, pa.Array]:
-    """Make the columns of some rows; one that is None is null in each."""
+    """Make columns from rows; a row that is None is null in each."""
     nothing = (None,) * len(schema)
     columns = list(zip(*(nothing if row is None else row for row in rows), strict=True)) or [()] * len(schema)
     return {each.name: pa.array(column, each.type) for each, column in zip(schema, columns, strict=True)}
 
 
 def known(number: int) -> int | None:
-    """Return a number, or None for the -1 that Kafka writes where there is none."""
+    """Return a number, or None for -1, which Kafka writes for no number."""
     return None if number == -1 else number

@@ -1,7 +1,7 @@
-"""``__remote_log_metadata``: which segments of tiered topics are in remote storage.
+"""Reads ``__remote_log_metadata``: which segments of tiered topics are in remote storage.
 
-A value says what it is: a segment whose copy began (`RemoteLogSegmentMetadataRecord`), what became of one, or that the
-remote log of a partition is deleted. Keys say nothing. All records of a segment are in one partition of the topic.
+A value names its type: a segment whose copy began (`RemoteLogSegmentMetadataRecord`), its later state, or that the
+remote log of a partition is deleted. Keys have no meaning. All records of a segment are in one partition of the topic.
 
 Source: apache/kafka, RemoteLogMetadataCache.java, RemotePartitionMetadataStore.java; KIP-405.
 """
@@ -44,13 +44,13 @@ SCHEMA: Final = pa.schema(
         ("txn_index_empty", pa.bool_()),
     ]
 )
-"""A segment in remote storage; ``end_offset`` is that of its last record, as Kafka has it there."""
+"""A segment in remote storage. ``end_offset`` is the offset of its last record, as Kafka has it there."""
 
 HISTORY_SCHEMA: Final = FRAMED_HISTORY_SCHEMA
 
 
 def current_segments(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return the segments that remote storage has, or has in part."""
+    """Return the segments in remote storage, including those only partly there."""
     segments: dict[str, Fields] = {}
     for batch in log.batches():
         values, offsets = batch.column("value").to_pylist(), batch.column("offset").to_pylist()
@@ -77,7 +77,7 @@ def _apply(segments: dict[str, Fields], found: Framed) -> None:
                 del segments[segment_id]
     elif "remoteLogSegmentId" in fields:
         segment_id = fields["remoteLogSegmentId"]["id"]
-        # What becomes of a segment says its state, and who changed it; the rest is what its copy began with.
+        # A later record has the segment's state and who changed it; all else is in the record that began the copy.
         merged = {**segments.get(segment_id, {}), **fields}
         if merged["remoteLogSegmentState"] == _SEGMENT_GONE:
             segments.pop(segment_id, None)

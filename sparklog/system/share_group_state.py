@@ -1,11 +1,11 @@
-"""``__share_group_state``: how far share groups are in each partition, and which records are acknowledged.
+"""Reads ``__share_group_state``: how far share groups are in each partition, and which records are acknowledged.
 
-A key is int16 0 of a snapshot or 1 of an update, and the group, topic id and partition. A snapshot has all of the
-state; an update has what changed since, and is folded into it. The topic is not compacted: what is before the oldest
-snapshot that is needed is deleted.
+A key is int16 0 for a snapshot or 1 for an update, then group, topic id and partition. A snapshot has the whole
+state; an update has the changes since, and is folded into it. The topic is not compacted: records before the oldest
+snapshot in use are deleted.
 
-The state of a partition is its start offset, before which all is done, and batches of offsets from there on. Where
-batches overlap, the one of the larger delivery count holds, and of the same count that of the larger state.
+The state of a partition is its start offset, before which all records are done, and batches of offsets from there on.
+If batches overlap, the larger delivery count wins, and among equal counts the larger state.
 
 Source: apache/kafka, ShareCoordinatorShard.java, PersisterStateBatchCombiner.java; KIP-932.
 """
@@ -63,7 +63,7 @@ SCHEMA: Final = pa.schema(
 )
 """The state of a share group in a partition.
 
-``topic`` is null where the directory does not say the id's name, and ``start_offset`` where the group has not begun.
+``topic`` is null if the directory has no name for the id, and ``start_offset`` if the group has not begun.
 """
 
 HISTORY_SCHEMA: Final = pa.schema(
@@ -80,7 +80,7 @@ HISTORY_SCHEMA: Final = pa.schema(
 
 
 class StateBatch(NamedTuple):
-    """A run of offsets, the last one inclusive, and what became of their records."""
+    """A run of offsets, the last one inclusive, and the state of their records."""
 
     first: int
     last: int
@@ -89,23 +89,23 @@ class StateBatch(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What decides which batch holds where two overlap: the larger."""
+        """The rank of the batch: if two overlap, the larger wins."""
         return self.deliveries, self.state
 
 
 def combine(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
-    """Make batches that do not overlap of such as may.
+    """Resolve overlaps between batches.
 
     Parameters
     ----------
     start_offset : int
-        What is before it is left out; -1 leaves out nothing.
+        Offsets before it are left out; -1 leaves out none.
 
     Returns
     -------
     list of StateBatch
-        Ascending. Each offset has the batch of the largest rank that holds it; those side by side of the same rank are
-        one.
+        Ascending. Each offset is in the batch of the largest rank that holds it; neighbours of the same rank are
+        joined.
     """
     clipped = (each._replace(first=max(each.first, start_offset)) for each in batches)
     waiting = sorted(each for each in clipped if each.first <= each.last)
@@ -175,7 +175,7 @@ def _take_snapshot(states: dict[_Place, Fields], place: _Place, value: Fields | 
 
 
 def _updated(state: Fields | None, update: Fields) -> Fields:
-    """Return a state with an update folded into it; an update without a snapshot before it is all that is known."""
+    """Return a state with an update folded into it. An update without a snapshot before it is the whole known state."""
     if state is None:
         return {**update, "batches": _batches(update)}
     start = state["startOffset"] if update["startOffset"] == -1 else update["startOffset"]

@@ -1,4 +1,4 @@
-"""``__transaction_state``: every transactional id, its producer, and the transaction that it has or had last.
+"""Reads ``__transaction_state``: every transactional id, its producer, and its current or last transaction.
 
 A key is int16 0 and the transactional id; a value is an int16 version and its fields.
 
@@ -42,7 +42,7 @@ STATES: Final = (
 """The states of a transaction by their numbers, as ``kafka-transactions`` names them."""
 
 UNDECIDED: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""The states in which a transaction has begun, and its markers are not all written."""
+"""The states of a transaction that has begun and whose markers are not all written."""
 
 SCHEMA: Final = pa.schema(
     [
@@ -60,13 +60,13 @@ SCHEMA: Final = pa.schema(
         ("client_transaction_version", pa.int32()),
     ]
 )
-"""A transactional id; ``partitions`` are those of its transaction. What there is none of is null."""
+"""A transactional id, with the ``partitions`` of its transaction. Absent fields are null."""
 
 HISTORY_SCHEMA: Final = pa.schema([*SCHEMA, *HISTORY_FIELDS])
 
 
 def current_transactions(log: InternalLog, unreadable: Unreadable) -> pa.Table:
-    """Return each transactional id as it is now."""
+    """Return the current state of each transactional id."""
     rows = [
         _row(found)
         for _, found in decode_records(log, last_records(log), COMPONENT, unreadable, lambda _: True)

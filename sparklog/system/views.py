@@ -1,4 +1,4 @@
-"""The table of views: which internal topic each is of, its columns, and what makes its rows."""
+"""The table of views: the internal topic of each, its columns, and the functions that make its rows."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ HistoryRows = Callable[[InternalLog, Unreadable], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class View:
-    """A table that is made of the logs of an internal topic, each by itself: no key is in two of them.
+    """A table made from the logs of an internal topic. Each log is read by itself, since no key is in two of them.
 
     Attributes
     ----------
     topic : str
         The internal topic.
     schema, history_schema : pyarrow.Schema
-        The columns of the current state, and of the history.
+        The columns of the current state and of the history.
     current : callable
-        Returns the current state that one log tells.
+        Returns the current state in one log.
     history : callable
         Yields every record of one log.
     names_topics : bool
-        Whether rows of the current state name topics which the log has by their ids only.
+        Whether rows of the current state have names of topics for which the log has ids only.
     """
 
     name: str
@@ -130,7 +130,7 @@ def view_of(name: str) -> View:
     Raises
     ------
     InvalidOptionError
-        There is no such view; the message says which one is meant.
+        There is no such view; the message suggests the nearest name.
     """
     if name not in VIEWS:
         raise InvalidOptionError(
