@@ -29,12 +29,12 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """Consecutive batches, by the numbers that decide where they go.
+    """Consecutive batches, as the numbers that decide their places in the log.
 
     Attributes
     ----------
     batch_bytes, last_offsets, max_timestamps : int64 array, shape (n_batches,)
-        Offsets are those of the log; a max timestamp is -1 where a batch has none.
+        Sizes, last offsets in the log, and max timestamps, -1 for a batch without one.
     """
 
     batch_bytes: Int64s
@@ -100,7 +100,7 @@ def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> Activ
 
 
 def refuse_past_last_offset(name: str, first_offset: int, count: int) -> None:
-    """Raise `OffsetOutOfRangeError` where a log cannot have as many more offsets, from one on."""
+    """Raise `OffsetOutOfRangeError` if a log has no room for ``count`` more offsets from ``first_offset`` on."""
     if first_offset + count > OFFSET_MAX:
         raise OffsetOutOfRangeError(
             f"{name} cannot have {count} more offsets from {first_offset} on: no offset is above {OFFSET_MAX - 1}"
@@ -149,7 +149,7 @@ def append_run(state: ActiveSegmentState, run: BatchRun, config: LogConfig) -> t
 def _append_batch(
     state: ActiveSegmentState, batch: NextBatch, config: LogConfig
 ) -> tuple[ActiveSegmentState, bytes, bytes]:
-    """Append one batch, as `append_run` does, without arrays: they would be most of what a small append costs."""
+    """Append one batch, like `append_run`, without arrays, which would be most of the cost of a small append."""
     segment, last_time_entry = state.segment, state.last_time_entry
     latest, latest_offset = state.max_timestamp, state.max_timestamp_offset
     if batch.max_timestamp > latest:
@@ -184,7 +184,7 @@ def seal(state: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
     Returns
     -------
     (ActiveSegmentState, bytes)
-        The state after that, and the bytes to append to the time index; empty where the entry is there already.
+        The state after that, and the bytes to append to the time index; empty if the entry exists.
     """
     if state.max_timestamp <= state.last_time_entry:
         return state, b""
@@ -194,15 +194,15 @@ def seal(state: ActiveSegmentState) -> tuple[ActiveSegmentState, bytes]:
 
 
 def fits(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> bool:
-    """Tell whether a whole run certainly fits the active segment before it must be rolled.
+    """Return whether a whole run certainly fits into the active segment before it must be rolled.
 
-    The run is taken for one batch, and each of its batches is taken to get index entries. So the answer may be no where
-    batch by batch it would be yes.
+    The run counts as one batch, with an index entry for each of its batches. So the answer may be False where
+    batch by batch all would fit.
     """
     segment = state.segment
     as_if = replace(
         segment,
-        # In an empty segment the first batch of the run begins the time that the others wait.
+        # In an empty segment the roll time counts from the first batch of the run.
         size_bytes=segment.size_bytes or 1,
         first_timestamp=segment.first_timestamp if segment.size_bytes else int(run.max_timestamps[0]),
         offset_index_entries=segment.offset_index_entries + len(run),
@@ -215,7 +215,7 @@ def fits(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: in
 def rows_before_roll(state: ActiveSegmentState, run: BatchRun, config: LogConfig, now_ms: int) -> int:
     """Return how many batches at the beginning of a run go to the active segment before it must be rolled.
 
-    That is at least 1 where the active segment is empty and a new one would have the same base offset.
+    The count is at least 1 if the active segment is empty and a new one would have the same base offset.
     """
     sure = 0
     if len(run) > 1:
@@ -244,7 +244,7 @@ class ActiveFiles:
         return self.log, self.offset_index, self.time_index
 
     def cut(self, tail: ActiveSegmentState) -> None:
-        """Cut the files to the sizes that the state of the segment says."""
+        """Cut the files to the sizes in the segment's state."""
         for file, size_bytes in zip(
             self.all(), (tail.segment.size_bytes, tail.offset_index_bytes, tail.time_index_bytes), strict=True
         ):

@@ -1,13 +1,13 @@
 """Plans how a commit adds staged runs to a log. The plan is a list of journal moves; `write.journal` applies them.
 
-The rules are those by which a single writer rolls: a run is appended to the active segment while it fits there, and
-begins a segment elsewhere. A long run that is alone in its file becomes that segment as it is, without being copied.
+The log rolls by the same rules as under a single writer: a run is appended to the active segment while it fits there,
+and begins a new segment otherwise. A long run that is alone in its file becomes that segment as it is, without a copy.
 The runs of files that partitions share are gathered in a file of the commit's own, with their offsets, so that a move
-takes all that follow one another, however many tasks they are of.
+takes all consecutive ones, from any number of tasks.
 
-Batches that are copied from other logs may have producers. What a broker keeps of those is kept here as well: their
+Batches copied from other logs may have producers. The state that a broker keeps for them is kept here as well: their
 state in the snapshots, and in the transaction index of each segment the transactions that were aborted in it, all by
-the offsets that the batches get. Logs that are copied to one partition come one behind the other. A producer id of two
+the offsets that the batches get. Logs that are copied to one partition follow each other. A producer id in two
 of them means two producers, and the markers of one must not end a transaction of the other: see `_Foreign`.
 """
 
@@ -42,19 +42,19 @@ from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun
 
 _BUFFERED_BYTES_MAX: Final = 1 << 20
 _GATHERED_BYTES_MAX: Final = 1 << 23
-"""About so many bytes of a log's small runs are in memory at once."""
+"""Upper bound, roughly, for the bytes of a log's small runs in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetBounds:
-    """Where a log that gets copied batches is to start and to end, and its topic's id; None where nothing is said.
+    """The start and end that a log of copied batches must get, and its topic's id; None for no demand.
 
     Attributes
     ----------
     start_offset : int or None
         Log start offset. The log must be empty.
     end_offset : int or None
-        The log end offset, where that is behind the last batch.
+        The log end offset, if it is beyond the last batch.
     topic_id : str or None
         For ``partition.metadata``.
     """
@@ -76,7 +76,7 @@ class PartitionChange:
     before : LogExtent
         The log before the commit.
     first_offset : int
-        The offset of the first batch that the commit adds; the log end offset before it where it adds none.
+        The offset of the first batch that the commit adds; the log end offset before it if it adds none.
     end_offset : int
         The log end offset after the commit.
     moves : tuple of Move
@@ -84,7 +84,7 @@ class PartitionChange:
     segments : tuple of int
         Base offsets of the segments that records are added to.
     log_id : str or None
-        The id that the log gets, where the commit makes it.
+        The id of the log, if the commit creates the log.
     """
 
     before: LogExtent
@@ -96,7 +96,7 @@ class PartitionChange:
 
 
 class SmallFiles:
-    """The small pieces that a commit writes, one behind the other in one staged file, so that one sync is enough.
+    """The small pieces that a commit writes, in one staged file, so that one sync is enough.
 
     Parameters
     ----------
@@ -148,13 +148,13 @@ def plan_commit(
     staged : sequence of StagedRun
         The runs, in the order that their records are to have.
     runs : StagedRuns
-        Reads them.
+        Reads the runs.
     small : SmallFiles
         Takes the bytes of runs of shared files, and of indexes, snapshots and checkpoints.
     topic_id : str, optional
         For ``partition.metadata``.
     bounds : OffsetBounds
-        For a log that gets copied batches.
+        The demands on a log that gets copied batches.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def plan_commit(
     CommitError
         Batches are to keep offsets that the log is past, or transactions of different producers would be mixed up.
     OffsetOutOfRangeError
-        The log would get offsets above the last that there can be.
+        The log would get offsets above the largest possible one.
     """
     plan = _CommitPlan(folder, found, config, small)
     leader_epoch = max((epoch for epoch, _ in found.leader_epochs), default=0)
@@ -200,7 +200,7 @@ def plan_commit(
 
 
 def metadata_to_write(folder: PartitionFolder, topic_id: str | None) -> bytes | None:
-    """Return the new content of ``partition.metadata``; None where it has that content, or no topic id is given.
+    """Return the new content of ``partition.metadata``; None if it has that content, or no topic id is given.
 
     Raises
     ------
@@ -247,12 +247,12 @@ class _CommitPlan:
         return staged.base_offset
 
     def begin_at(self, base_offset: int, now_ms: int) -> None:
-        """Have an empty log begin with a segment of that base offset, where its batches will be above its end."""
+        """Begin an empty log with a segment of that base offset, if its batches will be above its end."""
         if base_offset > self.tail.end_offset and not self.tail.segment.size_bytes:
             self._begin_segment(base_offset, now_ms)
 
     def end_at(self, end_offset: int | None, now_ms: int) -> None:
-        """Have the log end at an offset, where that is behind its last batch, with an empty segment."""
+        """End the log at an offset beyond its last batch, with an empty segment."""
         if end_offset is not None and end_offset > self.tail.end_offset:
             self._begin_segment(end_offset, now_ms)
 
@@ -264,13 +264,13 @@ class _CommitPlan:
             self._indexes = _IndexEntries(self.tail)
 
     def refuse_mixed(self, staged: StagedRun, batches: StagedBatches) -> None:
-        """Raise `CommitError` where batches are of a transaction that is open, but in another producer's hands."""
+        """Raise `CommitError` if batches belong to an open transaction of a different producer with the same id."""
         if staged.origin.source:
             self._foreign.begin(staged, self._producers.open_transactions)
             self._foreign.refuse(staged, batches)
 
     def add_file(self, staged: StagedRun, batches: StagedBatches, now_ms: int) -> None:
-        """Append a staged file to the active segment where it is small and fits; else it becomes a segment."""
+        """Append a staged file to the active segment if it is small and fits; otherwise make it a segment."""
         is_small = staged.size_bytes <= self._config.segment_bytes * COPIED_SHARE_MAX
         if self.tail.segment.size_bytes and not (is_small and fits(self.tail, batches.run, self._config, now_ms)):
             self.roll(now_ms, batches.base_offset)
@@ -282,7 +282,7 @@ class _CommitPlan:
         self._append_run(batches)
 
     def add_bytes(self, data: memoryview, batches: StagedBatches, now_ms: int) -> None:
-        """Append batches to the active segment as far as they fit, and the others to the segments behind it."""
+        """Append batches to the active segment as far as they fit, and the rest to new segments after it."""
         while len(batches):
             rows = rows_before_roll(self.tail, batches.run, self._config, now_ms)
             if rows:
@@ -295,7 +295,7 @@ class _CommitPlan:
                 self.roll(now_ms, batches.base_offset)
 
     def _append_bytes(self, data: memoryview) -> None:
-        """Append batches by the move that appends those before them, if there is one."""
+        """Append batches with the move of the batches before them, if there is one."""
         move = self._small.append(data, self._log(), self.tail.segment.size_bytes)
         last = self._moves[-1] if self._moves else None
         joined = last.followed_by(move) if isinstance(last, Append) else None
@@ -322,7 +322,7 @@ class _CommitPlan:
             self._indexes.transactions += encode_aborted(aborted)
 
     def roll(self, now_ms: int, base_offset: int) -> None:
-        """Seal the active segment, and begin another one behind it."""
+        """Seal the active segment, and begin another one after it."""
         self._seal()
         self.tail = new_segment(base_offset, now_ms, 0)
         self._indexes = _IndexEntries(self.tail)
@@ -366,7 +366,7 @@ class _CommitPlan:
             self._moves.append(self._small.append(bytes(entries.transactions), path, self._transactions_bytes(path)))
 
     def _transactions_bytes(self, relative: str) -> int:
-        """Return the size of a transaction index; recovery has seen to it that it ends with an entry."""
+        """Return the size of a transaction index. Recovery has made sure that it ends with a whole entry."""
         directory = self._folder.directory
         try:
             with directory.storage.open(directory.file(relative)) as index:
@@ -377,7 +377,7 @@ class _CommitPlan:
     def _put_snapshot(self) -> None:
         """Write a snapshot of the producers at the log end offset.
 
-        A snapshot that exists is left as it is: recovery has found it sound, and it may hold producers that have been
+        An existing snapshot is left alone: recovery has found it sound, and it may hold producers that have been
         idle for so long that recovery no longer lists them.
         """
         if self.tail.end_offset in self._found.snapshots:
@@ -389,19 +389,19 @@ class _CommitPlan:
 
 
 def _can_rename_into(folder: PartitionFolder) -> bool:
-    """Tell whether a file of the log directory can be renamed into a folder of it, which may be a disk of its own.
+    """Return whether a file of the log directory can be renamed into one of its folders, which may be on another disk.
 
-    A folder that is not there is made by the commit, and so on the disk of the directory.
+    A missing folder is made by the commit, on the disk of the directory.
     """
     of_directory, of_folder = (folder.storage.identity(place.location) for place in (folder.directory, folder))
     return of_directory is not None and (of_folder is None or of_directory[0] == of_folder[0])
 
 
 class _Foreign:
-    """The transactions that were open when the batches of a source began, and are not those of its producers.
+    """The transactions that were open when the batches of a source began, which belong to other producers.
 
-    A broker tells producers apart by their ids alone, and so does a reader of committed records. Were a producer of the
-    source to have the id of one that has a transaction open, then it would go on with that transaction, and end it.
+    Brokers, and readers of committed records, know producers by their ids alone. If a producer of the
+    source had the id of another with an open transaction, it would continue that transaction, and end it.
 
     Parameters
     ----------
@@ -415,13 +415,13 @@ class _Foreign:
         self._open: Mapping[int, int] = {}
 
     def begin(self, staged: StagedRun, open_transactions: Mapping[int, int]) -> None:
-        """Note what is open where another source begins; what goes on with an earlier copy may end all."""
+        """Note the open transactions where a source begins. A source that continues an earlier copy may end them."""
         if staged.origin.source != self._source:
             self._open = {} if staged.origin.goes_on else dict(open_transactions)
             self._source = staged.origin.source
 
     def refuse(self, staged: StagedRun, batches: StagedBatches) -> None:
-        """Raise `CommitError` where batches belong to a producer id that has such a transaction."""
+        """Raise `CommitError` if batches have the producer id of such a transaction."""
         for producer_id in batches.in_transactions() if self._open else ():
             if producer_id in self._open:
                 raise CommitError(

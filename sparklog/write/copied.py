@@ -1,9 +1,9 @@
-"""Takes whole batches of one log to be staged for another: with other offsets, and perhaps another codec.
+"""Takes whole batches of one log to stage them for another, with new offsets and perhaps another codec.
 
-The offsets that a batch has inside stay, since the checksum is over them: a batch takes as many offsets as lie between
-its first and its last, also where compaction has removed some. Gaps between batches are closed, or they stay where the
-batches keep their offsets. How many offsets a compressed wrapper of magic 0 or 1 takes is not written in it, and it is
-not decompressed to find out: it takes those since the batch before it.
+The offsets inside a batch stay, since the checksum covers them: a batch takes as many offsets as lie between
+its first and its last, even if compaction has removed some. Gaps between batches are closed, unless the
+batches keep their offsets. A compressed wrapper of magic 0 or 1 does not say how many offsets it takes, and it is
+not decompressed to find out: it takes all since the batch before it.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class BatchTaker:
     Attributes
     ----------
     start_offset, end_offset : int
-        A batch is of the range if its last offset is, so that it is of one range wherever a log is cut into some.
+        A batch belongs to the range of its last offset, so that it belongs to exactly one, however a log is divided.
     keeps_offsets : bool
         Whether batches keep their offsets.
     leader_epoch : int
-        The leader epoch that they get.
+        The leader epoch to write into them.
     codec : str or None
-        The codec that they get, by Kafka's name; None leaves each as it is.
+        The codec to compress them with, by Kafka's name; None leaves each batch as it is.
     producers_of : str or None
-        Names the source whose producers get ids that no cluster reaches; None leaves them the ids that they have.
+        The name of the source whose producers get ids that no cluster reaches; None keeps their ids.
     decompressed_bytes_max : int
-        No batch may decompress to more.
+        The most bytes that a batch may decompress to.
     """
 
     start_offset: int
@@ -67,14 +67,14 @@ class BatchTaker:
     decompressed_bytes_max: int
 
     def take(self, segment: Segment, window: Window, next_offset: int) -> EncodedBatches | None:
-        """Return the batches of a window that are of the range, ready to be staged; None where there are none.
+        """Return a window's batches that belong to the range, ready to be staged; None if there are none.
 
         Parameters
         ----------
         window : Window
             Its checksums have been checked. Its memory is written to.
         next_offset : int
-            The first offset that is free, where they do not keep theirs.
+            The first free offset, for batches that do not keep theirs.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class BatchTaker:
         if is_wrapper.any():
             lowest = table["lowest_offset"].copy()
             if is_wrapper[0]:
-                # What is before the first batch of a window need not be what is before it in the log.
+                # The batch that was taken before a window's first one need not precede it in the log.
                 inside = last_offset_inside(first) if table["magic"][0] == 1 else None
                 if inside is not None:
                     lowest[0] = table["last_offset"][0] - inside
@@ -175,7 +175,7 @@ class BatchTaker:
             try:
                 records = memoryview(decompressor(found, 2)(records, self.decompressed_bytes_max))
             except Exception as error:
-                # Each library has errors of its own.
+                # Each library raises its own errors.
                 raise to_corrupt_error(error, found) from error
         out = bytearray(v2.HEADER_BYTES + (compressed_bytes_max(len(records)) if codec else len(records)))
         out[: v2.HEADER_BYTES] = batch[: v2.HEADER_BYTES]

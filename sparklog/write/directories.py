@@ -7,9 +7,9 @@ from sparklog.storage.capabilities import to_writable
 
 
 def make_directory(directory: LogDirectory) -> None:
-    """Make a log directory where there is none, and those that it is in; their names are on the disk then.
+    """Make a log directory and its parents, unless they exist, and put their names on the disk.
 
-    A sync of what is in a folder says nothing of the folder's own name: that is its parent's.
+    Syncing a folder does not sync the folder's own name, which its parent holds.
     """
     storage, parents = to_writable(directory.storage, directory.path), []
     path = whole = storage.real(directory.path)
@@ -17,7 +17,7 @@ def make_directory(directory: LogDirectory) -> None:
         path, _ = split_path(path)
         parents.append(path)
     if not parents and not storage.names(whole):
-        # Made by somebody who may have died before its name was on the disk.
+        # Its maker may have died before the name was on the disk.
         parents = [split_path(whole)[0]]
     directory.writable.make_folder(directory.path)
     storage.sync_folders(parents)

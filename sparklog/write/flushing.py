@@ -1,4 +1,4 @@
-"""Syncs a log when ``flush.ms`` has passed, also where no further append comes."""
+"""Syncs a log when ``flush.ms`` has passed, even without a further append."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FlushTimer:
         error, self._error = self._error, None
         if error is not None:
             raise StorageError(
-                f"what was appended to {self._folder} before could not be synced when flush.ms was over, and is lost "
+                f"records appended to {self._folder} could not be synced when flush.ms was over, and are lost "
                 f"if the machine stops now: {error}"
             ) from error
 
@@ -68,7 +68,7 @@ class FlushTimer:
         try:
             timer.start()
         except RuntimeError:
-            # There are no more threads: sync too early rather than too late.
+            # No thread can be started: sync too early rather than too late.
             self._sync()
         else:
             self._timer = timer

@@ -1,11 +1,11 @@
-"""Reads and changes what consumers of ours have committed; `sparklog.log.group_offsets` has the format.
+"""Reads and changes the offsets that sparklog's consumers commit; `sparklog.log.group_offsets` has the format.
 
-Consumers commit under a lock of the file's own, ``seglog.offsets.lock``, which whoever writes records does not hold. A
-transaction commits offsets by its journal: whoever carries that out holds the lock of the directory, and takes the one
-of the file behind it. Nobody who holds the lock of the file takes the other.
+Consumers commit under the file's own lock, ``seglog.offsets.lock``, which writers of records do not hold. A transaction
+commits offsets by its journal: to carry that out, a process holds the lock of the directory, and takes the lock of the
+file after it. Nobody who holds the lock of the file takes the other.
 
-Offsets of a transaction are committed once its journal is there, and visible once that is carried out, as its records
-are. A consumer that commits meanwhile first puts them into the file: its own are newer.
+Offsets of a transaction are committed once its journal is written, and visible once that is carried out, as its records
+are. A consumer that commits meanwhile first puts them into the file: its own offsets are newer.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from sparklog.write.small_files import write_atomically
 
 
 def read_group_offsets(directory: LogDirectory, *, with_decided: bool = False) -> GroupOffsets:
-    """Return the offsets of each group; none where nothing was committed.
+    """Return the offsets of each group; empty if nothing was committed.
 
     Parameters
     ----------
     with_decided : bool
-        Whether those of a transaction that is decided and not carried out are among them. A consumer of the group goes
-        on there; to all others they are not visible before the records are.
+        Whether to include offsets of a transaction that is decided and not yet carried out. A consumer of the group
+        goes on from there; for all others they become visible together with the records.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def read_group_offsets(directory: LogDirectory, *, with_decided: bool = False) -
     while True:
         decided, before = _decided(directory), data
         data = directory.storage.read_small(path)
-        # The journal is as old as the file only where that was the same before and behind it.
+        # The journal and the file belong together only if the file was the same before and after reading the journal.
         if data == before:
             found = _parsed(data, path)
             found = found.after(decided) if with_decided else found.without(decided)
@@ -63,23 +63,23 @@ def commit_group_offsets(
     *,
     lock_timeout_seconds: float = 60.0,
 ) -> None:
-    """Commit offsets of a group, all of them or none; those of partitions that are not named stay.
+    """Commit offsets of a group, all of them or none. Offsets of other partitions stay.
 
     Raises
     ------
     CorruptCheckpointError
         The file or the journal cannot be read, and the file is not replaced.
     LockedError
-        Others committed for that long.
+        Other consumers held the lock for longer than ``lock_timeout_seconds``.
     InvalidOptionError
-        An offset or the group is none, or the storage cannot be written to.
+        An offset or the group's name is not valid, or the storage cannot be written to.
     """
     checked_offsets({group: offsets})
     with _lock(directory, lock_timeout_seconds):
         found = _read(directory)
         whole = found.after(_decided(directory))
         if whole is not found:
-            # Nothing may outlive a power cut of a transaction whose journal does not.
+            # Offsets of a transaction must not survive a power cut that its journal does not.
             directory.writable.sync_folder(directory.path)
         _write(directory, whole.updated({group: offsets}, _topic_ids(directory, {group: offsets})))
 
@@ -87,9 +87,9 @@ def commit_group_offsets(
 def forget_offsets(
     directory: LogDirectory, is_gone: Callable[[TopicPartition], bool], now_ms: int, lock_timeout_seconds: float
 ) -> None:
-    """Let nothing be committed of partitions that are gone: it must not count for others of their names.
+    """Forget the committed offsets of deleted partitions, which must not count for new partitions of the same names.
 
-    The caller holds the lock of the directory, and no journal is there.
+    The caller holds the lock of the directory, and there is no journal.
     """
     with _lock(directory, lock_timeout_seconds):
         found = _read(directory)
@@ -100,9 +100,9 @@ def forget_offsets(
 
 
 def next_transaction(directory: LogDirectory, groups: GroupOffsets) -> CommittedOffsets | None:
-    """Return what the journal of a commit is to say of offsets; None where it has none.
+    """Return the offsets for the journal of a commit; None if it commits none.
 
-    The caller holds the lock of the directory, and no journal is there.
+    The caller holds the lock of the directory, and there is no journal.
     """
     if not groups:
         return None
@@ -112,7 +112,7 @@ def next_transaction(directory: LogDirectory, groups: GroupOffsets) -> Committed
 
 
 def add_transaction(directory: LogDirectory, decided: CommittedOffsets, *, lock_timeout_seconds: float = 60.0) -> None:
-    """Put the offsets of a journal into the file, unless they are there; the caller holds the lock of the directory."""
+    """Put the offsets of a journal into the file, unless it has them. The caller holds the lock of the directory."""
     with _lock(directory, lock_timeout_seconds):
         found = _read(directory)
         whole = found.after(decided)
@@ -121,12 +121,12 @@ def add_transaction(directory: LogDirectory, decided: CommittedOffsets, *, lock_
 
 
 def checked_offsets(groups: GroupOffsets) -> GroupOffsets:
-    """Return offsets that are to be written, if they can be read again: one that cannot would hide all others.
+    """Return offsets to write, after checking that they can be read again: an unreadable one would hide all others.
 
     Raises
     ------
     InvalidOptionError
-        One cannot.
+        One of them cannot be read again.
     """
     given = CommittedOffsets({group: offsets for group, offsets in groups.items() if offsets})
     try:
@@ -139,7 +139,7 @@ def checked_offsets(groups: GroupOffsets) -> GroupOffsets:
 
 
 def _topic_ids(directory: LogDirectory, groups: GroupOffsets, topics: Container[str] | None = None) -> dict[str, str]:
-    """Return the ids of topics of which offsets are committed, or of some of them, where they are here and known."""
+    """Return the known ids of topics with committed offsets, of all or of some topics."""
     found: dict[str, str] = {}
     for at in (at for offsets in groups.values() for at in offsets if topics is None or at.topic in topics):
         topic_id = None if at.topic in found else topic_id_of(directory.folder(str(at)))
@@ -153,7 +153,7 @@ def _lock(directory: LogDirectory, timeout_seconds: float) -> HeldLock:
 
 
 def _decided(directory: LogDirectory) -> CommittedOffsets | None:
-    """Return the offsets of the transaction that was decided and is not carried out, if there is one that has some."""
+    """Return the offsets of a transaction that is decided and not carried out; None if there are none."""
     journal = pending(directory)
     return None if journal is None else journal.offsets
 

@@ -1,4 +1,4 @@
-"""The names of jobs: when each was made, and what tells it from others; they are part of the names of staged files."""
+"""Makes the names of jobs, from their time and a number. They are part of the names of staged files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _WORK_DIGITS: Final = 10
 
 
 def new_job(now_ms: int) -> str:
-    """Return a name for a job that no other has."""
+    """Return a new, unique name for a job."""
     return f"{now_ms:012x}{secrets.token_hex(_WORK_DIGITS // 2)}"
 
 
 def job_of_stream(application: str, now_ms: int) -> str:
-    """Return a name for work of a stream: of one attempt of a task, or of the commit of one batch."""
+    """Return a name for work of a stream: for one attempt of a task, or for the commit of one batch."""
     return f"{now_ms:012x}{hashlib.sha256(application.encode()).hexdigest()[:_WORK_DIGITS]}"
 
 
 def is_same_work(job: str, other: str) -> bool:
-    """Tell whether two names are of one job, or of one stream."""
+    """Return whether two names belong to one job, or to one stream."""
     return job[-_WORK_DIGITS:] == other[-_WORK_DIGITS:]
 
 
 def made_ms(job: str) -> int:
-    """Return the time at which a job was made, ms since the epoch."""
+    """Return the time in a job's name, ms since the epoch."""
     return int(job[:12], 16)

@@ -24,37 +24,37 @@ _COMPARED_BYTES: Final = 1 << 20
 
 @contextmanager
 def only_writer(directory: LogDirectory, lock_timeout_seconds: float) -> Iterator[None]:
-    """Keep brokers and other processes out, and threads of this one that open a log; finish what was decided."""
+    """Keep out brokers, other processes, and threads of this one that open a log; finish a decided commit."""
     with hold(directory, lock_timeout_seconds, is_shared=True), opening():
         apply_journal(directory)
         yield
 
 
 def write_journal(directory: LogDirectory, journal: Journal) -> None:
-    """Write the journal down. This is the commit; sources must be on the disk by now.
+    """Write the journal. This is the commit; its sources must be on the disk by now.
 
-    The caller has asked `refuse_foreign_changes` whether it can be carried out as the files are.
+    The caller has checked with `refuse_foreign_changes` that it can be carried out.
     """
     write_atomically(directory, files.JOURNAL, journal.to_json())
 
 
 def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Journal | None:
-    """Do what a journal says, and put it away; the caller holds the lock of the directory.
+    """Make the moves of a journal, and remove it. The caller holds the lock of the directory.
 
     Parameters
     ----------
     decided : Journal, optional
-        The journal, where the caller has just written it, and held the lock since, so that nobody else has written.
+        The journal, if the caller has just written it and has held the lock since, so that nobody else has written.
 
     Returns
     -------
     Journal or None
-        What was done; None where there is no journal.
+        The journal that was carried out; None if there is none.
 
     Raises
     ------
     CommitError
-        Something else has written to the logs since the journal was, or a file of the commit is gone.
+        Something else has changed the logs since the journal was written, or a file of the commit is gone.
     """
     journal = decided or pending(directory)
     if journal is None:
@@ -68,7 +68,7 @@ def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Jo
             _append(directory, move)
         else:
             if not folder_of(move.target):
-                # A broker believes the directory's own files: what they say of the logs must be on the disk first.
+                # A broker believes the directory's own files, so the logs must be on the disk before them.
                 _sync(directory, unsynced)
                 unsynced.clear()
             _rename(directory, move)
@@ -85,7 +85,7 @@ def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Jo
 
 
 def _make_folders(directory: LogDirectory, logs: Iterable[str]) -> None:
-    """Make the folders of logs that are new. Their names are on the disk before anything is put into them."""
+    """Make the folders of new logs. Their names are on the disk before anything is put into them."""
     storage = directory.writable
     missing = set(logs).difference(entry.name for entry in storage.names(directory.path) if entry.is_folder)
     for name in sorted(missing):
@@ -106,23 +106,23 @@ def _rename(directory: LogDirectory, move: Rename) -> None:
     try:
         directory.writable.rename(directory.file(move.source), directory.file(move.target))
     except PathNotFoundError:
-        # Done before, or lost; which one was found out by refuse_foreign_changes.
+        # Done before, or lost; refuse_foreign_changes has ruled out the latter.
         return
 
 
 def _sync(directory: LogDirectory, moves: Sequence[Move]) -> None:
-    # What is to be empty has no content to lose, and its name is its folder's.
+    # An empty file has no content to lose, and its name is in its folder.
     appended = {move.target for move in moves if isinstance(move, Append) and move.end_position}
     directory.writable.sync_files([directory.file(target) for target in sorted(appended)])
     folders = {folder_of(move.target) for move in moves}
     directory.writable.sync_folders([directory.file(name) for name in sorted(folders) if name])
-    # Behind the others: the names of files that were renamed into them must not be gone before they are there.
+    # After the others: the old names of renamed files must not be gone before the new ones are on the disk.
     if "" in folders:
         directory.writable.sync_folder(directory.path)
 
 
 def refuse_foreign_changes(directory: LogDirectory, journal: Journal) -> None:
-    """Raise `CommitError` if the files are not as the journal found or left them, done in part or not."""
+    """Raise `CommitError` unless the files are as the journal found or left them, perhaps carried out in part."""
     appended: dict[str, list[Append]] = {}
     renamed: set[str] = set()
     for move in journal.moves:
@@ -147,7 +147,7 @@ _WAY_OUT: Final = (
 
 
 def _check_target(directory: LogDirectory, name: str, parts: list[Append]) -> None:
-    """Check that a target reaches to where it is to go on, and holds nothing of others behind that."""
+    """Check that a target reaches the position of its first part, and holds nothing of others after that."""
     path = directory.file(name)
     # Most targets end where the commit goes on: their size is enough, and they need not be opened.
     found = directory.storage.stamp(path)
@@ -171,7 +171,7 @@ def _check_target(directory: LogDirectory, name: str, parts: list[Append]) -> No
 
 
 def _is_of(directory: LogDirectory, target: ReadableFile, part: Append) -> bool:
-    """Tell whether a target has nothing but zeros, from before they were synced, where it differs from a part."""
+    """Return whether a target differs from a part only by zeros, which are bytes that were not synced."""
     if not part.length_bytes:
         return True
     with directory.storage.open(directory.file(part.source)) as source:

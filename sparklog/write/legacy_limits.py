@@ -1,6 +1,6 @@
-"""Refuses what the record formats 0 and 1 cannot hold: a write loses nothing without a word.
+"""Refuses records that the formats 0 and 1 cannot hold, so that no write loses anything silently.
 
-Neither has producers and transactions, headers (`sparklog.record.encode.legacy` refuses those) and zstd, and 0 has no
+Neither has producers, transactions, headers (`sparklog.record.encode.legacy` refuses those) or zstd, and 0 has no
 timestamps.
 """
 
@@ -20,19 +20,19 @@ _LATER = "give a message.format.version of {} or later"
 
 
 def check_format(rows: pa.RecordBatch, config: LogConfig) -> None:
-    """Raise where the record format of a log cannot hold the records that are given, or has not the codec.
+    """Raise if the record format of a log cannot hold the given records, or lacks the codec.
 
     Parameters
     ----------
     rows : pyarrow.RecordBatch
-        As they were given: a null timestamp is none.
+        The records as given: a null timestamp is no timestamp.
     config : LogConfig
-        Of the log.
+        The configuration of the log.
 
     Raises
     ------
     InvalidOptionError
-        It names what does not go together.
+        The message names the settings that exclude each other.
     """
     if config.magic == 2:
         return
@@ -55,13 +55,13 @@ def _refuse_times(rows: pa.RecordBatch, config: LogConfig) -> None:
 
 
 def refuse_producer(config: LogConfig) -> None:
-    """Raise where the record format of a log has no producers, and so no transactions."""
+    """Raise if the record format of a log has no producers, and so no transactions."""
     if config.magic < 2:
         raise _refusal(config, "no producers and no transactions", _LATER.format("0.11.0"))
 
 
 def refuse_fixed_offsets(config: LogConfig) -> None:
-    """Raise where a commit could not give the batches of a log's configuration the offsets of the log."""
+    """Raise if a commit could not write the log's offsets into batches of a log's configuration."""
     if fixes_offsets(config.magic, CODEC_IDS[config.codec]):
         raise _refusal(
             config,

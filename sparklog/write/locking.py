@@ -1,18 +1,18 @@
-"""Who may change the logs of a directory.
+"""Decides which process and which thread may change the logs of a directory.
 
-Kafka's own lock, ``.lock``, keeps a broker out while we write, and us out while a broker runs: there is no use in
-waiting for one. Before it, writers of ours wait for each other by a lock that no broker knows, ``seglog.lock``. They
-come one after the other by the lock of ``seglog.queue``, which also tells a writer that has much to do that it is
-somebody else's turn.
+Kafka's own lock, ``.lock``, keeps a broker out while we write, and us out while a broker runs: it makes no sense to
+wait for a broker. Before that, our writers wait for each other by a lock that no broker knows, ``seglog.lock``. They
+take turns by the lock of ``seglog.queue``, which also tells a writer with much to do that it is
+another's turn.
 
-POSIX gives these locks to a process, and takes them from it when it closes the file once, wherever: elsewhere than on
-Linux, nothing in a process that writes may open them but the storage's ``lock``. A process that is forked has none of
+POSIX gives these locks to a process, and takes them away when it closes any descriptor of the file. Except on
+Linux, nothing but the storage's ``lock`` may open these files in a process that writes. A forked process has none of
 its parent's locks.
 
-Within a process, a partition's folder is one writer's at a time, and known by its device and inode, however its path
-is spelled. A folder that is a link is not written to: the directory that the link is in and the one that the folder is
-in have locks of their own, and a broker or a writer would hold one of them only. Folders that one file system shows in
-two places (a bind mount) are told apart by nobody between processes: write to one of the places only.
+Within a process, a partition's folder has one writer at a time, and is known by its device and inode, however its path
+is spelled. A folder that is a link is not written to: the directories of the link and of the folder
+have locks of their own, and a broker or a writer would hold only one of them. Folders that one file system shows in
+two places (a bind mount) cannot be recognised between processes: write to one of the places only.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _log = logging.getLogger("sparklog")
 _warned: set[str] = set()
 _BROKER_TIMEOUT_SECONDS: Final = 0.5
 
-# How many folders of a log directory are open in this process, by what identifies the directory. Whoever opens a folder
-# or changes the marker of its directory holds the lock.
+# How many folders of a log directory are open in this process, by the directory's identity. To open a folder
+# or change the marker of its directory, hold the lock.
 _open_in: dict[tuple[int, int], int] = {}
 _opening = threading.RLock()
 
 
 def _begin_in_child() -> None:
-    """Forget in a forked child what its parent has open; the lock may have been held by another thread."""
+    """Forget the parent's open folders in a forked child. Another thread may have held the lock."""
     global _opening
     _opening = threading.RLock()
     _open_in.clear()
@@ -55,16 +55,16 @@ def hold(directory: LogDirectory, timeout_seconds: float, *, is_shared: bool = F
     Parameters
     ----------
     timeout_seconds : float
-        How long to wait for other writers of ours.
+        How long to wait for other sparklog writers.
     is_shared : bool
-        Let others of this process in who ask for the same.
+        Share the lock with others of this process that ask for the same.
 
     Raises
     ------
     BrokerRunningError
         A broker runs on the directory.
     LockedError
-        Other writers took longer than that.
+        Other writers held it for longer than that.
     """
     refuse_running_broker(directory)
     try:
@@ -85,7 +85,7 @@ def hold(directory: LogDirectory, timeout_seconds: float, *, is_shared: bool = F
 
 
 def is_waited_for(directory: LogDirectory) -> bool:
-    """Tell whether somebody waits for a log directory that this process holds, and would get it before this process."""
+    """Return whether another writer waits for a log directory that this process holds, and is next in line."""
     queue = directory.file(files.WRITERS_QUEUE)
     if directory.storage.identity(queue) is None:
         return False
@@ -97,20 +97,20 @@ def is_waited_for(directory: LogDirectory) -> bool:
 
 
 def _warn_of_owner(directory: LogDirectory) -> None:
-    """Warn once of a directory whose owner will not own what is made in it."""
+    """Warn once about a directory whose owner will not own the files made in it."""
     if directory.path not in _warned and not directory.writable.keeps_owner(directory.path):
         _warned.add(directory.path)
         _log.warning(
-            "%s is another user's, who may not be able to open what is made there, such as a broker its new active "
+            "%s belongs to another user, who may not be able to open new files there, such as a broker its new active "
             "segments: run as that user or as root, or give that user the files",
             directory.path,
         )
 
 
 def refuse_running_broker(directory: LogDirectory) -> None:
-    """Raise `BrokerRunningError` if a broker runs on a log directory, and leave no trace in it.
+    """Raise `BrokerRunningError` if a broker runs on a log directory, without leaving a trace in it.
 
-    Where another writer of ours holds it there is no broker.
+    If another sparklog writer holds it, no broker runs.
     """
     if directory.storage.identity(directory.file(files.LOCK)) is None:
         return
@@ -149,13 +149,13 @@ def refuse_link(folder: PartitionFolder) -> None:
 
 
 def refuse_claimed(folder: PartitionFolder) -> None:
-    """Raise if a folder that is to be written to is a link, or a `PartitionLog` of this process has it open."""
+    """Raise if a folder to write to is a link, or is open in a `PartitionLog` of this process."""
     refuse_link(folder)
     refuse_open(folder, folder.location)
 
 
 def refuse_open(folder: PartitionFolder, spelling: str) -> None:
-    """Raise `LockedError` if a `PartitionLog` of this process has a folder open, and name what it calls it."""
+    """Raise `LockedError` if a `PartitionLog` of this process has a folder open, and name its spelling of the path."""
     other = folder.writable.claimed_as(folder.location)
     if other is not None:
         same = "" if other == spelling else f" is the folder {other}, which"
@@ -164,30 +164,30 @@ def refuse_open(folder: PartitionFolder, spelling: str) -> None:
 
 @contextmanager
 def opening() -> Iterator[None]:
-    """Let one thread at a time open a folder, since opening changes files of the log directory."""
+    """Allow one thread at a time to open a folder, since opening changes files of the log directory."""
     with _opening:
         yield
 
 
 def claim(folder: PartitionFolder, spelling: str) -> Callable[[], None]:
-    """Keep other writers of this process out of a folder, which is there, and hide the marker of a clean shutdown.
+    """Keep other writers of this process out of an existing folder, and hide the marker of a clean shutdown.
 
     Parameters
     ----------
     folder : PartitionFolder
-        Its path is without links.
+        The folder, with a path without links.
     spelling : str
-        What the caller calls it, for errors.
+        The path as the caller spells it, for errors.
 
     Returns
     -------
     callable
-        Lets others in again.
+        Releases the folder.
 
     Raises
     ------
     LockedError
-        It is open in this process, under whatever name.
+        It is open in this process, under any name.
     """
     storage = folder.writable
     with _opening:
@@ -207,7 +207,7 @@ def claim(folder: PartitionFolder, spelling: str) -> Callable[[], None]:
 
 
 def _is_last_in(directory: LogDirectory) -> bool:
-    """Tell whether no more than one folder of a log directory is open in this process."""
+    """Return whether at most one folder of a log directory is open in this process."""
     identity = directory.storage.identity(directory.path)
     return identity is None or _open_in.get(identity, 0) <= 1
 
@@ -219,12 +219,12 @@ def hide_marker(directory: LogDirectory) -> None:
         if files.CLEAN_SHUTDOWN in names:
             directory.writable.rename(directory.file(files.CLEAN_SHUTDOWN), directory.file(files.MARKER_OF_WRITER))
         elif _is_last_in(directory):
-            # Of a writer that died.
+            # Left by a writer that died.
             forget_marker(directory)
 
 
 def show_marker(directory: LogDirectory) -> None:
-    """Put the marker back, unless other writers are still at work."""
+    """Put the marker back, unless other writers still work."""
     with _opening:
         names = {entry.name for entry in directory.storage.names(directory.path)}
         if files.MARKER_OF_WRITER in names and _is_last_in(directory):
@@ -233,5 +233,5 @@ def show_marker(directory: LogDirectory) -> None:
 
 
 def forget_marker(directory: LogDirectory) -> None:
-    """Remove the hidden marker, since not all logs are clean any more."""
+    """Remove the hidden marker, since some logs are no longer clean."""
     directory.writable.remove(directory.file(files.MARKER_OF_WRITER))

@@ -1,4 +1,4 @@
-"""Counts what is appended to an open log and how it is flushed.
+"""Counts the appends to an open log, and its flushes.
 
 Source: apache/kafka, LogFlushStats (LogFlushRateAndTimeMs), BrokerTopicMetrics (BytesInPerSec, MessagesInPerSec).
 """
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LogMetrics:
-    """What was appended to a log, and flushed, since it was opened.
+    """The appends to a log, and its flushes, since it was opened.
 
     Attributes
     ----------
     open_seconds : float
         How long the log has been open.
     appends, records, batches, bytes : int
-        How often was appended, and how much; ``bytes`` are those of the batches as they are on disk.
+        How many appends there were, and how much they added; ``bytes`` are sizes of batches on disk.
     flushes : int
         How often the files of the log were synced by `flush`, ``flush.ms`` or ``flush.messages``.
     flush_seconds, flush_seconds_max : float
-        How long that took together, and the longest of them.
+        The time that flushes took, in total and at most.
     """
 
     open_seconds: float
@@ -48,7 +48,7 @@ class LogMetrics:
 
 
 class LogCounters:
-    """The counters of one open log, which keeps other threads out of them."""
+    """The counters of one open log, which keeps other threads out."""
 
     def __init__(self) -> None:
         self._opened_seconds = time.monotonic()

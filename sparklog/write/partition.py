@@ -3,7 +3,7 @@
 It holds the lock of the log directory while it is open, recovers the log when it opens it, and leaves it as a broker
 that was shut down does: indexes complete, producers written down, everything synced.
 
-Threads may share it: what they ask of it is done one thing after the other. A process that was forked may not: POSIX
+Threads may share it: their calls run one after the other. A forked process may not: POSIX
 locks are not inherited, and two processes would give out the same offsets.
 """
 
@@ -73,7 +73,7 @@ def _random_number() -> int:
 class PartitionLog:
     """A partition's log, open to be appended to. Made by `open`, and used with ``with``.
 
-    Threads may share it. A forked process may only close what it has of its parent's, which changes nothing.
+    Threads may share it. A forked process can only close its inherited descriptors, which changes nothing.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class PartitionLog:
         clock: Callable[[], int] = wall_clock_ms,
         rng: Callable[[], int] = _random_number,
     ) -> Self:
-        """Open a partition's folder to append to it; it is made where it is not there.
+        """Open a partition's folder to append to it; make it if it does not exist.
 
         Parameters
         ----------
@@ -113,23 +113,23 @@ class PartitionLog:
             The folder, ``<topic>-<partition>``; not a link to it, but links on the way are followed. Also a pattern
             that it alone matches.
         config : LogConfig, optional
-            Kafka's topic properties. One that is not given is as `sparklog.PartitionLog` finds it stored for the topic
-            in the log directory, and else has Kafka's default.
+            Kafka's topic properties. Properties left out are those that `sparklog.PartitionLog` finds stored for the
+            topic in the log directory, and otherwise Kafka's defaults.
         topic_id : str, optional
             For ``partition.metadata``, without which a broker sets the folder aside.
         lock_timeout_seconds : float
             How long to wait for other writers of the log directory; a running broker is not waited for.
         storage, clock, rng
-            Where the folder is, if not where the path says; the time in ms; and random numbers for
+            The storage of the folder, if it is not the path's; the time in ms; and random numbers for
             ``segment.jitter.ms``.
 
         Raises
         ------
         InvalidOptionError
-            The folder's name is not that of a partition, or what is in it is something else, a log directory say;
-            or it is of another topic id, or in a storage that cannot be written to. Or a stored property is wrong.
+            The folder's name is no partition's, or it holds something else, such as a log directory;
+            or it has another topic id, or is in a storage that cannot be written to. Or a stored property is wrong.
         LockedError
-            A broker runs on the log directory, or another writer has the folder, under whatever path.
+            A broker runs on the log directory, or another writer has the folder, under any path.
         CorruptLogError
             The log is damaged, and to cut it there would lose whole batches.
         """
@@ -152,7 +152,7 @@ class PartitionLog:
 
     @classmethod
     def _config_of(cls, folder: PartitionFolder, given: LogConfig) -> LogConfig:
-        """Return the properties of a log: those given, which `topic.partition_log` puts over what is stored."""
+        """Return the given properties of a log; `topic.partition_log` adds the stored ones."""
         del folder
         return given
 
@@ -193,19 +193,19 @@ class PartitionLog:
 
     @property
     def start_offset(self) -> int:
-        """The log start offset: the first that may be read."""
+        """The log start offset: the first offset that may be read."""
         self._refuse_other_process()
         return self._start_offset
 
     @property
     def end_offset(self) -> int:
-        """The log end offset, exclusive: that of the next record."""
+        """The log end offset, exclusive: the offset of the next record."""
         self._refuse_other_process()
         with self._lock:
             return self._tail.end_offset
 
     def metrics(self) -> LogMetrics:
-        """Return what was appended and flushed since the log was opened."""
+        """Return the counts of appends and flushes since the log was opened."""
         self._refuse_other_process()
         with self._lock:
             return self._counters.metrics()
@@ -223,26 +223,26 @@ class PartitionLog:
     ) -> tuple[int, int]:
         """Append records.
 
-        What it promises is what Kafka does. When it has returned, the records are in the log in this order, at the
-        offsets returned, and every reader sees them; they survive the end of the process, and once `flush` or `close`
-        has returned a power cut. When it has raised, none of them is in the log. Where the process dies within it, the
-        log holds whole batches from the first of them on, maybe none and maybe all: records that fit one batch
+        It promises the same as Kafka. When it has returned, the records are in the log in this order, at the
+        returned offsets, and every reader sees them; they survive the end of the process, and once `flush` or `close`
+        has returned, a power cut. When it has raised, none of them is in the log. If the process dies within it, the
+        log holds whole batches from the first record on, perhaps none and perhaps all: records that fit one batch
         (``batch.size``) are there together or not at all.
 
         Parameters
         ----------
         table : Records
             A table, batch or reader of pyarrow, a frame of polars or pandas, anything else with ``__arrow_c_stream__``,
-            or columns by name; all of it is held in memory. It has ``value``, and where wanted ``key``, ``headers`` and
+            or columns by name; all of it is held in memory. It has ``value``, and optionally ``key``, ``headers`` and
             ``timestamp``, of the types that `sparklog.record.encode.intake` takes; others are ignored. Records whose
             timestamp is null get the time of the append.
         producer_id, producer_epoch, base_sequence : int
-            Of an idempotent producer, and the sequence number of the first record. What was appended before, of the
-            producer's last five batches, is not appended again.
+            An idempotent producer, and the sequence number of the first record. A batch among the
+            producer's last five is not appended again.
         is_transactional : bool
             Whether the records belong to the producer's transaction; `sparklog.TransactionalWriter` ends those.
         config : LogConfig, optional
-            How the batches are made, if not as the log's own says: the choice of a producer among several of one log.
+            Overrides the log's own settings for making batches: several producers of one log may differ.
         now_ms : int, optional
             The time of the append, ms since the epoch, for records without a timestamp and for LogAppendTime.
 
@@ -256,12 +256,12 @@ class PartitionLog:
         InvalidOptionError
             A column is missing or of a wrong type, or a broker would refuse a record.
         RecordTooLargeError, OffsetOutOfRangeError
-            A record that can never fit, or one more than there can be offsets.
+            A record can never fit, or the log has no more offsets.
         OutOfOrderSequenceError, InvalidProducerEpochError
-            As for a producer of Kafka.
+            As in Kafka's producer.
         StorageError
-            The disk is full, or another error of it; the log is as before, unless the error says that it could not be
-            put right.
+            The disk is full, or has failed; the log is as before, unless the error says that it could not be
+            restored.
         LockedError
             This process was forked from the one that opened the log.
         """
@@ -302,7 +302,7 @@ class PartitionLog:
         return first_offset, self._tail.end_offset - 1
 
     def _repeated(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
-        """Return the batches that repeat what the producer has appended; raise unless the next one may be appended."""
+        """Return the batches that the producer has already appended; raise unless the next one may be appended."""
         repeated: list[ProducerBatch] = []
         for batch in batches:
             old = self._producers.duplicate_of(batch)
@@ -318,7 +318,8 @@ class PartitionLog:
         # Only this producer's entry changes; a log may have many thousands.
         entry = self._producers.entries.get(producer_id)
         try:
-            # Messages of magic 0 and 1 have no leader epochs, and a broker of their days warns of a checkpoint of some.
+            # Messages of magic 0 and 1 have no leader epochs, and a broker of their time warns about a checkpoint with
+            # some.
             if not self._epochs and encoded.headers.column("magic")[0] == 2:
                 self._epochs = ((0, before.end_offset),)
                 write_atomically(self._folder, files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._epochs))
@@ -388,7 +389,7 @@ class PartitionLog:
             found = parse_offset_file(entry.name)
             if found is not None and _is_behind(found, before):
                 self._storage.remove(self._folder.file(entry.name))
-        # Not made longer beforehand again: where the disk is full this would fail, and what was done is undone already.
+        # Not preallocated again: on a full disk this would fail, although the append is already undone.
         self._tail, self._active = before, self._opened(before)
 
     def _opened(self, tail: ActiveSegmentState) -> ActiveFiles:
@@ -407,7 +408,7 @@ class PartitionLog:
             self._storage.remove(self._folder.path(base_offset, suffix))
 
     def flush(self) -> None:
-        """Sync the files, and return when everything that was appended is on the disk."""
+        """Sync the files, and return when all appended records are on the disk."""
         with outcome(ALL_VISIBLE), self._alone():
             self._refuse_closed()
             self._sync()
@@ -450,7 +451,7 @@ class PartitionLog:
             locking.show_marker(self._folder.directory)
 
     def _close_files_in_child(self) -> None:
-        """Close the descriptors that a forked process has inherited: the log, its locks and files are its parent's."""
+        """Close a forked process's inherited descriptors: the log, its locks and its files belong to the parent."""
         if self._is_open:
             self._is_open = False
             self._active.close()
@@ -488,7 +489,7 @@ class PartitionLog:
 
 
 def _is_behind(file: OffsetFile, tail: ActiveSegmentState) -> bool:
-    """Tell whether a file belongs to a segment, or to the end of one, that was begun after the log had a given end."""
+    """Return whether a file belongs to a segment, or an end of one, that was begun after the log had a given end."""
     if file.suffix == files.SNAPSHOT:
         return file.offset > tail.end_offset
     return file.offset > tail.segment.base_offset and file.offset >= tail.end_offset

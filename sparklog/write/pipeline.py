@@ -1,10 +1,10 @@
-"""Turns rows into encoded batches: the one way that the rows of every write go.
+"""Turns rows into encoded batches. The rows of every write pass through here.
 
     RowBuffer        gathers rows until they are worth encoding
     check_records    checks the columns and their values, and fills in timestamps
     encode_records   makes the batches that are appended, by the log's configuration
     encode_logs      the same for the records of some logs at once
-    digest_rows      tells rows from others, whatever their order
+    digest_rows      makes a number that other rows do not have, independent of order
 
 `sparklog.write.partition` appends the batches to an open log. `sparklog.topic.write.accumulator` gathers the rows of a
 task, chooses a partition for each between the check and the encoding, and appends the batches to staged files.
@@ -36,7 +36,7 @@ from sparklog.write.validation import check_admissible, fill_timestamps
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """An idempotent producer, and the sequence number of its next record; -1 each where there is none.
+    """An idempotent producer, and the sequence number of its next record; all -1 without a producer.
 
     Attributes
     ----------
@@ -60,12 +60,12 @@ UNKNOWN_PRODUCER: Final = ProducerIdentity(is_transactional=True)
 
 
 class RowBuffer:
-    """Rows that wait to be encoded.
+    """Rows waiting to be encoded.
 
     Attributes
     ----------
     size_bytes : int
-        How many bytes they have.
+        The bytes of the rows.
     """
 
     def __init__(self) -> None:
@@ -73,14 +73,14 @@ class RowBuffer:
         self.size_bytes = 0
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Add rows behind those that are there."""
+        """Add rows at the end."""
         self._rows.append(rows)
         self.size_bytes += rows.nbytes
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Empty the buffer, and yield its rows.
 
-        They are in one piece, unless their columns change, or their bytes are too many for a column to count.
+        They come in one piece, unless their columns change, or a column would have too many bytes.
         """
         rows, self._rows, self.size_bytes = self._rows, [], 0
         for _, alike in groupby(rows, key=lambda each: each.schema):
@@ -88,14 +88,14 @@ class RowBuffer:
 
 
 def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int) -> pa.RecordBatch:
-    """Return the columns of rows that a record has, checked as a broker checks them, with timestamps.
+    """Return the columns that make records, checked as a broker checks them, with timestamps.
 
     Parameters
     ----------
     rows : Records
         Columns and types as `sparklog.record.encode.intake` takes them; other columns are left out.
     config : LogConfig
-        Of the log that the records are for.
+        The configuration of the log.
     written_ms : int
         The timestamp of records that have none, ms since the epoch.
     now_ms : int
@@ -104,8 +104,8 @@ def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int
     Raises
     ------
     InvalidOptionError
-        A column is missing, is there twice or is of a type that cannot be written, or a broker would refuse a record,
-        or the log's record format cannot hold what is given.
+        A column is missing, duplicated or of a type that cannot be written, or a broker would refuse a record,
+        or the log's record format cannot hold a record.
     """
     taken = take_records(rows)
     check_format(taken, config)
@@ -115,7 +115,7 @@ def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int
 
 
 def digest_rows(rows: pa.RecordBatch, topic: str) -> int:
-    """Return a number that tells rows for a topic from others; see `sparklog.record.encode.digest`.
+    """Return a number that other rows for a topic do not have; see `sparklog.record.encode.digest`.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def encode_records(
     Parameters
     ----------
     config : LogConfig
-        Says how large a batch may be, how it is compressed, and whether records get the time of the append.
+        Sets how large a batch may be, its codec, and whether records get the time of the append.
     base_offset : int
         The offset of the first record.
     written_ms : int
@@ -158,7 +158,7 @@ def encode_records(
     InvalidOptionError
         A header has no key, or the record format has no producers or headers.
     OffsetOutOfRangeError
-        The log would get offsets above the last that there can be.
+        The log would get offsets above the largest possible one.
     """
     refuse_past_last_offset(name, base_offset, records.num_rows)
     settings = _settings(config, written_ms, producer, leader_epoch)
@@ -179,7 +179,7 @@ def encode_logs(
     names: Sequence[str],
     producer: ProducerIdentity = NO_PRODUCER,
 ) -> tuple[EncodedBatches, list[int]]:
-    """Encode records of some logs at once; see `sparklog.record.encode.batches.encode_logs` and `encode_records`.
+    """Encode records of several logs at once; see `sparklog.record.encode.batches.encode_logs` and `encode_records`.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def encode_logs(
     try:
         return encode_all(records, settings, row_ends, base_offsets)
     except RecordTooLargeError:
-        # One log after the other, the error says which it is.
+        # Log by log, so that the error names the log.
         for name, (start, end) in zip(names, pairwise((0, *row_ends.tolist())), strict=True):
             encode_records(records.slice(start, end - start), config, 0, written_ms, name=name)
         raise
@@ -202,7 +202,7 @@ def encode_logs(
 def _encode_messages(
     records: pa.RecordBatch, settings: BatchSettings, row_ends: Int64s, base_offsets: Int64s
 ) -> tuple[EncodedBatches, list[int]]:
-    # Hardly a log is written in an old format, and its compiled code takes time to load.
+    # Few logs are written in an old format, and its compiled code takes time to load.
     from sparklog.record.encode.legacy import encode_messages
 
     return encode_messages(records, settings, row_ends, base_offsets)
@@ -229,7 +229,7 @@ def _settings(
 
 @lru_cache(maxsize=64)
 def _usual_settings(config: LogConfig) -> BatchSettings:
-    """Return how most batches of a log are made; each time anew, it would be a twentieth of a small append."""
+    """Return the settings of most batches of a log. Making them each time would cost a twentieth of a small append."""
     return BatchSettings(
         codec=config.codec,
         level=config.compression_level,

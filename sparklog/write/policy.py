@@ -1,7 +1,7 @@
 """Decides when the single writer of a log rolls a segment, syncs, and adds an index entry.
 
-Nothing here reads a clock, a file or a random number: times and random numbers are parameters. The rules are Kafka's to
-the byte, so that a log looks the same whoever wrote it.
+Nothing here reads a clock, a file or a random number: times and random numbers are parameters. The rules match Kafka's
+to the byte, so that a log looks the same with either writer.
 
 Source: apache/kafka, LogSegment.java (shouldRoll, timeWaitedForRoll, append), LogConfig.java (randomSegmentJitter,
 maxSegmentMs), AbstractIndex.java, TimeIndex.java, UnifiedLog.java, LogManager.java.
@@ -30,13 +30,13 @@ class ActiveSegment:
     base_offset, size_bytes : int
         The base offset of its ``.log`` file, and the size.
     created_ms : int
-        When the segment was made, or opened after a restart, ms since the epoch.
+        The time when the segment was made, or opened after a restart, ms since the epoch.
     first_timestamp : int
-        The max timestamp of its first batch; -1 where it has no batch, or that batch no timestamp.
+        The max timestamp of its first batch; -1 if it has no batch, or that batch no timestamp.
     offset_index_entries, time_index_entries : int
-        How full its indexes are.
+        How many entries its indexes have.
     roll_jitter_ms : int
-        From `roll_jitter_ms`, chosen once for the segment.
+        The result of `roll_jitter_ms`, drawn once for the segment.
     """
 
     base_offset: int
@@ -50,7 +50,7 @@ class ActiveSegment:
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """The batch, or the run of batches, that is about to be appended; ``max_timestamp`` is -1 where it has none."""
+    """The batch, or the run of batches, to append next; ``max_timestamp`` is -1 if it has none."""
 
     batch_bytes: int
     last_offset: int
@@ -58,19 +58,17 @@ class NextBatch:
 
 
 def should_roll(segment: ActiveSegment, batch: NextBatch, config: LogConfig, now_ms: int) -> bool:
-    """Tell whether ``batch`` belongs in a new segment.
+    """Return whether ``batch`` belongs in a new segment.
 
-    Notes
-    -----
-    The answer can be yes for an empty segment, whose index is too small or whose base offset is too far from the batch.
-    Where the new segment would have the same base offset, the empty segment already is that segment.
+    Notes ----- The answer can be True for an empty segment, whose index is too small or whose base offset is too far
+    from the batch. If the new segment would have the same base offset, the empty segment already is that segment.
     """
     relative_offset = batch.last_offset - segment.base_offset
     return (
         segment.size_bytes > config.segment_bytes - batch.batch_bytes
         or (segment.size_bytes > 0 and _reached_roll_time(segment, batch, config, now_ms))
         or segment.offset_index_entries >= config.segment_index_bytes // OFFSET_ENTRY.itemsize
-        # The last place is kept for the entry that a segment gets when it is rolled or closed.
+        # The last slot is reserved for the entry that a segment gets when it is rolled or closed.
         or segment.time_index_entries >= config.segment_index_bytes // TIME_ENTRY.itemsize - 1
         or not 0 <= relative_offset <= RELATIVE_OFFSET_MAX
     )
@@ -85,7 +83,7 @@ def _reached_roll_time(segment: ActiveSegment, batch: NextBatch, config: LogConf
 
 
 def roll_after_ms(config: LogConfig) -> int:
-    """Return the longest time for which a segment takes batches; those of a compacted log must be cleaned in time."""
+    """Return the longest time for which a segment takes batches. A compacted log's must be cleaned in time."""
     if "compact" in config.cleanup_policy:
         return min(config.max_compaction_lag_ms, config.segment_ms)
     return config.segment_ms
@@ -98,14 +96,14 @@ def roll_jitter_ms(config: LogConfig, random_number: int) -> int:
 
 
 def should_flush(unflushed_records: int, flushed_ms: int, config: LogConfig, now_ms: int) -> bool:
-    """Tell whether to sync the log after an append.
+    """Return whether to sync the log after an append.
 
     Parameters
     ----------
     unflushed_records : int
         How many offsets were appended since the last sync.
     flushed_ms : int
-        When the last sync was, ms since the epoch.
+        The time of the last sync, ms since the epoch.
     """
     return unflushed_records > 0 and (
         unflushed_records >= config.flush_messages or now_ms - flushed_ms >= config.flush_ms
@@ -115,12 +113,12 @@ def should_flush(unflushed_records: int, flushed_ms: int, config: LogConfig, now
 def index_entry_rows(
     batch_bytes: npt.NDArray[np.int64], bytes_since_entry: int, interval_bytes: int
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Tell which batches get an entry in the offset index; behind each, the time index gets an entry as well.
+    """Return which batches get an entry in the offset index; with each, the time index gets an entry as well.
 
     Parameters
     ----------
     batch_bytes : int64 array, shape (n_batches,)
-        The sizes of batches that are appended one behind the other.
+        The sizes of consecutive batches.
     bytes_since_entry : int
         Bytes from the batch with the last entry up to these batches. So the first batch of a segment never gets one.
     interval_bytes : int

@@ -1,9 +1,9 @@
-"""Recovers a partition's folder so that it can be written to.
+"""Recovers a partition's folder, so that it can be written to.
 
-Recovery finishes what a broker or a writer had begun, cuts off the torn end of the log, and makes the files that are
-missing. It does what a broker does when it loads a log, and is more careful about the bytes that it cuts off:
+Recovery finishes the work that a broker or a writer had begun, cuts off the torn end of the log, and makes the missing
+files. It does the same as a broker that loads a log, but is more careful about the bytes that it cuts off:
 
-- A crash tears the last write, and nothing that was on the disk before it. So bytes are cut only at the end of the log,
+- A crash tears the last write, and no bytes that were on the disk before. So bytes are cut only at the end of the log,
   where no whole batch follows them, at or above the recovery point, and not after a clean shutdown. All other bytes
   that are no sound batch are damage: recovery refuses the log, unless ``truncate`` insists.
 - Every cut is reported, and the bytes are kept beside the log in a ``.cut`` file; see `sparklog.log.files`.
@@ -40,7 +40,7 @@ from sparklog.write.recovery_indexes import recover_active_segment, recover_olde
 from sparklog.write.small_files import BEFORE_LOG_END, lower_offset
 
 FIRST_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
-"""The ends of the names of the files that the first segment of an empty log has."""
+"""The suffixes of the files in the first segment of an empty log."""
 _INDEXES: Final = (files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _NONE: Final = -1
 
@@ -49,7 +49,7 @@ LeaderEpochs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Recovered:
-    """A log that may be written to.
+    """A log that can be written to.
 
     Attributes
     ----------
@@ -58,15 +58,15 @@ class Recovered:
     start_offset : int
         Log start offset.
     producers : Producers
-        As of the log end offset.
+        The state of the producers at the log end offset.
     leader_epochs : tuple of (int, int)
         Epochs and their start offsets; empty for a log that has had no batch.
     actions : tuple of Action
-        Everything that had to be done.
+        The changes that were necessary.
     has_segment : bool
-        Whether the log has a segment by now.
+        Whether the log now has a segment.
     snapshots : set of int
-        The offsets of the producer snapshots that the folder has by now.
+        The offsets of the producer snapshots now in the folder.
     """
 
     state: ActiveSegmentState
@@ -95,28 +95,28 @@ def recover(
     Parameters
     ----------
     folder : PartitionFolder
-        The partition's folder. Where it is not there, the log is empty, and ``begins_log`` must be false.
+        The partition's folder. If it does not exist, the log is empty, and ``begins_log`` must be False.
     config : LogConfig
-        Says how far apart index entries are.
+        Sets how far apart index entries are.
     now_ms : int
         Wall-clock time, ms since the epoch.
     truncate : bool
-        Whether to cut the log at its first damage even where no crash can have torn it, which loses all that follows.
+        Whether to cut the log at its first damage even if no crash can have torn it, which loses all records after it.
     dry_run : bool
-        Whether to change nothing, and only return the actions that would be done.
+        Whether to change nothing, and only return the actions that would be taken.
     is_thorough : bool
-        Whether to check every batch of the log, and not only those that may not have been on the disk.
+        Whether to check every batch of the log, not only batches that may not have been on the disk.
     is_quiet : bool
         Whether to log no warnings, since the caller shows the actions.
     view : DirectoryView, optional
-        What the log directory says of its logs, made under the lock: whoever recovers many logs reads it once.
+        The log directory's files about its logs, read under the lock: once for many logs.
     begins_log : bool
-        Whether to make the id and the first segment of a log that has no segment; else the caller makes them.
+        Whether to make the id and the first segment of a log without segments; if not, the caller makes them.
 
     Raises
     ------
     CorruptLogError
-        The log is damaged, and no crash can have torn it there.
+        The log is damaged where no crash can have torn it.
     """
     view = view or DirectoryView(folder.directory)
     with RecoveryActions(folder, view, dry_run=dry_run, is_quiet=is_quiet) as actions:
@@ -132,7 +132,7 @@ def _recovered(
     sound = _sound_log(actions, truncate=truncate, is_thorough=is_thorough)
     layout = sound.layout
     with _hinted():
-        # These come before any cut, so that a log which cannot be recovered stays as it is.
+        # These come before any cut, so that a log that cannot be recovered stays as it is.
         known = last_snapshot(layout, _snapshots(actions))
         producers = producers_after(known or KnownProducers(Producers(), layout.start_offset), layout, now_ms)
         written = _written_epochs(actions)
@@ -155,7 +155,7 @@ def _recovered(
 
 @contextmanager
 def _hinted() -> Iterator[None]:
-    """Add what to do about damage to an error that is raised only because an index or a snapshot is missing."""
+    """Add advice about damage to an error that is raised only because an index or a snapshot is missing."""
     try:
         yield
     except CorruptBatchError as error:
@@ -163,7 +163,7 @@ def _hinted() -> Iterator[None]:
 
 
 def _remove_leftovers(actions: RecoveryActions) -> None:
-    """Finish replacing segments, as a broker that begins again does."""
+    """Finish replacing segments, as a restarted broker does."""
     if not any(found.suffix.endswith((files.CLEANED, files.SWAP)) for found, _ in actions.names()):
         return
     swapped = [segment for segment in actions.segments() if segment.swap]
@@ -176,7 +176,7 @@ def _remove_leftovers(actions: RecoveryActions) -> None:
                 segment.base_offset <= found.offset < end_offset
             ):
                 actions.remove(name, "since a cleaned segment takes its place")
-        # What is removed must not come back beside what takes its place.
+        # Removed files must not come back beside their replacements.
         actions.sync()
         for found, name in actions.names():
             if found.suffix.endswith(files.SWAP) and found.offset == segment.base_offset:
@@ -184,7 +184,7 @@ def _remove_leftovers(actions: RecoveryActions) -> None:
 
 
 def _remove_set_aside(actions: RecoveryActions, config: LogConfig, now_ms: int) -> None:
-    """Remove the files of segments that were removed or replaced, once readers had time to go on without them."""
+    """Remove the files of removed or replaced segments, once readers have had time to move on."""
     for found, name in actions.names():
         if found.suffix.endswith(files.DELETED):
             stamp = actions.storage.stamp(actions.folder.file(name))
@@ -194,10 +194,10 @@ def _remove_set_aside(actions: RecoveryActions, config: LogConfig, now_ms: int) 
 
 
 def _remove_undecided(actions: RecoveryActions, swapped: Set[int]) -> None:
-    """Remove the new files of a cleaning that was not done, and what it left of indexes once it was.
+    """Remove the new files of an undecided cleaning, and leftover indexes of a finished one.
 
-    Where a ``.cleaned`` file is left, the swap was not decided. It goes last, since it is what says so. Where none is,
-    and the log is in place already, the indexes that are not are made again from its batches.
+    If a ``.cleaned`` file is left, the swap was not decided. That file is removed last, since it is the proof. If none
+    is, and the log is in place already, missing indexes are made again from its batches.
     """
     names = [(found, name) for found, name in actions.names() if found.offset not in swapped]
     if not any(found.suffix.endswith(files.CLEANED) for found, _ in names):
@@ -213,7 +213,7 @@ def _remove_undecided(actions: RecoveryActions, swapped: Set[int]) -> None:
 
 
 def _sound_log(actions: RecoveryActions, *, truncate: bool, is_thorough: bool) -> SoundLog:
-    """Return the log up to a torn end; raise where it is damaged elsewhere, or cut it there."""
+    """Return the log up to a torn end; if it is damaged elsewhere, raise, or with ``truncate`` cut it there."""
     while True:
         try:
             layout = actions.layout()
@@ -227,7 +227,7 @@ def _sound_log(actions: RecoveryActions, *, truncate: bool, is_thorough: bool) -
 
 
 def _cut_torn_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Cut off the bytes behind the last whole batch, warn of it, and keep them."""
+    """Cut off the bytes after the last whole batch, keep them, and warn."""
     if not layout.segments or layout.segments[-1].size_bytes <= layout.end.position:
         return
     name, position = layout.segments[-1].file_name(), layout.end.position
@@ -269,7 +269,7 @@ def _lower_checkpoints(actions: RecoveryActions, layout: PartitionLayout) -> Non
 
 
 def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, truncate: bool) -> None:
-    """Raise where all of a log is before its start offset: a broker would delete it, and so would a writer."""
+    """Raise if a log lies wholly before its start offset: a broker would delete it, and so would a writer."""
     if layout.segments or not (there := actions.segments()):
         return
     if not truncate:
@@ -284,13 +284,13 @@ def _refuse_lost_log(actions: RecoveryActions, layout: PartitionLayout, *, trunc
 
 
 def _cut_at(actions: RecoveryActions, path: str, position: int) -> None:
-    """Cut off the rest of a segment from a damaged batch on, and every later segment; all of it is kept beside.
+    """Cut off the rest of a segment from a damaged batch on, and every later segment. All of it is kept beside the log.
 
-    The damage goes last: until then, whoever is killed here finds it again, and nothing behind it counts.
+    The damaged batch is cut last: if this is interrupted, the next recovery finds it again, and ignores all after it.
     """
     segment = next(each for each in actions.segments() if each.path() == path)
     name, base_offset = segment.file_name(), segment.base_offset
-    # An index goes before its log, since without that it would prove a loss.
+    # An index is removed before its log: without the log it would prove a loss.
     for found, other in sorted(actions.names(), key=lambda each: (each[0].suffix == files.LOG, -each[0].offset)):
         if found.offset > base_offset and found.suffix == files.LOG:
             kept = next(free for free in _cut_names(found.offset) if not actions.has(free))
@@ -313,7 +313,7 @@ def _cut_names(base_offset: int) -> Iterator[str]:
 
 
 def _remove_index_remains(actions: RecoveryActions) -> None:
-    """Remove the indexes of segments whose logs were set aside: without those they would prove a loss."""
+    """Remove the indexes of segments whose logs were set aside: without their logs they would prove a loss."""
     names = list(actions.names())
     set_aside = {found.offset for found, _ in names if found.suffix == files.LOG + files.DELETED}
     set_aside.difference_update(found.offset for found, _ in names if found.suffix == files.LOG)
@@ -325,7 +325,7 @@ def _remove_index_remains(actions: RecoveryActions) -> None:
 
 
 def _lost_bases(actions: RecoveryActions, layout: PartitionLayout) -> list[int]:
-    """Return the base offsets of the segments that only indexes know, and that no segment before them reaches."""
+    """Return the base offsets of segments that have only indexes and that no earlier segment reaches."""
     if not orphan_bases(found for found, _ in actions.names()):
         return []
     found = LostSegments(actions.folder).within(layout.start_offset)
@@ -335,7 +335,7 @@ def _lost_bases(actions: RecoveryActions, layout: PartitionLayout) -> list[int]:
 
 
 def _end_of(layout: PartitionLayout, offset: int) -> int:
-    """Return the end offset of the segment that an offset belongs to; its base offset where it is damaged."""
+    """Return the end offset of the segment that an offset belongs to, or its base offset if it is damaged."""
     segment = layout.segments[layout.segment_of(offset)]
     if segment.is_last:
         return layout.end_offset
@@ -347,7 +347,7 @@ def _end_of(layout: PartitionLayout, offset: int) -> int:
 
 
 def _refuse_lost_end(actions: RecoveryActions, layout: PartitionLayout, *, truncate: bool) -> None:
-    """Raise where the last segment is lost, and only its indexes are there: its offsets would be used twice."""
+    """Raise if only the indexes of the last segment are left: its offsets would be used twice."""
     lost = [base for base in _lost_bases(actions, layout) if base >= layout.end_offset]
     if lost and not truncate:
         raise CorruptLogError(
@@ -362,7 +362,7 @@ def _refuse_lost_end(actions: RecoveryActions, layout: PartitionLayout, *, trunc
 
 
 def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Remove indexes that have no segment, but for those that prove that one is lost."""
+    """Remove indexes without a segment, unless they prove that a segment is lost."""
     bases, lost = {segment.base_offset for segment in actions.segments()}, _lost_bases(actions, layout)
     for found, name in actions.names():
         if found.offset in lost and found.suffix in _INDEXES:
@@ -374,19 +374,19 @@ def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
 
 
 def _leader_epochs(written: LeaderEpochs | None, layout: PartitionLayout) -> LeaderEpochs:
-    """Return the leader epochs of a log: those of its checkpoint that begin before its end, else those of its batches.
+    """Return the leader epochs of a log, from its checkpoint up to the log's end, or else from its batches.
 
     Raises
     ------
     CorruptBatchError
-        They have to be taken from the batches, and a batch is damaged.
+        The epochs have to be read from the batches, and a batch is damaged.
     """
     right = tuple((epoch, offset) for epoch, offset in written or () if offset <= layout.end_offset)
     return right if right or layout.end_offset <= layout.start_offset else _epochs_of_batches(layout)
 
 
 def _written_epochs(actions: RecoveryActions) -> LeaderEpochs | None:
-    """Return the leader epochs that the checkpoint says, none where it is damaged; None where it is not there."""
+    """Return the leader epochs in the checkpoint, empty if it is damaged; None if it does not exist."""
     path = actions.folder.file(files.LEADER_EPOCH_CHECKPOINT)
     data = actions.storage.read_small(path)
     try:
@@ -396,7 +396,7 @@ def _written_epochs(actions: RecoveryActions) -> LeaderEpochs | None:
 
 
 def _write_leader_epochs(actions: RecoveryActions, written: LeaderEpochs | None, epochs: LeaderEpochs) -> None:
-    """Make the checkpoint of the leader epochs say what they are."""
+    """Write the leader epochs to their checkpoint, unless it has them."""
     if written is not None and not epochs:
         actions.remove(files.LEADER_EPOCH_CHECKPOINT, "since it says nothing of this log")
     elif epochs != (written or ()):
@@ -416,14 +416,14 @@ def _epochs_of_batches(layout: PartitionLayout) -> LeaderEpochs:
 
 
 def _snapshots(actions: RecoveryActions) -> list[int]:
-    """Return the offsets of the snapshots of a log, the last first."""
+    """Return the offsets of a log's snapshots, the last first."""
     return sorted((found.offset for found, _ in actions.names() if found.suffix == files.SNAPSHOT), reverse=True)
 
 
 def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout, sound_offset: int | None) -> None:
-    """Remove snapshots that cannot be read, that are of offsets past the end of the log, or that nobody needs.
+    """Remove snapshots that cannot be read, that lie past the end of the log, or that nobody needs.
 
-    ``sound_offset`` is that of one that was read already.
+    ``sound_offset`` is the offset of a snapshot that has been read already.
     """
     bases = {segment.base_offset for segment in actions.segments()}
     offsets = _snapshots(actions)
@@ -431,7 +431,7 @@ def _remove_snapshots(actions: RecoveryActions, layout: PartitionLayout, sound_o
     has_sound = False
     for offset in offsets:
         name = offset_file_name(offset, files.SNAPSHOT)
-        # Nobody reads a snapshot before a sound one; recovery reads it if that one is gone some day.
+        # Nobody reads a snapshot before a sound one, except recovery, if the sound one vanishes some day.
         is_sound = has_sound or offset == sound_offset or _is_sound_snapshot(actions, name)
         has_sound = is_sound and offset <= layout.end_offset
         if not is_sound:

@@ -27,7 +27,7 @@ _log = logging.getLogger("sparklog")
 
 
 class Action(NamedTuple):
-    """Something that was done to a file, or that would be done without the dry run."""
+    """A change of a file; in a dry run, the change that would be made."""
 
     path: str
     what: str
@@ -39,14 +39,14 @@ class Action(NamedTuple):
 class RecoveryActions:
     """Carries out recovery's decisions; in a dry run it only records them.
 
-    The folder is listed once, and again after files were added to it, since nobody else changes it meanwhile.
+    The folder is listed once, and again after files are added to it, since nobody else changes it meanwhile.
 
     Parameters
     ----------
     folder : PartitionFolder
         The folder to recover.
     view : DirectoryView
-        What its log directory says of its logs.
+        The files of its log directory about its logs.
     """
 
     def __init__(self, folder: PartitionFolder, view: DirectoryView, *, dry_run: bool, is_quiet: bool) -> None:
@@ -69,21 +69,21 @@ class RecoveryActions:
         self._kept.close()
 
     def layout(self) -> PartitionLayout:
-        """Return what the log holds; the files of its segments stay open, whatever else is asked of them."""
+        """Return the layout of the log. The files of its segments stay open for later reads."""
         if not self.is_dry:
             return layout_of(self.view, self.folder, self.segments(), is_to_be_cut=True)
-        # Nobody holds the lock, and a commit may be carried out meanwhile.
+        # In a dry run nobody holds the lock, and a commit may be carried out meanwhile.
         return at_one_time(
             [self.folder], lambda each, view: layout_of(view, each, list_segments(each), is_to_be_cut=True)
         )[0]
 
     def opened(self, name: str) -> AbstractContextManager[ReadableFile]:
-        """Open a file of the folder, for a ``with`` block; it stays open for the next one, too."""
+        """Open a file of the folder for a ``with`` block. It stays open for the next block, too."""
         path = self.folder.file(name)
         return self.storage.open(path) if self.is_dry else self._kept.open(self.storage, path)
 
     def _change(self, *names: str) -> None:
-        """Forget what the folder holds, and files of it, before they are changed."""
+        """Forget the folder's list, and open files in it, before they are changed."""
         self._entries = self._segments = None
         self._unlisted.clear()
         for name in names:
@@ -94,7 +94,7 @@ class RecoveryActions:
             self._entries = self._entries_there()
             self._name(list(offset_files(self._entries)))
         elif self._unlisted:
-            # Nobody else changes the folder: it need not be listed again to know what was removed since.
+            # Nobody else changes the folder: removals are known without listing it again.
             self._entries = [entry for entry in self._entries if entry.name not in self._unlisted]
             self._name([each for each in self._named if each[1].name not in self._unlisted])
             self._segments = None if any(map(tells_of_segments, self._unlisted)) else self._segments
@@ -110,7 +110,7 @@ class RecoveryActions:
         try:
             return self.storage.entries(self.folder.location)
         except PathNotFoundError:
-            # A commit makes the folder of a new log once it is decided, and plans before that.
+            # A commit plans before it is decided, and makes the folder of a new log after that.
             return []
 
     def names(self) -> list[tuple[OffsetFile, str]]:
@@ -119,19 +119,19 @@ class RecoveryActions:
         return [each for each in self._names if each[1] not in self._removed] if self._removed else self._names
 
     def lists(self, name: str) -> bool:
-        """Tell whether `names` lists a file."""
+        """Return whether `names` lists a file."""
         self._listed()
         return name in self._name_set and name not in self._removed
 
     def segments(self) -> tuple[Segment, ...]:
-        """List the segments that a broker would load, also those that this dry run would have removed."""
+        """List the segments that a broker would load, including segments that this dry run would have removed."""
         entries = self._listed()
         if self._segments is None:
             self._segments = list_segments(self.folder, entries, self._named, None if self.is_dry else self._kept)
         return self._segments
 
     def has(self, name: str) -> bool:
-        """Tell whether the folder has a file of a name, also where this dry run would have removed it."""
+        """Return whether the folder has a file of a name, even if this dry run would have removed it."""
         return any(entry.name == name for entry in self._listed())
 
     def remove(self, name: str, why: str) -> None:
@@ -153,7 +153,7 @@ class RecoveryActions:
             self.storage.rename(self.folder.file(name), self.folder.file(new_name))
 
     def sync(self) -> None:
-        """Return when the names in the folder are on the disk."""
+        """Wait until the names in the folder are on the disk."""
         if not self.is_dry:
             self.storage.sync_folder(self.folder.location)
 
@@ -182,14 +182,14 @@ class RecoveryActions:
 
     @staticmethod
     def base_offset(name: str) -> int:
-        """Return the base offset of the segment that a file is of."""
+        """Return the base offset of a file's segment."""
         found = parse_offset_file(name)
         if found is None:
             raise AssertionError(f"a segment's file, and not {name}")
         return found.offset
 
     def _is_free(self, kept: str, name: str, position: int, end_position: int) -> bool:
-        """Tell whether there is no file of that name, or one that a crash left with only the first of the bytes."""
+        """Return whether no file has that name, or only one that a crash left with the first of the bytes."""
         try:
             old = self.storage.open(self.folder.file(kept))
         except PathNotFoundError:
@@ -205,7 +205,7 @@ class RecoveryActions:
         return True
 
     def warn(self, message: str) -> None:
-        """Warn at once of a loss, unless the caller shows the actions anyway."""
+        """Warn about a loss at once, unless the caller shows the actions anyway."""
         if not self._is_quiet and not self.is_dry:
             _log.warning("%s", message)
 
@@ -216,9 +216,9 @@ class RecoveryActions:
             write_atomically(self.folder, name, data)
 
     def begin_log(self, names: Iterable[str]) -> None:
-        """Make the id of a new log, and the files of its first segment, which is no action worth recording."""
+        """Make the id of a new log, and the files of its first segment. This is not recorded as an action."""
         if not self.is_dry:
-            # The id comes first: a log that goes on with that of another would give out its offsets again unnoticed.
+            # The id comes first: a log with the id of an older one would reuse its offsets unnoticed.
             write_atomically(self.folder, files.LOG_IDENTITY, encode_log_id(new_log_id()))
             self._change()
             for name in names:

@@ -1,4 +1,4 @@
-"""Checks the end of a log for recovery: where its sound batches end, and whether a crash may have torn what follows."""
+"""Checks the end of a log for recovery: where its sound batches end, and whether a crash may have torn the rest."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from sparklog.write.recovery_actions import LOSSY, RecoveryActions
 
 
 class SoundLog(NamedTuple):
-    """A log whose end was checked.
+    """A log whose end has been checked.
 
     Attributes
     ----------
     layout : PartitionLayout
-        Up to where its batches are sound.
+        The log up to the end of its sound batches.
     tail : BatchHeaders or None
-        The last batches before its end, one behind the other, with checksums that are right: as many as the check has
-        seen together. None where nobody has them at hand.
+        The last consecutive batches before its end, with right checksums: as many as the check has
+        seen together. None if they have not been read.
     """
 
     layout: PartitionLayout
     tail: BatchHeaders | None
 
     def tail_from(self, position: int) -> BatchHeaders | None:
-        """Return the batches of the tail from the one on that begins at a position; None where none of them does."""
+        """Return the tail from the batch on that begins at a position; None if no batch of it does."""
         if self.tail is None:
             return None
         positions = self.tail.column("position")
@@ -42,23 +42,23 @@ class SoundLog(NamedTuple):
 
 
 def check_end(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: bool) -> SoundLog:
-    """Check the batches that may not have been on the disk, or all; return the log up to where they are sound.
+    """Check the batches that may not have been on the disk, or all; return the log up to the end of the sound ones.
 
     Raises
     ------
     CorruptLogError
-        Something else is damaged than the end of the log, or no crash can have torn that.
+        The damage is not at the end of the log, or no crash can have torn the end.
     """
     found = _checked(actions, layout, is_thorough=is_thorough)
     _refuse_damaged_tail(actions, found.layout)
     if found.tail is None or found.tail.column("record_count")[-1] < 0:
-        # Nobody has seen the checksum of the last batch; or it is a wrapper, which is to be looked into.
+        # The checksum of the last batch has not been checked; or it is a wrapper, and its contents have not.
         refuse_damaged_end(found.layout)
     return found
 
 
 def _refuse_damaged_tail(actions: RecoveryActions, layout: PartitionLayout) -> None:
-    """Raise where the log ends in the middle of a batch that was on the disk, since no crash tears such a batch."""
+    """Raise if the log ends within a batch that was on the disk, since no crash tears such a batch."""
     if not layout.segments or layout.segments[-1].size_bytes <= layout.end.position:
         return
     if not _may_be_torn(actions, layout.end_offset):
@@ -78,11 +78,11 @@ def _may_be_torn(actions: RecoveryActions, offset: int) -> bool:
 
 
 def _checked(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: bool) -> SoundLog:
-    """Check the checksums and the order of batches up to the first damage, which is where a torn log ends."""
+    """Check the checksums and the order of batches up to the first damage, where a torn log ends."""
     tail: BatchHeaders | None = None
     for segment in _to_check(actions, layout, is_thorough=is_thorough):
         with segment.open() as log:
-            # Of a log that was closed, only the last batches are checked, from the position that its index gives.
+            # In a closed log only the last batches are checked, from a position that its index gives.
             is_closed = not is_thorough and _was_closed(actions, layout)
             tail, end = _sound_end(log, log.seek(layout.end_offset) if is_closed else log.start, layout)
             if end is None:
@@ -92,7 +92,7 @@ def _checked(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough: 
                 if damage.may_be_torn:
                     return SoundLog(replace(layout, end=end.start, zeros_from=damage.zeros_from), None)
             raise end.error
-    # Where an index misleads, the scan may have stopped somewhere else.
+    # A misleading index may have stopped the scan elsewhere.
     return SoundLog(layout, tail if tail is not None and _end_position(tail) == layout.end.position else None)
 
 
@@ -106,7 +106,7 @@ class _FirstDamage(NamedTuple):
     Attributes
     ----------
     start : OffsetPosition
-        Where it begins.
+        The offset and position where it begins.
     error : CorruptBatchError
         The error that describes the damage.
     is_unwritten : bool
@@ -127,8 +127,8 @@ def _sound_end(
     Returns
     -------
     (BatchHeaders or None, _FirstDamage or None)
-        The last batches of the segment that were looked at together, and None; or None and the damage. Both are None
-        where there is no batch.
+        The last batches of the segment that were checked together, and None; or None and the damage. Both are None
+        if there is no batch.
     """
     segment, offset, is_checking = log.segment, start.offset, False
     window: Window | None = None
@@ -157,14 +157,14 @@ def _to_check(actions: RecoveryActions, layout: PartitionLayout, *, is_thorough:
 
 
 def _was_closed(actions: RecoveryActions, layout: PartitionLayout) -> bool:
-    """Tell whether all of a log was synced when its writer left it."""
+    """Return whether its last writer synced the whole log."""
     if actions.view.is_clean:
         return True
     return layout.end_offset == 0 or actions.lists(offset_file_name(layout.end_offset, files.SNAPSHOT))
 
 
 def _unsynced(actions: RecoveryActions, layout: PartitionLayout) -> Sequence[Segment]:
-    """Return the segments from the recovery point on: everything before it was on the disk."""
+    """Return the segments from the recovery point on; all before it were on the disk."""
     known = actions.view.recovery_point(actions.folder)
     first = len(layout.segments) - 1 if known is None else layout.segment_of(known)
     return layout.segments[first:]

@@ -1,4 +1,4 @@
-"""Recovers the indexes of a log: missing and wrong ones are made again from its batches.
+"""Recovers the indexes of a log: makes missing and wrong ones again from its batches.
 
 Source: apache/kafka, LogSegment.java (recover, sanityCheck).
 """
@@ -33,7 +33,7 @@ _FROM_BATCHES: Final = "from the batches of its log"
 def recover_active_segment(
     actions: RecoveryActions, sound: SoundLog, config: LogConfig, now_ms: int
 ) -> ActiveSegmentState:
-    """Return the state of the active segment, whose indexes are made again where they are wrong, and trimmed."""
+    """Return the state of the active segment, after making wrong indexes again and trimming all."""
     layout = sound.layout
     if not layout.segments:
         return new_segment(layout.start_offset, now_ms)
@@ -48,7 +48,7 @@ def recover_active_segment(
 
 
 def _state_from(active: Segment, sound: SoundLog, offsets: Entries, times: Entries, now_ms: int) -> ActiveSegmentState:
-    """Make the state of the active segment from its indexes and the batches behind their last entries."""
+    """Make the state of the active segment from its indexes and the batches after their last entries."""
     end = sound.layout.end
     position = int(offsets[-1]["position"]) if len(offsets) else 0
     latest = int(times[-1]["timestamp"]) if len(times) else _NONE
@@ -68,19 +68,19 @@ def _state_from(active: Segment, sound: SoundLog, offsets: Entries, times: Entri
 
 
 def _batches_from(active: Segment, sound: SoundLog, position: int) -> Iterator[BatchHeaders]:
-    """Scan the headers of the active segment from a batch boundary on; they are read where the tail has them not."""
+    """Scan the headers of the active segment from a batch boundary on, from the tail or else from the file."""
     known = sound.tail_from(position)
     if known is not None:
         yield known
         return
     with active.open() as log:
-        # In a dry run the end was not cut off.
+        # A dry run has not cut off the end.
         log.is_to_be_cut = True
         yield from log.single_headers(OffsetPosition(position, active.base_offset))
 
 
 def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries | None:
-    """Return the entries of an index; None where it is missing."""
+    """Return the entries of an index; None if it is missing."""
     name = offset_file_name(segment.base_offset, suffix)
     if not actions.lists(name):
         return None
@@ -89,7 +89,7 @@ def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries
 
 
 def _are_right(segment: Segment, sound: SoundLog, offsets: Entries, times: Entries) -> bool:
-    """Tell, cheaply, whether indexes may belong to a segment, by their order, last entries, and the batch there."""
+    """Return whether indexes may belong to a segment: a cheap check of their order, last entries and the batch there."""
     if not (_ascends(offsets) and _ascends(times)):
         return False
     relative_end = sound.layout.end_offset - segment.base_offset
@@ -109,7 +109,7 @@ def _are_right(segment: Segment, sound: SoundLog, offsets: Entries, times: Entri
 
 
 def _ascends(entries: Entries) -> bool:
-    """Tell whether the entries of an index ascend in all of their fields."""
+    """Return whether the entries of an index ascend in all of their fields."""
     if len(entries) < 2:
         return True
     columns = (entries[name] for name in entries.dtype.names or ())
@@ -147,14 +147,14 @@ def recover_older_indexes(actions: RecoveryActions, layout: PartitionLayout, con
             try:
                 _rebuilt(actions, layout, row, config, 0)
             except CorruptBatchError as error:
-                # A reader does without the index, and reports the damage when it comes there.
+                # Readers do without the index, and report the damage when they reach it.
                 actions.warn(f"{error}; the indexes of that segment are not made again")
 
 
 def _rebuilt(
     actions: RecoveryActions, layout: PartitionLayout, row: int, config: LogConfig, now_ms: int
 ) -> ActiveSegmentState:
-    """Make all indexes of a segment anew from its batches; return its state as an active segment."""
+    """Make all indexes of a segment again from its batches; return its state as an active segment."""
     segment = layout.segments[row]
     is_active = row + 1 == len(layout.segments)
     state, aborted = new_segment(segment.base_offset, now_ms), list[AbortedTransaction]()
@@ -178,7 +178,7 @@ def _rebuilt(
 
 
 def _remake_transactions(actions: RecoveryActions, name: str, aborted: Sequence[AbortedTransaction]) -> None:
-    """Make a transaction index anew; where nothing was aborted there is none."""
+    """Make a transaction index again; if nothing was aborted there is none."""
     if aborted:
         actions.make(name, encode_aborted(aborted), _FROM_BATCHES)
     elif actions.lists(name):

@@ -1,4 +1,4 @@
-"""Ends the active segment of a log that nobody has open, and begins the next one."""
+"""Rolls a log that nobody has open: seals its active segment and begins the next one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def seal_active(folder: PartitionFolder, state: ActiveSegmentState, producers: P
     Parameters
     ----------
     state, producers
-        Of the log, as `sparklog.write.recovery.recover` found them: its indexes end where the state says.
+        The log's state and producers from `sparklog.write.recovery.recover`: its indexes end as in the state.
     """
     sealed, last_entry = seal(state)
     base_offset, storage = state.segment.base_offset, folder.writable
@@ -30,7 +30,7 @@ def seal_active(folder: PartitionFolder, state: ActiveSegmentState, producers: P
 
 
 def roll(folder: PartitionFolder, state: ActiveSegmentState, producers: Producers, now_ms: int) -> ActiveSegmentState:
-    """Seal the active segment, and begin an empty one at the end of the log; an empty one stays as it is."""
+    """Seal the active segment, and begin an empty one at the end of the log; keep it if it is empty already."""
     if not state.segment.size_bytes:
         return state
     seal_active(folder, state, producers)

@@ -1,7 +1,7 @@
-"""Changes the small files of a log directory: each is either the old one or the new one.
+"""Replaces the small files of a log directory atomically: a crash leaves the old file or the new one.
 
-Of offset checkpoints single lines are changed; the caller has locked the directory. The lines of other logs stay. A
-damaged checkpoint is refused, since what it says of other logs would be lost.
+In offset checkpoints single lines are changed; the caller has locked the directory. The lines of other logs stay. A
+damaged checkpoint is refused, since its lines about other logs would be lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 
 
 def write_atomically(folder: LogDirectory | PartitionFolder, name: str, data: bytes) -> None:
-    """Put a small file in place so that it is either the old one or the new one, and synced."""
+    """Replace a small file atomically, and sync it."""
     storage, beside = folder.writable, folder.file(being_written(name))
     with storage.create(beside, like=folder.file(name)) as file:
         file.append(data)
@@ -41,12 +41,12 @@ def set_offsets(directory: LogDirectory, name: str, offsets: Mapping[TopicPartit
 
 
 def lower_offset(directory: LogDirectory, name: str, at: TopicPartition, offset: int) -> None:
-    """Set the line of a log to an offset where it is above it; errors are those of `set_offsets`."""
+    """Lower the line of a log to an offset, if it is above; for errors see `set_offsets`."""
     _change(directory, name, lambda known: {**known, at: offset} if known.get(at, offset) > offset else known)
 
 
 def keep_offsets(directory: LogDirectory, name: str, is_kept: Callable[[TopicPartition], bool]) -> None:
-    """Remove all other lines of a checkpoint; errors are those of `set_offsets`."""
+    """Remove the lines of a checkpoint for which ``is_kept`` is false; for errors see `set_offsets`."""
     _change(directory, name, lambda known: {at: offset for at, offset in known.items() if is_kept(at)})
 
 

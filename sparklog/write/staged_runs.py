@@ -1,8 +1,8 @@
-"""Reads what tasks have staged, and gives it the offsets of the log that it becomes a part of.
+"""Reads the batches that tasks have staged, and gives them their offsets in the log.
 
-What is written in a transaction gets its producer here as well. A task does not know the sequence numbers of its
-batches: other tasks write to the same partition, and the order of tasks is that of the commit. So all tasks leave the
-producer out, and the whole transaction has one, with sequence numbers from 0 on in each partition, as if one producer
+Batches of a transaction get their producer here as well. A task does not know the sequence numbers of its
+batches: other tasks write to the same partition, and the commit decides the order of tasks. So all tasks leave the
+producer out, and the whole transaction gets one, with sequence numbers from 0 on in each partition, as if one producer
 of Kafka had sent it.
 
 `sparklog.write.staging` has the format of the files.
@@ -39,7 +39,7 @@ from sparklog.write.staging import BATCH_ENTRY, StagedRun
 
 _OPEN_FILES_MAX: Final = 128
 _SINGLE_STAMPS_MAX: Final = 16
-"""So few batches are stamped one by one: arrays would take longer."""
+"""Up to this many batches are stamped one by one: arrays would take longer."""
 
 Entries = np.ndarray[Any, np.dtype[Any]]
 Rows = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,9 +52,9 @@ class StagedBatches:
     Attributes
     ----------
     run : BatchRun
-        By the numbers that decide where they go.
+        The numbers that decide their places in the log.
     entries : structured array of `BATCH_ENTRY`, length n_batches
-        By those that producers are known by; the offsets are those of ``run``.
+        The fields that producers' states are made from; offsets as in ``run``.
     """
 
     run: BatchRun
@@ -71,17 +71,17 @@ class StagedBatches:
         return int(self.entries["base_offset"][0])
 
     def first_with_epoch(self) -> int | None:
-        """Return the base offset of the first batch that has a leader epoch, which is none of magic 0 and 1."""
+        """Return the base offset of the first batch that has a leader epoch; magic 0 and 1 have none."""
         has_epoch = self.entries["magic"] == 2
         return int(self.entries["base_offset"][has_epoch.argmax()]) if has_epoch.any() else None
 
     def in_transactions(self) -> list[int]:
-        """Return the ids of the producers that have batches of transactions, or markers, among these."""
+        """Return the ids of the producers with transactional batches or markers among these."""
         has = (self.entries["attributes"] & v2.TRANSACTIONAL != 0) & (self.entries["producer_id"] >= 0)
         return [int(each) for each in np.unique(self.entries["producer_id"][has])]
 
     def fold_into(self, producers: Producers) -> list[AbortedTransaction]:
-        """Note these batches in the state of their producers; return the transactions that were aborted in them."""
+        """Add these batches to the state of their producers; return the transactions that they abort."""
         has_producer = self.entries["producer_id"] >= 0
         if not has_producer.any():
             return []
@@ -99,7 +99,7 @@ def _marker(entry: Any) -> v2.EndMarker | None:
 class StagedRuns:
     """Reads the runs that the tasks of a job have staged; a ``with`` block closes the files.
 
-    A file that runs of many partitions share is opened, and its entries are read, once, unless there are very many such
+    A file shared by runs of many partitions is opened, and its entries are read, once, unless there are very many such
     files.
 
     Parameters
@@ -107,7 +107,7 @@ class StagedRuns:
     directory : LogDirectory
         The log directory that the files are in.
     producer : TransactionProducer, optional
-        That of the transaction, which batches of rows get.
+        The transaction's producer, for batches made of rows.
     """
 
     def __init__(self, directory: LogDirectory, producer: TransactionProducer | None = None) -> None:
@@ -124,16 +124,16 @@ class StagedRuns:
             file.close()
 
     def batches(self, runs: Sequence[StagedRun], base_offset: int) -> StagedBatches:
-        """Return the batches of some runs, one behind the other, with the offsets that a commit gives them.
+        """Return the batches of runs, in order, with the offsets that a commit gives them.
 
         Raises
         ------
         CommitError
-            The entries of a file are gone, or are not those that the task wrote.
+            The entries of a file are missing, or are not as the task wrote them.
         """
         parts = [self._entries_of(run)[run.first_entry : run.first_entry + run.batches] for run in runs]
         counts = [len(part) for part in parts]
-        # By their bytes: numpy finds out anew each time which type structured arrays have together.
+        # As bytes: for structured arrays, numpy works out their common type each time.
         entries = np.frombuffer(bytearray().join(part.data for part in parts), BATCH_ENTRY, sum(counts))
         sizes = entries["batch_bytes"].astype(np.int64)
         starts = np.array([*accumulate(counts[:-1], initial=0)])
@@ -155,7 +155,7 @@ class StagedRuns:
         return StagedBatches(run, entries)
 
     def _put_producer(self, folder: str, entries: Entries) -> None:
-        """Write into the entries of a log's next batches which producer they get, and their sequence numbers."""
+        """Write the producer and the sequence numbers into the entries of a log's next batches."""
         rows = self._without_producer(entries)
         if self._producer is None or not len(rows):
             return
@@ -166,7 +166,7 @@ class StagedRuns:
         self._next_sequences[folder] = int(sequences[-1]) & v2.SEQUENCE_MAX
 
     def _without_producer(self, entries: Entries) -> Rows:
-        """Return the rows of the batches that a task has staged without the producer of their transaction."""
+        """Return the rows of batches that were staged without the producer of their transaction."""
         if self._producer is None:
             return np.empty(0, np.int64)
         return np.flatnonzero(entries["attributes"] & (v2.TRANSACTIONAL | v2.CONTROL) == v2.TRANSACTIONAL)
@@ -175,7 +175,7 @@ class StagedRuns:
         return " or ".join(dict.fromkeys(self._directory.file(getattr(run, attribute)) for run in runs))
 
     def _entries_of(self, run: StagedRun) -> Entries:
-        """Read the entries of a file: those of a shared one are kept for its other runs."""
+        """Read the entries of a file. Entries of a shared file are kept for its other runs."""
         found = self._entries.get(run.batches_name)
         if found is None:
             data = self._directory.storage.read_small(self._directory.file(run.batches_name)) or b""
@@ -195,7 +195,7 @@ class StagedRuns:
         Raises
         ------
         CommitError
-            A file is cut.
+            A file is shorter than its runs.
         """
         data = bytearray()
         for run in runs:
@@ -220,7 +220,7 @@ class StagedRuns:
         return data
 
     def stamp_file(self, run: StagedRun, batches: StagedBatches, leader_epoch: int) -> None:
-        """Write offsets and a leader epoch into the file of a run that is alone in it, unless they are there.
+        """Write offsets and a leader epoch into the file of a single run, unless it has them.
 
         The caller syncs the file.
         """
@@ -234,7 +234,7 @@ class StagedRuns:
                 log.write_at(position, stamp)
 
     def _producer_stamps(self, batches: StagedBatches) -> Iterator[tuple[int, bytes]]:
-        """Yield what a producer changes in the batches of a run, and where in the run it is."""
+        """Yield the bytes that a producer changes in the batches of a run, with their positions in the run."""
         rows = self._without_producer(batches.entries)
         entries, sizes = batches.entries[rows], batches.run.batch_bytes
         starts = (np.cumsum(sizes) - sizes)[rows].tolist()
@@ -245,7 +245,7 @@ class StagedRuns:
             yield start + PRODUCER_AT, stamp
 
     def _opened(self, run: StagedRun) -> ReadableFile:
-        """Open a shared file; the one that was used the longest time ago is closed where too many are open."""
+        """Open a shared file; if too many are open, close the least recently used."""
         found = self._open.pop(run.log_name, None)
         if found is None:
             if len(self._open) >= _OPEN_FILES_MAX:
@@ -260,12 +260,12 @@ def _producer_stamp(entry: Any) -> bytes:
 
 
 def _is_stamped(run: StagedRun, batches: StagedBatches, leader_epoch: int) -> bool:
-    """Tell whether the first of some batches has the offset and the leader epoch of the commit, and so all have."""
+    """Return whether the first batch, and so every batch, has the offset and leader epoch of the commit."""
     return (run.base_offset, run.origin.leader_epoch) == (batches.base_offset, leader_epoch)
 
 
 def _stamps(batches: StagedBatches, leader_epoch: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the first bytes of each batch of a run, and where the batch begins in the run."""
+    """Yield the first bytes of each batch of a run, with the batch's position in the run."""
     position, entries = 0, batches.entries
     columns = (entries[name].tolist() for name in ("batch_bytes", "magic", "base_offset", "last_offset"))
     for batch_bytes, magic, base_offset, last_offset in zip(*columns, strict=True):
@@ -277,7 +277,7 @@ def _stamps(batches: StagedBatches, leader_epoch: int) -> Iterator[tuple[int, by
 
 
 def gathered(runs: Sequence[StagedRun], bytes_max: int) -> Iterator[list[StagedRun]]:
-    """Yield runs of rows in shared files together, about so many bytes at a time, and each other run by itself."""
+    """Yield runs of rows in shared files in groups of about ``bytes_max``, and each other run by itself."""
     group, group_bytes = list[StagedRun](), 0
     for run in runs:
         is_single = run.is_alone or bool(run.origin.source)

@@ -1,6 +1,6 @@
-"""A task's own files, which become parts of logs when the job is committed.
+"""Writes a task's own files, which become parts of logs when the job is committed.
 
-A task puts what it writes into files of the log directory of which a broker knows nothing:
+A task writes to files of the log directory that a broker does not know:
 
     seglog-<job>-<task>-<attempt>-<number>.log.staged     v2 batches
     seglog-<job>-<task>-<attempt>-<number>.batches.staged one entry a batch, in the same order:
@@ -24,20 +24,19 @@ and, while the job runs,
 
     seglog-<job>-running.staged                           empty; a task that finds it gone is one that nobody waits for
 
-All partitions of a task share the file with number 0. It holds runs, a run being batches of one partition, one behind
-the other. A commit copies them, with their offsets, to where they belong. Only a partition of which there is so much
-that it may be worth a segment goes on in files of its own, which can become segments as they are: they hold nothing
+All partitions of a task share the file with number 0. It holds runs: consecutive batches of one partition. A commit
+copies them, with their offsets, to their logs. Only a partition with so many bytes
+that they may fill a segment continues in files of its own, which can become segments as they are: they hold nothing
 else, and they are rolled where a segment would be. So a task leaves a handful of files, however many partitions it
 writes to.
 
-The offsets of a partition are counted from what the task expects to be the right one, or from 0; a commit writes others
-into the batches where these are not right.
+The offsets of a partition are counted from the task's guess of the right one, or from 0; a commit corrects them
+in the batches if the guess was wrong.
 
-``<job>`` begins with the time at which the job was made, ms in 12 hexadecimal digits, so that what a dead job left is
-known by its age. Ten more digits say whose work it is: those of a batch write are random, and all that a stream writes
-has the same ones, so that a later batch removes what an earlier one has left. The entries are what a commit must know
-of the batches, in the byte order of the machines: they do not outlive the job. `sparklog.write.staged_runs` reads the
-files.
+``<job>`` begins with the time of the job, ms in 12 hexadecimal digits, so that files of a dead job are known by their
+age. Ten more digits identify the job: they are random for a batch write, and equal for all writes of a stream, so that
+a later batch removes the leftovers of an earlier one. The entries are all that a commit must know about the batches, in
+the byte order of the machines: they do not outlive the job. `sparklog.write.staged_runs` reads the files.
 """
 
 from __future__ import annotations
@@ -83,29 +82,29 @@ _OF_HEADERS: Final = tuple(name for name in BATCH_ENTRY.names or () if name not 
 _NONE: Final = -1
 
 COPIED_SHARE_MAX: Final = 1 / 32
-"""What a task has staged for a partition is copied into a log unless it is longer than this share of a segment."""
+"""A task's staged bytes for a partition are copied into the log, unless they exceed this share of a segment."""
 _SHARED_SHARE_MAX: Final = COPIED_SHARE_MAX / 8
-"""A partition of which a task has more than this share of a segment goes on in a file of its own.
+"""A partition continues in a file of its own once a task has more than this share of a segment for it.
 
-It may well come to be worth a segment. That is less than what is copied, so that most of such a partition is not."""
+It may well fill a segment. The share is below the one for copying, so that most of such a partition is not copied."""
 _SHARED_RUNS_MAX: Final = 16
-"""So does one of which this many runs lie apart in the shared file, since a commit reads each by itself."""
+"""So does a partition with this many separate runs in the shared file, since a commit reads each by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the batches of a run come from, and what their offsets are to be.
+    """The source of a run's batches, and the rule for their offsets.
 
     Attributes
     ----------
     source : str
-        The path of the log that they are copied from; empty where they were made of rows.
+        The path of the log that they are copied from; empty if they were made of rows.
     goes_on : bool
-        Whether they follow what was copied from that log to this one before.
+        Whether they continue an earlier copy from that log to this one.
     keeps_offsets : bool
-        Whether they have the offsets that they are to have.
+        Whether they keep the offsets that they have.
     leader_epoch : int
-        The leader epoch that is written in them.
+        The leader epoch in them.
     """
 
     source: str = ""
@@ -125,21 +124,21 @@ class StagedRun(NamedTuple):
     folder, job : str
         The partition's folder by its name, and the job.
     name : str
-        Names the file among those that the job stages: ``<task>-<attempt>-<number>``.
+        The file's name among the job's staged files: ``<task>-<attempt>-<number>``.
     task, number : int
-        Runs of a partition are committed in the order of their tasks, and of one task by their number.
+        Runs of a partition are committed in the order of tasks, and within a task by number.
     is_alone : bool
         Whether the file holds nothing else, so that it can become a segment.
     origin : Origin
-        Where its batches come from.
+        The source of its batches.
     position, size_bytes : int
-        Where the run begins in the file, and its size.
+        The run's position in the file, and its size.
     first_entry, batches : int
         The row of its first batch among the entries of the file, and the number of its batches.
     records : int
         The number of its records.
     base_offset, end_offset : int
-        The offset of its first batch, and the one behind its last, as the task counts them.
+        The offset of its first batch, and the offset after its last, as the task counts them.
     """
 
     folder: str
@@ -168,7 +167,7 @@ class StagedRun(NamedTuple):
         return files.staged_name(self.job, files.staged_batches(self.name))
 
     def followed_by(self, other: StagedRun) -> StagedRun | None:
-        """Return both runs as one, where the other lies behind this one in the same file; None elsewhere."""
+        """Return both runs as one, if the other follows this one in the same file; otherwise None."""
         if self.name != other.name or self.position + self.size_bytes != other.position:
             return None
         if self.origin != other.origin or (self.end_offset != other.base_offset and not self.origin.keeps_offsets):
@@ -182,12 +181,12 @@ class StagedRun(NamedTuple):
 
 
 class _StagedFile:
-    """A staged file that is written to, and the entries of its batches.
+    """A staged file open for writing, and the entries of its batches.
 
     Parameters
     ----------
     job, name : str
-        As of `StagedRun`.
+        See `StagedRun`.
     """
 
     def __init__(self, directory: LogDirectory, job: str, name: str) -> None:
@@ -200,7 +199,7 @@ class _StagedFile:
         return [self._path(name_of(self.name)) for name_of in (files.staged_log, files.staged_batches)]
 
     def append(self, encoded: EncodedBatches, rows: Sequence[slice]) -> None:
-        """Append some of the batches; each slice is of batches that follow one another."""
+        """Append some of the batches; each slice has consecutive ones."""
         began_at = self.size_bytes
         storage, path = self._directory.writable, self._path(files.staged_log(self.name))
         with storage.open_for_append(path) if self.batches else storage.create(path) as log:
@@ -225,14 +224,14 @@ class _StagedFile:
 
 @dataclass
 class _Staged:
-    """What has been staged of one partition.
+    """The staged batches of one partition.
 
     Attributes
     ----------
     runs : list of StagedRun
-        The finished ones: those of the shared file, and then those that are alone in a file.
+        The finished runs: first in the shared file, then in files of their own.
     own : _StagedFile or None
-        The unfinished file of the partition's own, if there is one.
+        The partition's own unfinished file, if there is one.
     own_records : int
         The number of records in it.
     tail : ActiveSegmentState
@@ -240,9 +239,9 @@ class _Staged:
     end_offset : int
         The offset behind the last batch.
     origin : Origin
-        Of the batches that come next.
+        The source of the next batches.
     is_large : bool
-        Whether it is known that it may be worth a segment.
+        Whether the partition may fill a segment.
     """
 
     runs: list[StagedRun] = field(default_factory=list)
@@ -254,14 +253,14 @@ class _Staged:
     is_large: bool = False
 
     def goes_on_alone(self, size_bytes: int, config: LogConfig) -> bool:
-        """Tell whether the next run, of so many bytes, goes to a file of the partition's own."""
+        """Return whether the next run, of ``size_bytes``, goes to a file of the partition's own."""
         if self.is_large or self.own is not None or (self.runs and self.runs[-1].is_alone):
             return True
         shared_bytes = sum(run.size_bytes for run in self.runs) + size_bytes
         return shared_bytes > config.segment_bytes * _SHARED_SHARE_MAX or len(self.runs) >= _SHARED_RUNS_MAX
 
     def add(self, run: StagedRun) -> None:
-        """Add a finished run, as a part of the last one where it lies behind that."""
+        """Add a finished run; join it to the last one if it follows that."""
         joined = self.runs[-1].followed_by(run) if self.runs else None
         if joined is None:
             self.runs.append(run)
@@ -270,18 +269,18 @@ class _Staged:
 
 
 class TaskStage:
-    """Everything that one attempt of a task stages.
+    """The staged files of one attempt of a task.
 
     Parameters
     ----------
     directory : LogDirectory
-        The log directory, which is there.
+        The log directory, which exists.
     job : str
         The job, which has begun; see `begin`.
     task, attempt : int
-        The number of the task in the job, and of the attempt, which no other attempt of the job's tasks has.
+        The number of the task in the job, and the number of the attempt, unique among all attempts of the job.
     config : LogConfig
-        Says where files are rolled.
+        Sets when files are rolled.
     """
 
     def __init__(self, directory: LogDirectory, job: str, task: int, attempt: int, config: LogConfig) -> None:
@@ -293,13 +292,13 @@ class TaskStage:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions something has been staged for."""
+        """The number of partitions with staged batches."""
         return len(self._staged)
 
     def end_offset(self, folder: str, base_offset: int = 0) -> int:
-        """Return the offset behind the last batch that was staged for a partition, by the name of its folder.
+        """Return the offset after the last batch staged for a partition, by the name of its folder.
 
-        Where none was, it is ``base_offset``, the offset that the first one is expected to get.
+        If there is none, return ``base_offset``, the offset expected for the first batch.
         """
         found = self._staged.get(folder)
         return base_offset if found is None else found.end_offset
@@ -310,9 +309,9 @@ class TaskStage:
         Parameters
         ----------
         base_offset : int
-            The offset that the first of them is expected to get; none is lower.
+            The offset expected for the first of them; none is lower.
         is_large : bool
-            Whether there are so many that they may be worth a segment.
+            Whether they may fill a segment.
         """
         found = self._staged.setdefault(folder, _Staged())
         self._finish_file(folder, found)
@@ -331,16 +330,16 @@ class TaskStage:
         Parameters
         ----------
         encoded : EncodedBatches
-            The batches of one partition behind those of another; the offsets of each partition go on where the task's
-            last batch of it ended. Those of copied batches that keep them may go on later.
+            The batches, partition by partition; the offsets of each partition continue after the task's
+            last batch of it. Copied batches that keep their offsets may leave a gap.
         folders : sequence of str
-            The folders of the partitions by their names, each once.
+            The names of the partitions' folders, each once.
         batch_ends : sequence of int
-            For each of them, the row behind its last batch.
+            For each partition, the row after its last batch.
         now_ms : int
             Wall-clock time, ms since the epoch.
         config : LogConfig, optional
-            That of their topic; by default that of the stage.
+            The topic's configuration; by default the stage's.
         """
         headers, config = encoded.headers, config or self._config
         base_offsets = headers.column("base_offset").tolist()
@@ -370,7 +369,7 @@ class TaskStage:
     def _append_alone(
         self, folder: str, found: _Staged, encoded: EncodedBatches, rows: slice, now_ms: int, config: LogConfig
     ) -> None:
-        """Append batches of a partition to a file of its own, which is rolled where a segment would be."""
+        """Append batches of a partition to a file of its own, which rolls like a segment."""
         first = rows.start
         while first < rows.stop:
             headers = encoded.headers[first : rows.stop]
@@ -388,7 +387,7 @@ class TaskStage:
                 self._finish_file(folder, found)
 
     def _finish_file(self, folder: str, found: _Staged) -> None:
-        """Finish the file of a partition's own, if there is one."""
+        """Finish the partition's own file, if there is one."""
         if found.own is None:
             return
         found.own.finish()
@@ -406,13 +405,13 @@ class TaskStage:
         return self._files[-1]
 
     def finish(self, *, is_synced: bool = True) -> list[StagedRun]:
-        """Close all files, and return what is in them.
+        """Close all files, and return their runs.
 
         Parameters
         ----------
         is_synced : bool
-            Whether the files are synced here. They need not be where the commit is made on the same machine: it syncs
-            each of them that it moves, and its own copy of what it takes from the others.
+            Whether the files are synced here. They need not be if the commit runs on the same machine: it syncs
+            each file that it moves, and its own copy of the batches from the others.
 
         Raises
         ------
@@ -437,14 +436,14 @@ class TaskStage:
     def refuse_ended_job(self) -> None:
         """Raise `CommitError` if the job has ended.
 
-        It is asked after files were made, since the end of the job removes those that were made before.
+        Call it after making files, since the end of the job removes all files made before.
         """
         if not is_running(self._directory, self._job):
             raise CommitError("the job of this task has ended: what the task has staged is removed")
 
 
 def _joined(rows: Sequence[slice]) -> list[slice]:
-    """Join slices of rows that follow one another."""
+    """Join consecutive slices of rows."""
     joined = [rows[0]]
     for each in rows[1:]:
         if joined[-1].stop == each.start:
@@ -471,7 +470,7 @@ def _entries_of(encoded: EncodedBatches, headers: BatchHeaders) -> np.ndarray[An
 
 
 def begin(directory: LogDirectory, job: str) -> None:
-    """Record that a job runs, before its tasks run."""
+    """Record that a job runs, before its tasks start."""
     storage = directory.writable
     make_directory(directory)
     with storage.create(_marker(directory, job)):
@@ -479,12 +478,12 @@ def begin(directory: LogDirectory, job: str) -> None:
 
 
 def is_running(directory: LogDirectory, job: str) -> bool:
-    """Tell whether a job has begun and not ended. Files that its tasks stage after its end are never committed."""
+    """Return whether a job has begun and not ended. Files that its tasks stage after its end are never committed."""
     return directory.storage.read_small(_marker(directory, job)) is not None
 
 
 def end(directory: LogDirectory, job: str) -> None:
-    """Record that a job no longer runs, before the files that it has left are removed."""
+    """Record that a job no longer runs, before its leftover files are removed."""
     directory.writable.remove(_marker(directory, job))
 
 

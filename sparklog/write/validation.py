@@ -1,4 +1,4 @@
-"""Checks records by the rules by which a broker checks those that it is sent.
+"""Checks records by the rules of a broker.
 
 Source: apache/kafka, LogValidator.java.
 """
@@ -20,13 +20,13 @@ def fill_timestamps(rows: pa.RecordBatch, written_ms: int) -> pa.RecordBatch:
     Parameters
     ----------
     written_ms : int
-        When the records are written, ms since the epoch. A record without a timestamp gets this one, as Kafka's
-        producer gives it.
+        The time of the write, ms since the epoch. A record without a timestamp gets this one, as Kafka's
+        producer does it.
 
     Raises
     ------
     InvalidOptionError
-        The column ``timestamp`` is of another type, or has a time that a record cannot have.
+        The column ``timestamp`` has another type, or a time that no record can have.
     """
     if "timestamp" not in rows.schema.names:
         return rows.append_column("timestamp", _same_times(written_ms, rows.num_rows))
@@ -46,13 +46,13 @@ def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int, same_
     Parameters
     ----------
     rows : pyarrow.RecordBatch
-        ``timestamp`` as int64 ms, and ``key``, where there are such columns.
+        The records; columns ``timestamp`` (int64 ms) and ``key`` are checked if present.
     config : LogConfig
         The topic's configuration.
     now_ms : int
         Wall-clock time, ms since the epoch, which timestamps are compared with.
     same_time : int, optional
-        The timestamp of all rows, where they have the same: then the column is not looked at.
+        The timestamp of all rows, if they share one: then the column is not read.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def check_admissible(rows: pa.RecordBatch, config: LogConfig, now_ms: int, same_
         times = numbers_of(rows.column("timestamp"))
         latest = int(times.max())
         if latest != NO_TIMESTAMP:
-            # No time is before 1970, so that a longer bound refuses none.
+            # No time is before 1970, so a longer bound refuses none.
             is_bound = config.message_timestamp_before_max_ms < now_ms
             earliest = int(times[times != NO_TIMESTAMP].min()) if is_bound else now_ms
             _check_timestamps(earliest, latest, config, now_ms)
