@@ -89,7 +89,7 @@ def _entries(actions: RecoveryActions, segment: Segment, suffix: str) -> Entries
 
 
 def _are_right(segment: Segment, sound: SoundLog, offsets: Entries, times: Entries) -> bool:
-    """Return whether indexes may belong to a segment: a cheap check of their order, last entries and the batch there."""
+    """Return whether indexes may belong to a segment: a cheap check of order, last entries and the batch there."""
     if not (_ascends(offsets) and _ascends(times)):
         return False
     relative_end = sound.layout.end_offset - segment.base_offset
