@@ -1,1 +1,1 @@
-"""What the bytes of keys and values mean: decoders that make typed Arrow arrays of them; no files of logs."""
+"""Decodes the bytes of keys and values into typed Arrow arrays. Knows nothing of logs and their files."""

@@ -16,20 +16,20 @@
     local-timestamp-millis, -micros, -nanos         timestamp of no zone
     decimal of up to 38 digits                      decimal128
 
-With Confluent's prefix the schema that a value was written with is the one that its id names. It is resolved to the
+With Confluent's prefix the id names the schema that a value was written with. It is resolved to the
 reader's schema, by Avro's rules, as the value is read: fields are added by their defaults, left out, and widened.
 
-These fail, each as its own row: an id with no schema, bytes that end too early or go on behind the datum, and what
-`fastavro` refuses. It does not refuse everything: the number of a union's branch or an enum's symbol counts from the
-end where it is negative, and numbers of more than 64 bits lose the bits above.
+These fail, each as its own row: an id without a schema, bytes that end too early or continue after the datum, and data
+that `fastavro` refuses. It does not refuse everything: a negative number of a union's branch or an enum's symbol counts
+from the end, and numbers of more than 64 bits lose the upper bits.
 
-Of the struct that a union becomes one field is not null, as Spark's ``from_avro`` has it; `sparklog.values.avro_unions`
-says how.
+A union becomes a struct with one field that is not null, as in Spark's ``from_avro``; `sparklog.values.avro_unions`
+explains how.
 
-Schemas that no column stands for are refused: what is always null, and records that hold themselves. So are arrays of
-items that take no bytes, such as nulls: ten bytes could say that there are 2^60 of them. Every other item takes at
-least a byte, so that a value never becomes more items than it has bytes. While it is decoded, an item that is a record
-takes about two hundred bytes of memory and those of its fields.
+Schemas that no column can hold are refused: types that are always null, and records that hold themselves. So are arrays
+of items that take no bytes, such as nulls: ten bytes could claim 2^60 of them. Every other item takes at least a byte,
+so that a value never has more items than bytes. During decoding, an item that is a record takes about two hundred bytes
+of memory besides its fields.
 
 Source: Avro specification 1.12.0.
 """
@@ -84,9 +84,9 @@ class AvroCodec:
     schemas : mapping of int or None to Schema
         The schemas that values were written with, by id.
     reader_id : int or None
-        The id of the schema that says the columns.
+        The id of the schema that defines the columns.
     has_prefix : bool
-        Whether values have Confluent's prefix; where not, all were written with the reader's schema.
+        Whether values have Confluent's prefix; if not, all were written with the reader's schema.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class AvroCodec:
         for schema_id, schema in kept.items():
             _Types(schema.name, parsed[schema_id]).check_items()
         self.type = _Types(schemas[reader_id].name, parsed[reader_id]).type()
-        # What a number means is said by the column's type; fastavro would make objects of Python of it.
+        # The column's type gives numbers their meaning; fastavro would make Python objects of them.
         plain = {schema_id: _without_logical_types(each) for schema_id, each in parsed.items()}
         try:
             rewriter = UnionRewriter(with_pending(plain[reader_id]))
@@ -154,7 +154,7 @@ def _parse(fastavro: Any, schema: Schema) -> Any:
 
 
 def _without_logical_types(schema: Any) -> Any:
-    """Return a parsed schema without the logical types that numbers are enough for, which are all but decimals."""
+    """Return a parsed schema with decimals as its only logical types; for all others plain numbers are enough."""
     if isinstance(schema, list):
         return [_without_logical_types(each) for each in schema]
     if not isinstance(schema, dict):
@@ -187,7 +187,7 @@ class _Types:
         return self._type(self._schema, "")
 
     def check_items(self) -> None:
-        """Refuse arrays whose items may take no bytes, and records that hold themselves."""
+        """Refuse arrays whose items can take no bytes, and records that hold themselves."""
         self._bytes_min(self._schema, "", ())
 
     def _type(self, schema: Any, path: str) -> pa.DataType:
@@ -229,7 +229,7 @@ class _Types:
         return _WIDER[frozenset(others)]
 
     def _bytes_min(self, schema: Any, path: str, holders: tuple[str, ...]) -> int:
-        """Return how many bytes a datum takes at least, up to a few."""
+        """Return a lower bound for the bytes of a datum; it stops counting after a few."""
         self._fields.add()
         if isinstance(schema, str) and schema in holders:
             raise self._error(path, f"holds itself, as {schema!r}")

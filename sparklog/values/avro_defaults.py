@@ -1,8 +1,8 @@
-"""Defaults of Avro fields: the JSON of a schema made the data that decoding gives.
+"""Turns the defaults of Avro fields from a schema's JSON into the data that decoding gives.
 
-`fastavro` hands a default on as the JSON that it is. By Avro's rules it stands for a datum of the field's type: bytes
-are text of the characters U+0000 to U+00FF, a record has the defaults of the fields that are not named, and of a union
-it is of the first branch that it fits.
+`fastavro` returns a default as its plain JSON. By Avro's rules it stands for a datum of the field's type: bytes
+are text of the characters U+0000 to U+00FF, a record has the defaults of the fields that are not named, and in a union
+it belongs to the first branch that it fits.
 
 Source: Avro specification 1.12.0; org.apache.avro 1.12.0, ResolvingGrammarGenerator.encode.
 """
@@ -16,7 +16,7 @@ from typing import Any, Final
 from sparklog.values.avro_unions import member_name, members_of, named_types, with_parts
 
 _PENDING: Final = "sparklog.default"
-"""The property of a field whose default is a datum, until `set_defaults`: `fastavro` parses no others than JSON."""
+"""The property of a field that holds its default as a datum until `set_defaults`: `fastavro` parses JSON only."""
 _JSON: Final[Mapping[str, tuple[type, ...]]] = {
     "null": (type(None),),
     "boolean": (bool,),
@@ -29,12 +29,12 @@ _JSON: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def with_pending(schema: Any) -> Any:
-    """Return a schema whose defaults are data, but none of its fields has them before `set_defaults`.
+    """Return a schema whose defaults are data; its fields get them by `set_defaults`.
 
     Raises
     ------
     ValueError, LookupError
-        A default is none of its type.
+        A default does not fit its type.
     """
     named = named_types(schema)
 
@@ -44,7 +44,7 @@ def with_pending(schema: Any) -> Any:
         whole = with_parts(part, changed)
         for field in whole.get("fields", ()) if isinstance(whole, dict) else ():
             if "default" in field:
-                # The types of `part` still have their defaults as JSON, of which those of records are made.
+                # The types of `part` still have defaults as JSON, which the defaults of records are made from.
                 kind = next(each["type"] for each in part["fields"] if each["name"] == field["name"])
                 field[_PENDING] = _datum_of(kind, field.pop("default"), named)
         return whole
@@ -53,7 +53,7 @@ def with_pending(schema: Any) -> Any:
 
 
 def _datum_of(schema: Any, default: Any, named: Mapping[str, Any]) -> Any:
-    """Return the datum of a type that the JSON of a default stands for."""
+    """Return the datum that the JSON of a default stands for."""
     schema = named.get(schema, schema) if isinstance(schema, str) else schema
     if isinstance(schema, list):
         branch = next((each for each in schema if _fits(each, default, named)), schema[0])
@@ -78,7 +78,7 @@ def _datum_of(schema: Any, default: Any, named: Mapping[str, Any]) -> Any:
 
 
 def set_defaults(schema: Any) -> None:
-    """Give the fields of a parsed schema, in its place, the defaults that are pending."""
+    """Give the fields of a parsed schema their pending defaults, in place."""
     for part in schema if isinstance(schema, list) else (schema,):
         if not isinstance(part, dict):
             continue

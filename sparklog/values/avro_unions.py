@@ -1,10 +1,10 @@
-"""Unions of several Avro types, made records of one field each, so that a datum says which branch it is.
+"""Turns unions of several Avro types into records of one field each, so that a datum shows its branch.
 
-A record is encoded as its fields are, one behind the other, and so a record of one field as that field alone. Schemas
-are rewritten on this ground: ``["null", "string", "long"]`` becomes null with two records, of the field ``member0``
-and of ``member1``, and `fastavro` decodes a datum to an object of the one field that it has. Those of a writer are
-rewritten beside the reader's, so that a type of the writer, in a union or not, becomes the branch of the reader that
-Avro resolves it to: one of the same type and name, or else one that it widens to.
+A record is encoded as its fields in order, and so a record of one field as that field alone. Schemas are therefore
+rewritten: ``["null", "string", "long"]`` becomes null with two records, of the field ``member0`` and of ``member1``,
+and `fastavro` decodes a datum to an object of the one field that it has. Schemas of writers are rewritten together with
+the reader's, so that a type of the writer, in a union or not, becomes the branch of the reader that Avro resolves it
+to: one of the same type and name, or else one that it widens to.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
 def members_of(union: list[Any]) -> list[Any]:
-    """Return the branches of a union that are fields of a struct: all but null where there are several."""
+    """Return the branches of a union that become fields of a struct: all but null, if there are several."""
     others = [each for each in union if each != "null"]
     is_of_numbers = all(isinstance(each, str) for each in others) and frozenset(others) in _WIDER
     return [] if len(others) < 2 or is_of_numbers else others
 
 
 def member_name(number: int) -> str:
-    """Return the name of the field of a branch, as Spark's ``from_avro`` has it."""
+    """Return the name of a branch's field, as in Spark's ``from_avro``."""
     return f"member{number}"
 
 
 class UnionRewriter:
-    """Rewrites the schema of a reader, and those of writers beside it.
+    """Rewrites the schema of a reader, and the schemas of writers to match it.
 
     Parameters
     ----------
     reader : object
-        A schema whose types have their full names, as of `fastavro.parse_schema`; no record in it holds itself.
+        A schema whose types have their full names, from `fastavro.parse_schema`; no record in it holds itself.
     """
 
     def __init__(self, reader: Any) -> None:
@@ -51,7 +51,7 @@ class UnionRewriter:
         self.reader = self._rewritten(reader)
 
     def writer(self, schema: Any) -> Any:
-        """Rewrite the schema of a writer where it is read as a union of several types."""
+        """Rewrite the parts of a writer's schema that are read as a union of several types."""
         return _Writer(self._numbers, self._named, named_types(schema)).beside(schema, self._original)
 
     def _rewritten(self, schema: Any) -> Any:
@@ -90,7 +90,7 @@ class _Writer:
             return writer
         if "fields" in writer and "fields" in reader:
             fields = {name: field["type"] for field in reader["fields"] for name in _names_of(field)}
-            # The defaults of a writer count for nothing, and would not fit a type that is rewritten.
+            # A writer's defaults have no effect, and would not fit a rewritten type.
             rewritten = [
                 {"name": field["name"], "type": self.beside(field["type"], fields.get(field["name"]))}
                 for field in writer["fields"]
@@ -102,7 +102,7 @@ class _Writer:
         }
 
     def _member(self, writer: Any, members: list[Any], number: int) -> Any:
-        """Make a type of the writer the branch that it is read as; as it is where there is none."""
+        """Turn a writer's type into the branch that it is read as; leave it alone if there is none."""
         place = self._place(writer, members)
         return writer if place is None else _record(number, place, self.beside(writer, members[place]))
 
@@ -124,7 +124,7 @@ def _names_of(field: Mapping[str, Any]) -> list[str]:
 
 
 def _kind(schema: Any, named: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what kind of type a schema is, and its name without namespace where it has one."""
+    """Return the kind of a schema's type, and its name without namespace if it has one."""
     if isinstance(schema, str):
         if schema not in named:
             return schema, ""
@@ -153,7 +153,7 @@ def named_types(schema: Any) -> dict[str, Any]:
 
 
 def with_parts(schema: Any, change: Any) -> Any:
-    """Return a type with those that it is made of changed."""
+    """Return a type with its parts changed by a function."""
     if not isinstance(schema, dict):
         return schema
     changed = {key: change(value) if key in ("type", "items", "values") else value for key, value in schema.items()}

@@ -1,4 +1,4 @@
-"""Columns as text: ``id bigint, name string, tags array<string>, at timestamp, place struct<x: double, y: double>``.
+"""Parses columns: ``id bigint, name string, tags array<string>, at timestamp, place struct<x: double, y: double>``.
 
 The names of types are Spark's or Arrow's, in any case:
 
@@ -6,12 +6,12 @@ The names of types are Spark's or Arrow's, in any case:
     int, integer, int32             bigint, long, int64             float, real, float32
     double, float64                 string, utf8                    date, date32
     timestamp                       microseconds, UTC
-    timestamp_ntz                   microseconds, of no time zone
+    timestamp_ntz                   microseconds, without time zone
     decimal(precision, scale)       numeric(precision, scale); without the parentheses (10, 0)
     array<type>                     list<type>
     struct<name: type, ...>         the colon may be left out
 
-A name that is not of letters, digits, ``_``, ``$``, ``-`` and ``.`` stands between backquotes.
+A name with characters other than letters, digits, ``_``, ``$``, ``-`` and ``.`` stands between backquotes.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _STRUCT: Final = "struct"
 
 
 def is_columns(text: str) -> bool:
-    """Tell whether a text begins as columns do, with a name and the name of a type."""
+    """Return whether a text begins like columns, with a name and the name of a type."""
     return _BEGINNING.match(text) is not None or text.strip().lower().startswith(f"{_STRUCT}<")
 
 
 def parse_columns(text: str, argument: str) -> pa.DataType:
-    """Return the struct type of columns that are given as text.
+    """Return the struct type of columns in text form.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def parse_columns(text: str, argument: str) -> pa.DataType:
     Raises
     ------
     InvalidOptionError
-        The text is not of columns, or two columns have the same name.
+        The text does not define columns, or two columns have the same name.
     """
     parser = _Parser(text, argument)
     if text.strip().lower().startswith(f"{_STRUCT}<"):
@@ -84,7 +84,7 @@ class _Parser:
         self._position = 0
 
     def fields(self, closing: str, depth: int) -> pa.DataType:
-        """Read fields up to the ``closing`` token, or to the end where it is empty."""
+        """Read fields up to the ``closing`` token, or to the end if that is empty."""
         fields: dict[str, pa.Field] = {}
         while True:
             token = self._next("a name")

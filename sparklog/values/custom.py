@@ -1,9 +1,9 @@
-"""Decoders that a user brings: any function of Arrow arrays, named ``package.module:function``.
+"""Decodes with a user's own function of Arrow arrays, named ``package.module:function``.
 
-The function takes an array of binary, in which nothing is null, and returns an array that is as long. Its attribute
-``type`` is the `pyarrow.DataType` of what it returns; where it has none, the function is called with an empty array,
-and the type is that of the result. A null in the result is a value, and no failure. Where the function raises, the
-block is halved until the values are found for which it does, and those fail.
+The function takes an array of binary without nulls, and returns an array of the same length. Its attribute
+``type`` is the `pyarrow.DataType` of the result; without it, the function is called with an empty array,
+and its result has the type. A null in the result is a value, and no failure. If the function raises, the
+block is halved until the values at fault are found; only they fail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CallableCodec:
     Raises
     ------
     InvalidOptionError
-        It cannot be imported or called, or its type is not known.
+        It cannot be imported or called, or its type is unknown.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,7 +1,7 @@
 """Decodes keys and values into typed Arrow arrays.
 
-`sparklog.values.spec.parse_decoder` says what is wanted, `make_decoder` makes the decoder where it is to run, and
-`Decoder.decode` takes a column of a batch. What each format takes is at the top of its module.
+`sparklog.values.spec.parse_decoder` checks a user's request, `make_decoder` makes the decoder where it runs, and
+`Decoder.decode` takes a column of a batch. Each format is documented at the top of its module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparklog.values.text import RawCodec, StringCodec
 
 
 class Codec(Protocol):
-    """One format; it is given values none of which is null, as `pyarrow.BinaryArray`."""
+    """Decodes one format. Its input is a `pyarrow.BinaryArray` without nulls."""
 
     type: pa.DataType
 
@@ -55,17 +55,17 @@ class Decoder:
         Parameters
         ----------
         values : pyarrow.BinaryArray or pyarrow.LargeBinaryArray, length n_rows
-            Null is no failure and stays null; an empty value is a value.
+            Keys or values. Null is no failure and stays null; an empty value is a value.
 
         Returns
         -------
         Decoded
-            An array of length n_rows, null where a value is null or failed, and the rows that failed.
+            An array of length n_rows, null if a value is null or failed, and the rows that failed.
 
         Raises
         ------
         InvalidOptionError
-            The values are more than 2 GiB, or a user's function returned what it may not.
+            The values exceed 2 GiB, or a user's function returned a wrong type or length.
         """
         try:
             dense = values.drop_null().cast(pa.binary())
@@ -80,7 +80,7 @@ class Decoder:
 
 
 def make_decoder(spec: DecoderSpec) -> Decoder:
-    """Make the decoder that was asked for.
+    """Make the decoder of a specification.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def make_decoder(spec: DecoderSpec) -> Decoder:
     Raises
     ------
     InvalidOptionError
-        A library is not installed, a schema cannot be used, or a user's function cannot.
+        A library is not installed, or a schema or a user's function cannot be used.
     """
     return Decoder(_codec(spec))
 
@@ -110,7 +110,7 @@ def _codec(spec: DecoderSpec) -> Codec:
 
 
 class _WithoutPrefix:
-    """Takes Confluent's prefix off before another codec decodes."""
+    """Removes Confluent's prefix before another codec decodes."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec

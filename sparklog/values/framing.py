@@ -1,12 +1,12 @@
-"""The prefix that Confluent's serializers write before a key or value.
+"""Splits off the prefix that Confluent's serializers write before a key or value.
 
     byte  size  field
     0     1     magic       0
     1     4     schema_id   big-endian, signed as a registry's ids are
     5     ...   payload; for protobuf, the message index and then the payload
 
-The message index says which message of the schema's file the payload is. It is a count and that many numbers, all
-zigzag varints: the number of a message in the file, then of one nested in it, and so on. The count 0 alone stands for
+The message index names the payload's message in the schema's file. It is a count and that many numbers, all
+zigzag varints: the number of a message in the file, then of one nested in it, and so on. The count 0 alone means
 the first message of the file.
 
 Source: confluentinc/schema-registry, AbstractKafkaSchemaSerDe.java and MessageIndexes.java.
@@ -32,11 +32,11 @@ class Framed(NamedTuple):
     Attributes
     ----------
     schema_ids : int64 array, shape (n_values,)
-        -1 of a value that has no prefix.
+        The ids; -1 for a value without a prefix.
     payloads : pyarrow.BinaryArray, length n_values
-        Null of a value that has no prefix.
+        The rest of the values; null for a value without a prefix.
     reasons : dict of int to str
-        What is wrong with those that have none, by row.
+        By row, the fault of each value without a prefix.
     """
 
     schema_ids: Int64s
@@ -45,7 +45,7 @@ class Framed(NamedTuple):
 
 
 def split_prefix(values: pa.Array) -> Framed:
-    """Take the prefix off values, none of which is null."""
+    """Split the prefix off values; none may be null."""
     _, offset_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offset_buffer or bytes(4), np.int32, len(values) + 1, values.offset * 4)
     lengths = np.diff(offsets)
@@ -63,7 +63,7 @@ def split_prefix(values: pa.Array) -> Framed:
         )
         for row in np.flatnonzero(~is_framed).tolist()
     }
-    # Over the same bytes, prefixes and payloads by turns: pyarrow's own binary_slice fails for short values.
+    # Prefixes and payloads alternate over the same bytes: pyarrow's own binary_slice fails for short values.
     bounds = np.empty(2 * len(values) + 1, np.int32)
     bounds[::2] = offsets
     bounds[1::2] = np.where(is_long, offsets[:-1] + PREFIX_BYTES, offsets[:-1])
@@ -73,12 +73,12 @@ def split_prefix(values: pa.Array) -> Framed:
 
 
 def split_message_index(payload: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Take the message index off a protobuf payload.
+    """Split the message index off a protobuf payload.
 
     Raises
     ------
     ValueError
-        It is cut short, or says what no index can be.
+        It is cut short, or no valid index.
     """
     count, position = _varint(payload, 0)
     if not count:
@@ -93,7 +93,7 @@ def split_message_index(payload: bytes) -> tuple[tuple[int, ...], bytes]:
 
 
 def _varint(payload: bytes, position: int) -> tuple[int, int]:
-    """Read a zigzag varint: its value, and where it ends."""
+    """Read a zigzag varint; return its value and end position."""
     raw = 0
     for each in range(_VARINT_BYTES_MAX):
         if position + each >= len(payload):

@@ -1,20 +1,20 @@
-"""JSON documents to typed columns, by `pyarrow.json`.
+"""Decodes JSON documents to typed columns, by `pyarrow.json`.
 
-A value is one JSON document in UTF-8, with any white space around and in it. It is an object where the schema is of
-columns, as it is but for a key. The document ``null`` is a null. A field that is absent is null, and a field that the
-schema does not have is left out. Numbers and texts have to be what the schema says: 1.5 is no integer, 1.0 neither, and
-"1" is no number. Times are ISO 8601; one without a zone is in UTC.
+A value is one JSON document in UTF-8, with any white space around and in it. It is an object if the schema has
+columns; the schema of a key may be a single type. The document ``null`` is a null. An absent field is null, and a field that the
+schema lacks is left out. Numbers and texts must match the schema: 1.5 is no integer, 1.0 neither, and
+"1" is no number. Times are ISO 8601; a time without a zone is in UTC.
 
 These fail, each as its own row: bytes that are not UTF-8, a byte order mark, an empty value, several documents in one
-value, a field of the schema that is there twice, NaN and Infinity, numbers that their type cannot hold, and surrogates
-that are not pairs.
+value, a duplicate field of the schema, NaN and Infinity, numbers that their type cannot hold, and surrogates
+without a partner.
 
-Every value is put into an object of its own, ``{"v":VALUE}`` and a newline, and a whole block is parsed at once. No
-value can reach over into the next object: the line ends with ``}``, a newline and ``{``, which is no JSON within any
-text, list or object that a value might have left open. So where there are as many objects as values, each is of its
-value. A value might still close the object itself and go on, as ``{},"x":{}`` does; a parser that refuses unknown
-fields refuses that. Where values have fields that the schema does not, the value stands in a list before a mark, ``{
-"v":[VALUE,{"MARK":true}]}``, whose name no value knows, and has to be first of two.
+Every value is wrapped in an object, ``{"v":VALUE}`` and a newline, and a whole block is parsed at once. No
+value can reach into the next object: the line ends with ``}``, a newline and ``{``, which is no JSON within any
+text, list or object that a value might have left open. So if there are as many objects as values, each belongs to its
+value. A value might still close the object itself and continue, as ``{},"x":{}`` does; a parser that refuses unknown
+fields refuses that. If values have fields that the schema lacks, the value stands in a list before a mark, ``{
+"v":[VALUE,{"MARK":true}]}``, whose name no value can know, and must be the first of two.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _BYTES: Final = pa.large_binary()
 _NOT_ONE: Final = "the value is not one JSON document"
 _ROWS_MAX: Final = 16_384  # pyarrow parses at most 100,000 at once
 _BYTES_MAX: Final = 4 << 20
-_SUSPECTS_MAX: Final = 128  # a block that fails is parsed in parts of so many rows, and of those that fail each row
+_SUSPECTS_MAX: Final = 128  # rows of a part, when a failed block is parsed in parts, and failed parts row by row
 _COLUMN: Final = "v"
 _KIND_NAMES: Final = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
-# What pyarrow says of a block, and not of the value.
+# The words of pyarrow's error that concern the block, not the value.
 _ABOUT_THE_BLOCK: Final = re.compile(r"JSON parse error: | in row \d+$|(?<=Column\()/v(?:/\[\])?(?=[/)])")
 # Where a value may begin, as far as a text can tell; json.loads has the last word.
 _NOT_FINITE: Final = r"(?:\A|[:,\[])[ \t\r\n]*-?(?:NaN|Inf)"
@@ -79,7 +79,7 @@ class JsonCodec:
         return join_decoded(parts, self.type)
 
     def _decode_rows(self, texts: pa.Array) -> Decoded:
-        """Decode a block some of whose rows may fail; a text that is null failed before."""
+        """Decode a block with rows that may fail; a null text has failed before."""
         _, reasons = call_rows(self._refuse_no_document, texts.to_pylist())
         is_document = np.asarray(texts.is_valid())
         is_document[list(reasons)] = False
@@ -90,7 +90,7 @@ class JsonCodec:
         return Decoded(array.take(places), Failures.of({**reasons, **failures.at(rows).by_row()}))
 
     def _refuse_no_document(self, text: str) -> None:
-        """Raise what is wrong with a text that is not one JSON document, which is cheaper than to parse it alone."""
+        """Raise if a text is not one JSON document; this check is cheaper than parsing the text alone."""
         try:
             _refuse_misfit(_parse_json(text), self.type, "the document")
         except RecursionError:
@@ -99,11 +99,11 @@ class JsonCodec:
                 raise
 
     def _documents(self, texts: pa.Array) -> pa.Array:
-        """Decode texts that are known to be one document each."""
+        """Decode texts that are one document each."""
         return self._finished(self._parse(texts, b'{"v":', b"}\n", self._parsed, "ignore"))
 
     def _objects(self, texts: pa.Array) -> pa.Array:
-        """Decode texts each of which is to be an object, or null."""
+        """Decode texts that must be objects or null."""
         if not self._has_unknown_fields:
             try:
                 return self._finished(self._parse(texts, b'{"v":', b"}\n", self._parsed, "error"))
@@ -114,7 +114,7 @@ class JsonCodec:
         return self._finished(self._marked(texts))
 
     def _marked(self, texts: pa.Array) -> pa.Array:
-        """Parse objects that may have fields which the schema does not have; see the top."""
+        """Parse objects that may have fields that the schema lacks; see the top of the module."""
         suspects = texts.filter(pc.match_substring_regex(texts, _NOT_FINITE))
         for text in suspects.to_pylist():
             _parse_json(text)
@@ -130,7 +130,7 @@ class JsonCodec:
         return pa.StructArray.from_arrays(values.flatten()[:-1], fields=list(self._parsed), mask=mask)
 
     def _parse(self, texts: pa.Array, before: bytes, behind: bytes, kind: pa.DataType, unknown: str) -> pa.Array:
-        """Parse each text between two pieces of JSON that make it the only field of an object."""
+        """Parse each text, put between two pieces of JSON that make it the only field of an object."""
         if not len(texts):
             return pa.array([], kind)
         pieces = [pa.scalar(before, _BYTES), texts.cast(_BYTES), pa.scalar(behind, _BYTES), pa.scalar(b"", _BYTES)]
@@ -150,14 +150,14 @@ class JsonCodec:
         return table.column(_COLUMN).combine_chunks()
 
     def _finished(self, parsed: pa.Array) -> pa.Array:
-        """Make what was parsed the type that was asked for."""
+        """Convert the parsed array to the requested type."""
         if not all(pc.all(pc.is_finite(leaf), min_count=0).as_py() for leaf in _floats(parsed)):
             raise ValueError("a number is NaN, Infinity, or more than its type holds")
         return parsed if self._parsed.equals(self.type) else parsed.cast(self.type)
 
 
 def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
-    """Cut texts into blocks that are parsed at once."""
+    """Divide texts into blocks to parse at once."""
     if not len(texts):
         return
     ends = np.cumsum(np.asarray(pc.fill_null(pc.binary_length(texts), 0)).astype(np.int64))
@@ -171,7 +171,7 @@ def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
 
 
 class _Number(str):
-    """A number of a document, as it is written: Python takes long to make numbers, and pyarrow knows which fit."""
+    """A number of a document, as text: making Python numbers is slow, and pyarrow knows which fit."""
 
     __slots__ = ()
 
@@ -185,7 +185,7 @@ def _parse_json(text: str) -> Any:
 
 
 def _refuse_misfit(value: Any, kind: pa.DataType, name: str) -> None:
-    """Raise where a part of a document is of another kind than its type; what else there is to find, pyarrow finds."""
+    """Raise if a part of a document has another kind than its type. pyarrow finds all other faults."""
     if value is None:
         return
     if pa.types.is_struct(kind) and type(value) is dict:
@@ -200,7 +200,7 @@ def _refuse_misfit(value: Any, kind: pa.DataType, name: str) -> None:
 
 
 def _kinds(kind: pa.DataType) -> tuple[type, ...]:
-    """Return what `_parse_json` makes of values that may be of a type."""
+    """Return the classes of `_parse_json`'s values that a type can hold."""
     if pa.types.is_boolean(kind):
         return (bool,)
     if pa.types.is_integer(kind):
@@ -217,7 +217,7 @@ def _refuse_constant(name: str) -> Never:
 
 
 def _parsed_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that `pyarrow.json` is asked for: it takes dates for numbers of days, and so they are text."""
+    """Return the type to request from `pyarrow.json`: dates as text, since it would read dates from numbers of days."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_parsed_type(field.type)) for field in kind])
     if pa.types.is_list(kind):

@@ -1,4 +1,4 @@
-"""JSON Schema: the Arrow type of the documents that a schema describes.
+"""Converts a JSON Schema to the Arrow type of its documents.
 
     JSON Schema                                     Arrow
     string                                          string
@@ -12,12 +12,12 @@
     T with null, as a list of types, or as          T
       oneOf or anyOf of two
     enum of strings, const of a string              string
-    $ref into the same schema, or into another of   what is there
+    $ref into the same schema, or into another of   the type there
       the same folder by its file's name or $id
 
-Every field may be null: documents are read, not validated, and ``required``, bounds and patterns are not looked at.
-What a document has beyond its schema's properties is left out. Other schemas are refused by the name of the property,
-as are those that hold themselves.
+Every field may be null: documents are read, not validated; ``required``, bounds and patterns are ignored.
+Fields of a document beyond its schema's properties are left out. Other schemas are refused by the name of the property,
+as are schemas that hold themselves.
 
 Source: json-schema.org, drafts 4 to 2020-12.
 """
@@ -42,21 +42,21 @@ _DEPTH_MAX: Final = 64
 
 
 def parse_json_schema(text: bytes, name: str, others: Mapping[str, bytes] = MappingProxyType({})) -> pa.DataType:
-    """Return the Arrow type of what a JSON Schema describes.
+    """Return the Arrow type of the documents of a JSON Schema.
 
     Parameters
     ----------
     text : bytes
         The schema.
     name : str
-        What the schema is called in errors.
+        The schema's name in errors.
     others : mapping of str to bytes
-        The schemas that it may refer to, by what ``$ref`` has before ``#``, or by any names and their own ``$id``.
+        The schemas that it may refer to, by the part of ``$ref`` before ``#``, or by any names and their own ``$id``.
 
     Raises
     ------
     InvalidOptionError
-        It is not a JSON Schema, or one that no Arrow type stands for.
+        It is not a JSON Schema, or has no Arrow type.
     """
     root = _parsed(text, name)
     return _Reader(root, name, _Others(others, FieldCount(name))).type(root, (), ())
@@ -70,14 +70,14 @@ def _parsed(text: bytes, name: str) -> Any:
 
 
 class _Others:
-    """The schemas that others refer to, and the count of the fields that all come to."""
+    """The schemas that others refer to, and the total count of fields."""
 
     def __init__(self, texts: Mapping[str, bytes], fields: FieldCount) -> None:
         self._texts, self.fields = texts, fields
         self._by_id: dict[str, Any] | None = None
 
     def find(self, name: str) -> Any:
-        """Return the schema of a name, or of that ``$id``; None where there is none."""
+        """Return the schema with a name or ``$id``; None if there is none."""
         if name in self._texts:
             return _parsed(self._texts[name], name)
         if self._by_id is None:
@@ -97,7 +97,7 @@ class _Reader:
         self._root, self._name, self._others = root, name, others
 
     def type(self, schema: Any, path: tuple[str, ...], references: tuple[str, ...]) -> pa.DataType:
-        """Return the type of a part; ``references`` are those that led to it."""
+        """Return the type of a part; ``references`` are the names that led to it."""
         self._others.fields.add()
         if not isinstance(schema, dict):
             raise self._error(path, "is not described by an object")

@@ -16,9 +16,9 @@ def import_optional(module: str, package: str, extra: str) -> Any:
     module : str
         The module, such as ``google.protobuf.descriptor_pb2``.
     package : str
-        What the library is called where it is installed from.
+        The library's name on the package index.
     extra : str
-        The extra, which is named as the format is.
+        The extra, named like the format.
 
     Raises
     ------

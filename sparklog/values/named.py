@@ -1,4 +1,4 @@
-"""Finds what a user brings by its name, ``package.module:name``: a decoder, or a partitioner."""
+"""Imports a user's decoder or partitioner by its name, ``package.module:name``."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from sparklog.errors import InvalidOptionError
 
 
 def imported(name: str, what: str) -> Any:
-    """Import something that can be called.
+    """Import a callable.
 
     Parameters
     ----------
     name : str
         ``package.module:name``.
     what : str
-        What it is to be, for errors, such as "the decoder".
+        Its role, for errors, such as "the decoder".
 
     Raises
     ------
     InvalidOptionError
-        It cannot be imported, is not there, or cannot be called.
+        It cannot be imported, does not exist, or cannot be called.
     """
     module_name, _, attribute = name.partition(":")
     try:

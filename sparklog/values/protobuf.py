@@ -1,4 +1,4 @@
-"""Protobuf messages, by `protobuf`: one message a value.
+"""Decodes protobuf messages, by `protobuf`: one message a value.
 
     protobuf                                        Arrow
     bool, float, double, string, bytes              bool, float, double, string, binary
@@ -8,19 +8,19 @@
     uint64, fixed64                                 decimal(20, 0)
     enum                                            string, the name; of a number without a name, the number
     message, group                                  struct
-    google.protobuf.Timestamp                       timestamp, microseconds, UTC; what is below is cut off
+    google.protobuf.Timestamp                       timestamp, microseconds, UTC; nanoseconds are cut off
     repeated, map                                   list, map
 
 A field that has presence (``optional``, in a ``oneof``, of a message, or of proto2) is
-null where it is absent. Others have the default of their type, which is not written. Extensions and unknown fields are
+null if it is absent. Others have the default of their type, which is not written. Extensions and unknown fields are
 left out.
 
-With Confluent's prefix the id and the message index say which message a value is. It has to be the reader's, by its
-full name, or the row fails; its fields are read by the reader's schema, as protobuf means schemas to change: by number.
-Sources (``.proto``) are compiled by `grpcio-tools`, where a decoder is specified, and not where it runs.
+With Confluent's prefix the id and the message index name the message of a value. It must be the reader's, by its full
+name, or the row fails; its fields are read by the reader's schema, by number, as protobuf intends schemas to change.
+Sources (``.proto``) are compiled by `grpcio-tools` when a decoder is specified, not where it runs.
 
-Messages that hold themselves are refused, since no column can. Decoding takes memory in proportion to the bytes of a
-value, and `protobuf` refuses groups and messages that are nested more than 100 deep.
+Messages that hold themselves are refused, since no column can hold them. Decoding takes memory in proportion to the
+bytes of a value, and `protobuf` refuses groups and messages that are nested more than 100 deep.
 
 Source: protobuf.dev, encoding and descriptor.proto.
 """
@@ -80,9 +80,9 @@ class ProtobufCodec:
     schemas : mapping of int or None to Schema
         The schemas that values were written with, by id, compiled.
     reader_id : int or None
-        The id of the schema that says the columns.
+        The id of the schema that defines the columns.
     message : str
-        The full name of the message that says the columns; empty for the first of the reader's schema.
+        The full name of the message that defines the columns; empty for the first of the reader's schema.
     has_prefix : bool
         Whether values have Confluent's prefix.
 
@@ -97,7 +97,7 @@ class ProtobufCodec:
     ) -> None:
         sets = {schema_id: _file_set(schema) for schema_id, schema in schemas.items()}
         self._files = {schema_id: found.file[-1] for schema_id, found in sets.items()}
-        # Of each schema, the message index with which the reader's message was last found.
+        # For each schema, the message index that last led to the reader's message.
         self._index_bytes: dict[int, bytes] = {}
         self._has_prefix = has_prefix
         name = schemas[reader_id].name
@@ -123,7 +123,7 @@ class ProtobufCodec:
     def _framed_message(self, pair: tuple[int, bytes]) -> Any:
         schema_id, payload = pair
         usual = self._index_bytes.get(schema_id)
-        # No index is the beginning of another.
+        # No index is a prefix of another.
         if usual is not None and payload.startswith(usual):
             return self._class.FromString(payload[len(usual) :])
         if schema_id not in self._files:
@@ -149,7 +149,7 @@ class ProtobufCodec:
 
 
 class _Message:
-    """Makes a struct array of messages of one kind, a field after the other."""
+    """Makes a struct array of messages of one kind, field by field."""
 
     def __init__(self, kind: Any, holders: tuple[str, ...], count: FieldCount) -> None:
         descriptor = kind.DESCRIPTOR
@@ -180,7 +180,7 @@ class _Field:
     Parameters
     ----------
     has_field : callable
-        Tells whether a message has a field of a name. It is of the class: a field of a message may be called so, too.
+        The class's own function for presence, since a field of a message may have its name.
     """
 
     def __init__(
@@ -218,14 +218,14 @@ class _Field:
 def _values(
     descriptor: Any, holders: tuple[str, ...], count: FieldCount
 ) -> tuple[pa.DataType, Callable[[list[Any]], pa.Array]]:
-    """Return the type of single values of a field, and what makes an array of them."""
+    """Return the type of a field's single values, and the function that makes an array of them."""
     if descriptor.type in (_MESSAGE, _GROUP):
         if descriptor.message_type.full_name == _TIMESTAMP:
             return _TIME, _times
         message = _Message(_class_of(descriptor.message_type), holders, count)
         return message.type, message.array
     if descriptor.type == _ENUM:
-        # Of several names of a number the first counts, as where a message is written as JSON.
+        # If a number has several names the first counts, as when a message is written as JSON.
         names = {value.number: value.name for value in reversed(descriptor.enum_type.values)}
         return pa.string(), lambda numbers: pa.array(
             [None if number is None else names.get(number, str(number)) for number in numbers], pa.string()
@@ -237,8 +237,8 @@ def _values(
 def _in_parts(values: Iterator[Any], make: Callable[[list[Any]], pa.Array]) -> pa.Array:
     """Make an array of the values of all lists, a part at a time.
 
-    `protobuf` makes an object of Python of each message that is looked at. The time for that grows with the number of
-    those that are alive, so that a value with a million messages in it would take minutes.
+    `protobuf` makes a Python object of each message that is read. The time for that grows with the number of
+    living objects, so that a value with a million messages in it would take minutes.
     """
     parts = [make(list(islice(values, _PART)))]
     while len(parts[-1]) == _PART:
@@ -260,7 +260,7 @@ def _offsets(lists: Sequence[Any]) -> pa.Array:
 
 
 def _is_repeated(descriptor: Any) -> bool:
-    # Older versions have the label alone, and newer ones warn of it.
+    # Older versions have only the label, and newer ones warn about it.
     if hasattr(descriptor, "is_repeated"):
         return bool(descriptor.is_repeated)
     return bool(descriptor.label == descriptor.LABEL_REPEATED)
@@ -311,7 +311,7 @@ def _messages_of(file: Any) -> list[str]:
 
 
 def compile_schema(schema: Schema) -> Schema:
-    """Compile a source, and the others that it imports.
+    """Compile a source and its imports.
 
     Raises
     ------
@@ -325,7 +325,7 @@ def compile_schema(schema: Schema) -> Schema:
     with scratch_folder({**schema.others, source: schema.content}) as folder:
         command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", "--include_imports"]
         command += [f"--descriptor_set_out={_TARGET}", source]
-        # A process of its own: the compiler writes what is wrong to the standard error, and nowhere else.
+        # In a process of its own: the compiler reports errors on the standard error only.
         ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if ran.returncode:
             raise InvalidOptionError(f"{schema.name} cannot be compiled: {' '.join(ran.stderr.split())[:500]}")

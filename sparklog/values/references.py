@@ -1,14 +1,14 @@
-"""Schemas that refer to others: where the others are, and Avro schemas made whole by them.
+"""Finds the schemas that others refer to, and completes Avro schemas with them.
 
-An answer of a registry says to which subjects and versions its schema refers, and under which names:
+An answer of a registry lists the subjects and versions that its schema refers to, and their names:
 
     {"schema": "...", "references": [{"name": "com.acme.Address", "subject": "address", "version": 3}]}
 
 These are answers too, with their ``subject`` and ``version``, in any file ``.json`` of the same folder (``GET
-/schemas``, ``GET /subjects/address/versions/3``). Without them, or where a schema is a file itself, the file of the
-reference's name counts, for Avro with ``.avsc`` behind it: ``com.acme.Address.avsc``, ``common/address.json``,
-``common/address.proto``. A name is what the schema says: of Avro the full name of a type, of JSON Schema what ``$ref``
-has before ``#``, of protobuf what it imports.
+/schemas``, ``GET /subjects/address/versions/3``). Without them, or if a schema is a file itself, the file of the
+reference's name counts, for Avro with ``.avsc`` added: ``com.acme.Address.avsc``, ``common/address.json``,
+``common/address.proto``. A name is the text in the schema: in Avro the full name of a type, in JSON Schema the part of
+``$ref`` before ``#``, in protobuf the imported path.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class References:
         self._answers, self._files = answers, files
 
     def of(self, answer: Mapping[str, Any], where: str) -> dict[str, bytes]:
-        """Return the schemas that one refers to by their names, and those that these refer to.
+        """Return the schemas that a schema refers to, directly or through others, by name.
 
         Raises
         ------
         InvalidOptionError
-            One is not there.
+            A schema is missing.
         """
         found: dict[str, bytes] = {}
         self._collect(answer, where, found, 0)
@@ -74,23 +74,23 @@ class References:
 
 
 def whole_avro(content: bytes, find: Callable[[str], bytes | None]) -> bytes:
-    """Return an Avro schema with the definitions in it of the types that others define.
+    """Return an Avro schema that includes the definitions of types from other schemas.
 
     Parameters
     ----------
     find : callable
-        Returns the schema that defines a type, by the type's full name; None where there is none.
+        Takes a type's full name and returns the schema that defines it, or None.
     """
     try:
         schema = json.loads(content)
     except (ValueError, RecursionError):
-        # Whoever parses it says what is wrong with it.
+        # The parser reports the fault.
         return content
     return json.dumps(_Whole(find).schema(schema, "", 0)).encode()
 
 
 class _Whole:
-    """Puts the definition of a type where its name comes first."""
+    """Puts the definition of a type at the first use of its name."""
 
     def __init__(self, find: Callable[[str], bytes | None]) -> None:
         self._find = find
@@ -108,7 +108,7 @@ class _Whole:
         if schema.get("type") in _NAMED:
             full_name = _full_name(str(schema.get("name", "")), schema.get("namespace", namespace))
             self._defined.add(full_name)
-            # Where it is put among others it must not get the name of their space.
+            # Inside another schema it must not inherit that schema's namespace.
             inside, _, name = full_name.rpartition(".")
             schema, namespace = {**schema, "name": name, "namespace": inside}, inside
         changed = {

@@ -1,7 +1,7 @@
-"""Arrays with rows that failed: which rows, why, and how they are found where a whole block fails.
+"""Keeps track of rows that failed to decode, and finds them when a whole block fails.
 
-Libraries decode a block of rows at once, and say of a block that fails seldom which row is to blame. `decode_rows`
-halves such a block until it has the rows that fail. A row fails alone: what it becomes never depends on its neighbours.
+Libraries decode a block of rows at once, and seldom say which row of a failed block is to blame. `decode_rows`
+halves such a block until it has the rows that fail. A row fails alone: its result never depends on its neighbours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Failures:
     rows : int64 array, shape (n_failures,)
         The numbers of the rows, ascending.
     reasons : list of str, length n_failures
-        Why each could not be decoded.
+        The reason for each failure.
     """
 
     rows: Int64s
@@ -47,7 +47,7 @@ class Failures:
         return cls(np.array(rows, np.int64), [reasons[row] for row in rows])
 
     def at(self, rows: Int64s) -> Failures:
-        """Return the failures with other row numbers: row ``i`` becomes ``rows[i]``, which ascend."""
+        """Return the failures with new row numbers: row ``i`` becomes ``rows[i]``, which ascend."""
         return Failures(rows[self.rows], self.reasons)
 
     def by_row(self) -> dict[int, str]:
@@ -60,7 +60,7 @@ class Decoded(NamedTuple):
     Attributes
     ----------
     array : pyarrow.Array
-        As long as the values that were given. Null where a value is null, and where it could not be decoded.
+        The result, as long as the input. Null if a value is null or could not be decoded.
     failures : Failures
         The rows that could not be decoded.
     """
@@ -74,7 +74,7 @@ def no_failures() -> Failures:
 
 
 def join_decoded(parts: Sequence[Decoded], kind: pa.DataType) -> Decoded:
-    """Join decoded parts of a column, one behind the other."""
+    """Join the decoded parts of a column, in order."""
     reasons: dict[int, str] = {}
     start = 0
     for array, failures in parts:
@@ -84,14 +84,14 @@ def join_decoded(parts: Sequence[Decoded], kind: pa.DataType) -> Decoded:
 
 
 def decode_rows(items: Any, decode: Callable[[Any], pa.Array], kind: pa.DataType) -> Decoded:
-    """Decode a block; where that fails, find the rows that fail, and decode the others.
+    """Decode a block; if that fails, find the rows at fault, and decode the others.
 
     Parameters
     ----------
     items : pyarrow.Array or list
         The rows.
     decode : callable
-        Makes an array of type ``kind`` from a part of the rows, as long as it, or raises any exception.
+        Makes an array of type ``kind`` and the same length from a part of the rows, or raises any exception.
     kind : pyarrow.DataType
         The type.
 
@@ -125,9 +125,9 @@ def call_rows(function: Callable[[Any], Any], items: Sequence[Any]) -> tuple[lis
     Returns
     -------
     results : list, length n_items
-        None where the item is, and where the function raised.
+        The results; None if the item is None or the function raised.
     reasons : dict of int to str
-        Why the function raised, by the number of the item.
+        The reason why the function raised, by the number of the item.
     """
     results: list[Any] = [None] * len(items)
     reasons: dict[int, str] = {}
@@ -144,7 +144,7 @@ def call_rows(function: Callable[[Any], Any], items: Sequence[Any]) -> tuple[lis
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an exception says, in one line of limited length."""
+    """Return the message of an exception, in one line of limited length."""
     if isinstance(error, RecursionError):
         return "the value is nested too deeply"
     text = " ".join(str(error).split()) or type(error).__name__
@@ -152,9 +152,9 @@ def reason_of(error: Exception) -> str:
 
 
 def only_where(data: pa.Array, wanted: pa.Array) -> pa.Array:
-    """Return the values that are wanted, and null for the others.
+    """Return the wanted values, and null for the others.
 
-    It takes them, since ``if_else`` of pyarrow 18 gives wrong bytes of an array that is a slice.
+    It uses ``take``, since ``if_else`` of pyarrow 18 returns wrong bytes for a sliced array.
     """
     is_wanted = numbers_of(wanted) & numbers_of(wanted.is_valid())
     rows, valid = np.arange(len(data)), np.packbits(is_wanted, bitorder="little")

@@ -1,20 +1,18 @@
-"""Schemas of values: from a text, a file, a folder of files, or a dump of a schema registry.
+"""Reads the schemas of values from a text, a file, a folder of files, or a dump of a schema registry.
 
-A schema has an id where its values have Confluent's prefix, which names it. A file says the id by its name, which is
+A schema has an id if its values have Confluent's prefix, which names it. A file has the id in its name, which is
 the id and one of these endings:
 
-    ending   content
-    .avsc    an Avro schema
-    .json    a JSON Schema, an Avro schema, or the answer of a registry for one schema
-    .proto   a source of protobuf; it may import other .proto files of the same folder
-    .desc    a FileDescriptorSet of protobuf (``protoc --include_imports --descriptor_set_out``), whose last file it is
+    ending   content .avsc    an Avro schema .json    a JSON Schema, an Avro schema, or the answer of a registry for one
+    schema .proto   a source of protobuf; it may import other .proto files of the same folder .desc    a
+    FileDescriptorSet of protobuf (``protoc --include_imports --descriptor_set_out``); its last file is the schema
 
-The answer of a registry is ``{"schema": "...", "schemaType": "AVRO"}`` (``GET /schemas/ids/7``); a type that is absent
-is AVRO. It may say its ``id``, and then its file may have any name. A file may also hold a list of answers with their
-ids (``GET /schemas``). Schemas of other types than the one that is asked for are left out of a list.
+The answer of a registry is ``{"schema": "...", "schemaType": "AVRO"}`` (``GET /schemas/ids/7``); an absent type
+is AVRO. If it has its ``id``, its file may have any name. A file may also hold a list of answers with their
+ids (``GET /schemas``). Schemas of other types than the requested one are left out of a list.
 
-A schema that refers to others finds them in the same folder, or in folders within it; `sparklog.values.references` says
-by which names. What else is in a folder is left alone. One file may have any name, and has no id then.
+A schema that refers to others finds them in the same folder, or in folders within it; `sparklog.values.references`
+defines their names. Other files in a folder are ignored. A single file may have any name, and then has no id.
 """
 
 from __future__ import annotations
@@ -40,17 +38,17 @@ _ID_MAX: Final = (1 << 31) - 1
 
 
 FIELDS_MAX: Final = 10_000
-"""How many fields a schema may come to, those within others counted wherever they are."""
+"""The most fields that a schema may have, including nested ones, counted at every use."""
 
 
 class FieldCount:
-    """Counts the fields that a schema comes to: a few lines may name types within types that come to millions."""
+    """Counts the fields of a schema: a few lines with types within types can make millions."""
 
     def __init__(self, name: str) -> None:
         self.name, self._count = name, 0
 
     def add(self) -> None:
-        """Count a field; `InvalidOptionError` where there are too many."""
+        """Count a field; raise `InvalidOptionError` if there are too many."""
         self._count += 1
         if self._count > FIELDS_MAX:
             raise InvalidOptionError(
@@ -66,15 +64,15 @@ class Schema:
     Attributes
     ----------
     name : str
-        What it is called in errors.
+        Its name in errors.
     content : bytes
         Its source, or the bytes of a ``.desc`` file.
     schema_id : int or None
-        None where nothing says it.
+        Its id; None if it is unknown.
     is_compiled : bool
         Whether it is a FileDescriptorSet.
     others : mapping of str to bytes
-        The schemas that it may refer to, by the names that it has for them. What an Avro schema refers to is in it.
+        The schemas that it may refer to, by its names for them. An Avro schema already includes them.
     """
 
     name: str
@@ -134,7 +132,7 @@ def _may_be_referred_to(name: str, kind: str) -> bool:
 
 
 def _answers(files: Mapping[str, bytes]) -> dict[tuple[str, int], Mapping[str, Any]]:
-    """Return the answers of a registry in some files that say of which subject and version they are."""
+    """Return the answers of a registry in files that have their subject and version."""
     found: dict[tuple[str, int], Mapping[str, Any]] = {}
     for name, content in files.items():
         if not name.endswith(".json"):
@@ -142,7 +140,7 @@ def _answers(files: Mapping[str, bytes]) -> dict[tuple[str, int], Mapping[str, A
         try:
             parsed = json.loads(content)
         except (ValueError, RecursionError):
-            # Whether that matters is known when it is to be used.
+            # Its use will show whether that matters.
             continue
         for each in parsed if isinstance(parsed, list) else [parsed]:
             if _is_answer(each) and isinstance(each.get("subject"), str) and isinstance(each.get("version"), int):
@@ -153,7 +151,7 @@ def _answers(files: Mapping[str, bytes]) -> dict[tuple[str, int], Mapping[str, A
 def _with_others(
     schema: Schema, answer: dict[str, Any], references: References, files: Mapping[str, bytes], kind: str, argument: str
 ) -> Schema:
-    """Return a schema with those that it may refer to; ``answer`` is empty where it is a file itself."""
+    """Return a schema with the schemas that it refers to; ``answer`` is empty if it is a file itself."""
     referred = references.of(answer, f"{argument}: {schema.name}")
     if kind == AVRO:
 
@@ -167,7 +165,7 @@ def _with_others(
 
 
 def _schemas_of(name: str, content: bytes, kind: str, argument: str) -> list[tuple[Schema, dict[str, Any]]]:
-    """Return the schemas in one file, each with the answer of the registry that it is from, or with an empty one."""
+    """Return the schemas in one file, each with its registry's answer, or with an empty one."""
     found = _ID.fullmatch(name)
     schema_id = None if found is None else _checked_id(int(found[1]), name, argument)
     if name.endswith((".proto", ".desc")):
@@ -180,7 +178,7 @@ def _schemas_of(name: str, content: bytes, kind: str, argument: str) -> list[tup
         raise InvalidOptionError(f"{argument}: {name} is not JSON: {error}") from error
     if isinstance(parsed, list) and all(_is_answer(each) for each in parsed) and parsed:
         wanted = [each for each in parsed if _type_of(each) == _REGISTRY_TYPES[kind]]
-        # A registry lists a schema once for every subject that has it.
+        # A registry lists a schema once for each of its subjects.
         found_schemas = [(_from_registry(each, name, None, argument), each) for each in wanted]
         return list({schema.schema_id: (schema, each) for schema, each in found_schemas}.values())
     if _is_answer(parsed):

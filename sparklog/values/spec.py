@@ -1,4 +1,4 @@
-"""What decoder a user asks for: checked where it is asked for, small, and sent to the tasks as it is.
+"""Describes the decoder that a user asks for: checked at once, small, and sent to the tasks as it is.
 
     format               schema                                          wire
     raw                  none                                            none
@@ -9,15 +9,16 @@
     protobuf             sources or compiled schemas                     confluent (default), none
     package.module:f     none                                            none
 
-``schema`` is the text of a schema, or the path of a file or of a folder with files by id (`sparklog.values.schemas`
-says the names). Text that begins with ``{``, ``[`` or a quote is a schema, and so are columns such as ``id bigint, name
-string`` (`sparklog.values.columns`); all else is a path. A relative path with a blank in it begins with ``./``.
+``schema`` is the text of a schema, or the path of a file or of a folder of files named by id (`sparklog.values.schemas`
+defines the names). Text that begins with ``{``, ``[`` or a quote is a schema, and so are columns such as ``id bigint,
+name string`` (`sparklog.values.columns`); all other text is a path. Begin a relative path with a blank in it with
+``./``.
 
-``wire`` says whether values have Confluent's prefix, which names their schema by its id (`sparklog.values.framing`).
-With it Avro and protobuf need schemas with ids. Of JSON the id is not looked at: all documents are read by one schema.
+``wire`` is ``confluent`` if values have Confluent's prefix, which names their schema by id (`sparklog.values.framing`).
+With it Avro and protobuf need schemas with ids. JSON ignores the id: all documents are read by one schema.
 
-The columns are those of one schema, the reader's: of the highest id, or of the one that ``schema_id`` names; of
-protobuf, of its first message, or of the one that ``message`` names.
+One schema, the reader's, defines the columns: the one with the highest id, or with ``schema_id``; for
+protobuf, its first message, or the one named by ``message``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CALLABLE: Final = "module:function"
 NO_WIRE: Final = "none"
 CONFLUENT: Final = "confluent"
 
-# The format, whether a prefix is expected unless the user says otherwise, and the kind of its schemas.
+# By format: whether a prefix is expected by default, and the kind of its schemas.
 _WITH_SCHEMAS: Final = MappingProxyType(
     {
         JSON: (NO_WIRE, JSON),
@@ -63,20 +64,20 @@ _HOW: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class DecoderSpec:
-    """A decoder that was asked for; it has all that is needed to make it, wherever that is.
+    """Specifies a decoder completely, so that it can be made anywhere.
 
     Attributes
     ----------
     kind : str
         ``raw``, ``string``, ``json``, ``avro``, ``protobuf`` or ``module:function``.
     function : str
-        ``package.module:function``, of a user's own.
+        The user's own ``package.module:function``.
     columns : pyarrow.DataType, optional
         The type of JSON documents.
     schemas : tuple of Schema
-        Of Avro and protobuf, by ascending id.
+        The schemas of Avro and protobuf, by ascending id.
     reader_id : int or None
-        The id of the reader's schema; None where it has none.
+        The id of the reader's schema; None if it has none.
     message : str
         The full name of a protobuf message, or empty.
     has_prefix : bool
@@ -101,18 +102,18 @@ def parse_decoder(
     message: str = "",
     argument: str = "format",
 ) -> DecoderSpec:
-    """Return the decoder that a user asks for; what the parameters mean is at the top.
+    """Return the decoder that a user asks for. The top of the module explains the parameters.
 
     Parameters
     ----------
     format : str
         ``raw``, ``string``, ``json``, ``json-schema``, ``avro``, ``protobuf`` or ``package.module:function``.
     schema : str
-        The text or the path of a schema; empty where there is none.
+        The text or the path of a schema, or empty.
     wire : str
         ``confluent`` or ``none``; empty for the format's default.
     schema_id : int, optional
-        The id of the reader's schema; the highest where it is not said.
+        The id of the reader's schema; by default the highest.
     message : str
         The full name of a protobuf message; empty for the first of the reader's schema.
     argument : str
@@ -121,7 +122,7 @@ def parse_decoder(
     Raises
     ------
     InvalidOptionError
-        There is no such format, or what is given with it does not go with it.
+        There is no such format, or it does not take one of the other arguments.
     PathNotFoundError
         The schema is a path, and nothing is there.
     """
@@ -186,7 +187,7 @@ def _schemas(schema: str, kind: str, argument: str) -> tuple[Schema, ...]:
 
 
 def _reader(schemas: tuple[Schema, ...], schema_id: int | None, argument: str, *, is_single: bool) -> Schema:
-    """Choose the schema that says the columns."""
+    """Choose the schema that defines the columns."""
     if schema_id is None:
         if is_single and len(schemas) > 1:
             ids = ", ".join(str(each.schema_id) for each in schemas)

@@ -1,7 +1,7 @@
-"""Values as they are, and values as text.
+"""Returns values unchanged, or as text.
 
-`RawCodec` returns the bytes. `StringCodec` returns text: a value that is not UTF-8 fails. Both are compiled, and the
-bytes are not copied where all of them are good.
+`RawCodec` returns the bytes. `StringCodec` returns text: a value that is not UTF-8 fails. Both are compiled, and
+valid bytes are not copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UTF_8: Final = (
 )
 
 
-# What spreadsheets begin a formula with. Source: OWASP, CSV Injection.
+# The characters that begin a formula in a spreadsheet. Source: OWASP, CSV Injection.
 FORMULA: Final = "\\A([=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20])"
 NO_FORMULA: Final = r"'\1"
 
@@ -45,7 +45,7 @@ class StringCodec:
 
 
 def decode_text(values: pa.Array) -> Decoded:
-    """Return values, none of which is null, as text; one that is not UTF-8 fails."""
+    """Return values without nulls as text; a value that is not UTF-8 fails."""
     try:
         return Decoded(values.cast(pa.string()), no_failures())
     except pa.ArrowInvalid:
@@ -61,5 +61,5 @@ def without_formulas(texts: pa.Array) -> pa.Array:
 
 
 def is_text(data: pa.Array) -> pa.Array:
-    """Tell which of some keys or values are UTF-8; null of one that is null."""
+    """Return which keys or values are UTF-8; null if one is null."""
     return pc.match_substring_regex(data.cast(pa.large_binary()), _UTF_8)
