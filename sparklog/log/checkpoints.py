@@ -1,4 +1,4 @@
-"""The small text files beside and inside partition folders.
+"""Reads and writes the small text files beside and inside partition folders.
 
 Offset checkpoints of a log directory (log start, high watermark, recovery point, cleaner):
 
@@ -11,9 +11,9 @@ Offset checkpoints of a log directory (log start, high watermark, recovery point
     version: 0
     topic_id: Q2TYVrXaSDWPZ5lUZtm3Jg
 
-and a later version of it is read as well, as long as it has these fields.
+A later version is read as well, as long as it has these fields.
 
-An empty file, or one with the version alone, holds no line.
+An empty file, or one with only the version, holds no line.
 Source: apache/kafka, CheckpointFile.java, OffsetCheckpointFile.java, LeaderEpochCheckpointFile.java,
 PartitionMetadataFile.java.
 """
@@ -39,7 +39,7 @@ def parse_offset_checkpoint(data: bytes, path: str) -> dict[TopicPartition, int]
     Raises
     ------
     CorruptCheckpointError
-        The version is not 0, a line is malformed, or there are more or fewer than the file says.
+        The version is not 0, a line is malformed, or the number of lines differs from the file's count.
     """
     offsets: dict[TopicPartition, int] = {}
     for fields in _lines(data, path):
@@ -50,7 +50,7 @@ def parse_offset_checkpoint(data: bytes, path: str) -> dict[TopicPartition, int]
 
 
 def parse_leader_epochs(data: bytes, path: str) -> list[tuple[int, int]]:
-    """Read (epoch, start offset) of each leader epoch of a partition; errors as of `parse_offset_checkpoint`."""
+    """Read (epoch, start offset) of each leader epoch of a partition; for errors see `parse_offset_checkpoint`."""
     epochs: list[tuple[int, int]] = []
     for fields in _lines(data, path):
         if len(fields) != 2:
@@ -65,7 +65,7 @@ def parse_topic_id(data: bytes, path: str) -> str:
     Raises
     ------
     CorruptCheckpointError
-        The version is no number from 0 on, or there is no topic id, or it is none that a topic has.
+        The version is no number from 0 on, or the topic id is missing or invalid.
     """
     pairs = (_FIELD_SEPARATOR.split(line) for line in _text(data, path).splitlines())
     fields = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}

@@ -1,13 +1,13 @@
-"""What decides how one partition's log is written and kept: Kafka's topic properties, under Kafka's own names.
+"""Declares Kafka's topic properties, which control how one partition's log is written and kept.
 
-Each property is declared once: name, default, bound, the broker's spellings of it, and what it does. Text is read
-strictly and a wrong value is refused by name, whichever way it came: a mapping, a ``.properties`` file, or an argument.
+Each property is declared once: name, default, bound, the broker's spellings of it, and its effect. Text is read
+strictly, and a wrong value is refused by name, from any source: a mapping, a ``.properties`` file, or an argument.
 
-Beside it stands where it acts, and why not elsewhere: in an append, in a commit (a write of Spark), in a read, or
-nowhere yet. `LogConfig.warn_idle` tells the user from there.
+The declaration also says where it acts, and why not elsewhere: in an append, in a commit (a write of Spark), in a read,
+or nowhere yet. `LogConfig.warn_idle` tells the user.
 
-Defaults are those of Kafka 4, but for ``compression.type`` and ``max.decompressed.message.bytes``, and that of Kafka 3
-for ``message.format.version``, which 4 no longer has.
+Defaults are the same as in Kafka 4, except for ``compression.type`` and ``max.decompressed.message.bytes``, and as in
+Kafka 3 for ``message.format.version``, which 4 no longer has.
 
 Source: apache/kafka, LogConfig.java, ServerTopicConfigSynonyms.java, CompressionType.java.
 """
@@ -51,12 +51,12 @@ _log = logging.getLogger("sparklog")
 LOCAL_RETENTION: Final = frozenset(
     {"local.retention.bytes", "local.retention.ms", "log.local.retention.bytes", "log.local.retention.ms"}
 )
-"""Properties that say how much of a log stays where a broker has its older segments in remote storage."""
+"""Properties that limit the local part of a log whose older segments are in remote storage."""
 
 _TRUTH: Final = ("true or false", r"(?i)true|false")
 _REPLICAS: Final = ("*, or pairs such as 0:1,1:2 of a partition and a broker", r"\*|(\d+:\d+(,\d+:\d+)*)?")
-# Topic properties of a cluster's own life, with the values that a broker takes, in words and as a pattern: a log that
-# is written with no broker has no use for them.
+# Topic properties that concern a running cluster, with the values that a broker takes, in words and as a pattern: a log
+# written without a broker has no use for them.
 BROKER_ONLY: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(LOCAL_RETENTION, ("a whole number, at least -2", r"-[12]|\+?\d{1,19}")),
     "follower.replication.throttled.replicas": _REPLICAS,
@@ -283,9 +283,9 @@ class LogConfig:
         doc="Close a batch before it grows past this many bytes, uncompressed; a larger record is a batch of its own.",
     )
 
-    # How the properties that were given as text are spelled there.
+    # The spelling of properties that were given as text.
     _named: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    # The properties that are stored for the topic, and which nobody has set for this use of it.
+    # The properties that are stored for the topic, and not overridden for this use of it.
     _stored: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
@@ -306,13 +306,13 @@ class LogConfig:
     def from_properties(cls, given: Mapping[str, object]) -> Self:
         """Read properties under Kafka's names, of topics or of brokers.
 
-        Where several names of one property are given, the topic's counts, then the broker's from the finest unit to the
+        If several names of one property are given, the topic's name wins, then the broker's from the finest unit to the
         coarsest: ``log.retention.ms`` before ``log.retention.minutes`` before ``log.retention.hours``.
 
         Parameters
         ----------
         given : mapping of str to object
-            Values as text, or as what ``str`` makes that text of.
+            Values as text, or of a type that ``str`` turns into that text.
 
         Raises
         ------
@@ -345,7 +345,7 @@ class LogConfig:
         StorageError
             It cannot be read.
         InvalidOptionError
-            As from `from_properties`, or the file is malformed or names a property twice.
+            As in `from_properties`, or the file is malformed or names a property twice.
         """
         located = locate(path)
         data = located.storage.read_small(located.path)
@@ -358,14 +358,14 @@ class LogConfig:
             raise InvalidOptionError(f"{error.message} (file {path})") from error
 
     def over(self, stored: Mapping[str, str]) -> Self:
-        """Return these properties over those that are stored for a topic: what is set here counts, the rest is stored.
+        """Return these properties with the rest taken from a topic's stored properties.
 
-        A property is set here where it was given by its name, or differs from its default.
+        A property is set here if it was given by its name, or differs from its default.
 
         Raises
         ------
         InvalidOptionError
-            As from `from_properties`, of what is stored; or the two contradict each other.
+            A stored property is wrong, as in `from_properties`, or the two sets contradict each other.
         """
         below, values, taken = type(self).from_properties(stored), {}, set()
         for field, declared in options_of(self).items():
@@ -379,16 +379,16 @@ class LogConfig:
 
     @property
     def given(self) -> frozenset[str]:
-        """The properties that were given by their names, or are not as their defaults."""
+        """The properties that were given by their names, or differ from their defaults."""
         differing = (each.name for field, each in options_of(self).items() if getattr(self, field) != each.default)
         return frozenset((*self._named, *differing))
 
     def to_properties(self) -> dict[str, str]:
-        """Return every property as text, in the order in which they are declared."""
+        """Return every property as text, in declaration order."""
         return {declared.name: declared.text(getattr(self, field)) for field, declared in options_of(self).items()}
 
     def idle(self, place: str) -> dict[str, str]:
-        """Return the properties that were set and do nothing in a place, as they were spelled, and why."""
+        """Return the properties that are set but do nothing in a place, as they were spelled, with the reasons."""
         found = {}
         for field, declared in options_of(self).items():
             if declared.name in self._stored:
@@ -401,12 +401,12 @@ class LogConfig:
         return found
 
     def warn_idle(self, place: str) -> None:
-        """Warn of every property that was set and does nothing in a place, by its name: `APPEND` or `COMMIT`."""
+        """Warn about every property that is set but does nothing in a place, `APPEND` or `COMMIT`, by name."""
         for name, reason in self.idle(place).items():
             _log.warning("%s does nothing in %s: %s", name, _PLACES[place], reason)
 
     def _beside(self, name: str) -> str:
-        """Return why a property has nothing to do beside the others, if that is so."""
+        """Return why a property has no effect together with the others; empty if it has one."""
         codec = {"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}
         if name in codec and self.codec != codec[name]:
             return f"compression.type is {self.compression_type}"
@@ -432,7 +432,7 @@ class LogConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The level for that codec; None where it has none."""
+        """The level for that codec; None if it has none."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -442,17 +442,17 @@ class LogConfig:
 
     @property
     def batch_bytes_max(self) -> int:
-        """The largest batch that may be appended: Kafka refuses one above either limit."""
+        """The size of the largest batch that may be appended: Kafka refuses batches above either limit."""
         return min(self.max_message_bytes, self.segment_bytes)
 
 
 def properties_in(data: bytes, path: str) -> dict[str, str]:
-    """Return what the bytes of a Java ``.properties`` file say.
+    """Parse the bytes of a Java ``.properties`` file.
 
     Raises
     ------
     InvalidOptionError
-        The file is malformed, or says a property twice.
+        The file is malformed, or has a property twice.
     """
     try:
         found: dict[str, str] = javaproperties.loads(data, object_pairs_hook=_once)
@@ -463,14 +463,14 @@ def properties_in(data: bytes, path: str) -> dict[str, str]:
 
 
 def property_names() -> frozenset[str]:
-    """Return every name that `LogConfig.from_properties` takes, those of brokers included."""
+    """Return every name that `LogConfig.from_properties` takes, including brokers' names."""
     declared = options_of(LogConfig).values()
     spelled = {spelling.name for each in declared for spelling in each.spellings}
     return frozenset(BROKER_ONLY).union(spelled, (each.name for each in declared))
 
 
 def _check(given: Mapping[str, object]) -> None:
-    """Refuse names that are not known, and values of the cluster's own that a broker would refuse."""
+    """Refuse unknown names, and values of the cluster's own properties that a broker would refuse."""
     known = property_names()
     for name in given:
         if name not in known:
@@ -481,7 +481,7 @@ def _check(given: Mapping[str, object]) -> None:
             raise InvalidOptionError(f"{name} must be {bound}, got {text!r}")
     ignored = sorted(set(BROKER_ONLY).intersection(given))
     if ignored:
-        _log.warning("no broker is asked, so these properties mean nothing here: %s", ", ".join(ignored))
+        _log.warning("these properties have no effect without a broker: %s", ", ".join(ignored))
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

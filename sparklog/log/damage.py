@@ -1,9 +1,9 @@
-"""Judges what stands in a segment's file where a sound batch must begin, and finds where sound data goes on.
+"""Judges the bytes in a segment's file where a sound batch should begin, and finds the next sound data.
 
-This is the one place that tells the torn end of a log from damage. Readers, recovery and ``verify`` ask `DamageScanner`
-about bytes that are no sound batch; they turn the `Damage` that it returns into an error, a cut or a finding.
+This is the only module that distinguishes the torn end of a log from damage. Readers, recovery and ``verify`` ask
+`DamageScanner` about bytes that are no sound batch; they turn the returned `Damage` into an error, a cut or a finding.
 
-Everything here is linear in the bytes and takes memory for one window of them, whatever the bytes say.
+Everything here is linear in the bytes and takes memory for one window of them, whatever they contain.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sparklog.record.format.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
 LARGE_BATCH_BYTES: Final = 1 << 24
-"""A batch that says it is longer than this is checked before memory is taken for it."""
+"""A batch that claims to be longer than this is checked before memory is allocated for it."""
 
 WRONG_CHECKSUM_REASON: Final = "the checksum does not match the bytes"
 
 _WINDOW_BYTES: Final = 1 << 22
-# So many bytes are still in the processor's cache when they are compared.
+# This many bytes are still in the processor's cache when they are compared.
 _ZEROS: Final = bytes(1 << 18)
 _USUAL_BATCH_BYTES: Final = 1 << 12
 _SEARCH_COST_MAX: Final = 4
@@ -45,7 +45,7 @@ _CUT_SHORT: Final = "a batch is cut short"
 
 
 class DamageKind(StrEnum):
-    """The kinds of bytes that can stand where a sound batch must begin."""
+    """The kinds of bytes that can stand where a sound batch should begin."""
 
     ZEROS = "zeros"
     TORN_BATCH = "torn batch"
@@ -56,7 +56,7 @@ class DamageKind(StrEnum):
 
 @dataclass(frozen=True)
 class Damage:
-    """The bytes of a segment's file that stand where a sound batch must begin.
+    """The bytes of a segment's file that stand where a sound batch should begin.
 
     Attributes
     ----------
@@ -65,19 +65,19 @@ class Damage:
     reason : str
         The damage in a few words.
     position : int
-        Where it begins, bytes.
+        The position of its first byte.
     length_bytes : int
-        The length of the damage: up to the next sound batch, or to the end of the file.
+        Its length: up to the next sound batch, or to the end of the file.
     expected_offset : int
-        The offset that the batch there must have or be above.
+        The lowest offset that the batch there can have.
     next_position : int or None
-        Where the next sound batch of this log begins; None where there is none, or where none was looked for.
+        The position of the next sound batch of this log; None if there is none, or none was searched for.
     zeros_from : int
-        Where the zeros begin that end the last segment's file; in other segments, the end of the file.
+        The position of the zeros at the end of the last segment's file; in other segments, the end of the file.
     may_be_torn : bool
         Whether a crash may have left these bytes: they end the last segment, and nothing whole follows them.
     is_search_given_up : bool
-        Whether so much looked like batches that the search for the next one was not carried to its end.
+        Whether the search for the next batch was given up, since too many bytes looked like batches.
     """
 
     what: DamageKind
@@ -92,10 +92,10 @@ class Damage:
 
     @property
     def is_log_end(self) -> bool:
-        """Whether a sound log ends here, with what a crash or a broker that preallocates files leaves behind it.
+        """Whether a sound log ends here, followed only by leftovers of a crash or a broker's preallocated zeros.
 
-        A batch whose checksum is wrong is none of that to a reader, since all of its bytes are there; nor are bytes
-        that are no batch, such as the hole that a power cut leaves. A writer cuts them off, and says so.
+        For a reader, a batch with a wrong checksum is no such leftover, since all of its bytes are there; nor are bytes
+        that are no batch, such as the hole that a power cut leaves. A writer cuts them off, and reports it.
         """
         return self.may_be_torn and self.what in (DamageKind.ZEROS, DamageKind.TORN_BATCH)
 
@@ -103,8 +103,8 @@ class Damage:
 class DamageScanner:
     """Judges the damaged places of one segment's file.
 
-    Bytes that are made to look like headers must not make the search for whole batches quadratic. So all searches of a
-    scanner share one budget: the number of bytes that checksums may be computed of.
+    Bytes forged to look like headers must not make the search for whole batches quadratic. So all searches of a
+    scanner share one budget of bytes for checksums.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class DamageScanner:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether a search was not carried to its end, since the budget was used up."""
+        """Whether a search was given up because the budget was used up."""
         return self._budget_bytes is not None and self._budget_bytes < 0
 
     def judge(
@@ -138,25 +138,25 @@ class DamageScanner:
         doubtful_position: int | None = None,
         wants_next: bool = True,
     ) -> Damage:
-        """Judge the bytes at a position where no sound batch stands.
+        """Judge the bytes at a position that has no sound batch.
 
         Parameters
         ----------
         position : int
-            Where a batch must begin.
+            The position where a batch should begin.
         expected_offset : int
-            The offset that it must have or be above.
+            The lowest offset that it can have.
         end_position : int
             The size of the file, taken before the bytes at the position were read.
         fault : str or None
-            Why the bytes are no sound batch; None where they may be the beginning of one that is longer than the file.
+            Why the bytes are no sound batch; None if they may be the beginning of one that is longer than the file.
         what : DamageKind
-            The kind of damage where there is a fault.
+            The kind of damage if there is a fault.
         doubtful_position : int, optional
-            Where the batches begin that stand directly before the position and are all damaged: the size of one of them
-            may be wrong, and the next sound batch begin inside it.
+            The position of the damaged batches directly before this one: the size of one of them
+            may be wrong, and the next sound batch may begin inside it.
         wants_next : bool
-            Whether to look for the next sound batch even where the judgement does not depend on it.
+            Whether to search for the next sound batch even if the judgement does not depend on it.
         """
         zeros_from = data_end(self._file, position, end_position) if self._is_last else end_position
         if self._is_last and zeros_from == position:
@@ -199,17 +199,17 @@ class DamageScanner:
     def _next_batch(
         self, begin: int, position: int, expected_offset: int, end_position: int, zeros_from: int
     ) -> int | None:
-        """Return the position of the next intact batch that is one of this log; None where there is none."""
+        """Return the position of the next intact batch of this log; None if there is none."""
         for found in self.whole_batches(begin + 1, end_position, zeros_from):
             if found != position and self._is_of_log(found, expected_offset, zeros_from):
                 return found
         return None
 
     def _is_of_log(self, position: int, expected_offset: int, zeros_from: int) -> bool:
-        """Tell whether an intact batch is one of this log, and not one of another log in a record's value.
+        """Return whether an intact batch belongs to this log, and not to another log inside a record's value.
 
-        Its offset is above those before it. Or, since no checksum covers that offset, nor those of the batches before
-        it: another intact batch follows it, or the end of the data, where a torn record would go on.
+        Its offset is above the offsets before it. Or, since no checksum covers that offset, nor the offsets before
+        it: another intact batch follows it, or the end of the data, where a torn record would continue.
         """
         header = first_header(self._file.read(position, HEADER_BYTES_MAX), position)
         if not len(header):
@@ -223,19 +223,20 @@ class DamageScanner:
         return self._affords(follower.valid_bytes) and whole_batch_at(self._file, end_position) is not None
 
     def whole_batches(self, position: int, end_position: int, zeros_from: int | None = None) -> Iterator[int]:
-        """Find the intact batches at or behind a position, at any byte and of any offset.
+        """Find the intact batches at or after a position, at any byte and with any offset.
 
         Parameters
         ----------
         zeros_from : int, optional
-            Where the zeros begin that end the file, from `data_end`: a batch may end among them, and none begins there.
+            The position of the zeros at the end of the file, from `data_end`: a batch may end among them, but none
+            begins there.
 
         Yields
         ------
         int
-            Where one begins. At the end, ``is_given_up`` says whether the budget was used up.
+            The position of each. After the last, ``is_given_up`` tells whether the budget was used up.
         """
-        # This loads compiled code, for which nobody should wait who meets no damage.
+        # This loads compiled code, which only damaged logs should wait for.
         from sparklog.record.kernels.search import ASK, FOUND, search
 
         if self._budget_bytes is None:
@@ -261,7 +262,7 @@ class DamageScanner:
             position += start
 
     def _affords(self, checked_bytes: int) -> bool:
-        """Take the bytes of one checksum out of the budget; tell whether it had as many."""
+        """Take the bytes of one checksum from the budget; return whether it had enough."""
         self._budget_bytes = (self._budget_bytes or 0) - checked_bytes
         return self._budget_bytes >= 0
 
@@ -280,9 +281,9 @@ def whole_batch_at(file: ReadableFile, position: int) -> BatchHeaders | None:
 
 
 def is_written_meanwhile(file: ReadableFile, position: int) -> bool:
-    """Tell whether a whole batch stands by now where none stood: a live broker has written it while that was judged.
+    """Return whether a whole batch now stands where none stood: a live broker may have written it meanwhile.
 
-    A broker that makes its files longer beforehand writes batches into their zeros.
+    A broker that preallocates its files writes batches into their zeros.
     """
     for pause_seconds in _PAUSES_S:
         time.sleep(pause_seconds)
@@ -368,7 +369,7 @@ def _take_in(checksum: RunningChecksum, file: ReadableFile, position: int, end_p
 
 
 def refuse_damaged(file: ReadableFile, headers: BatchHeaders, path: str, hint: str) -> None:
-    """Raise `CorruptBatchError` for the first of a few batches whose checksum differs; they are read one at a time."""
+    """Raise `CorruptBatchError` for the first of a few batches with a wrong checksum; they are read one at a time."""
     for batch in headers.table:
         position, batch_bytes = int(batch["position"]), int(batch["batch_bytes"])
         if batch_bytes > LARGE_BATCH_BYTES:

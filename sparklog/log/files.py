@@ -1,12 +1,12 @@
-"""Every name that Kafka gives to a file or folder of a log, and how it is read.
+"""Makes and parses every name of a file or folder of a log.
 
-A log directory holds a folder a topic-partition, ``<topic>-<partition>``, and the checkpoints of all of them. A folder
-being deleted, moved between disks or not known to the cluster is ``<topic>-<partition>.<uuid>-delete``, ``-future`` or
-``-stray``. In a partition's folder, the files of a segment have its base offset in 20 digits for a name; the suffixes
-``.deleted``, ``.cleaned`` and ``.swap`` come behind the others while segments are removed or replaced. Regular files
-with these names are a log's, and nothing else is.
+A log directory holds a folder for each topic-partition, ``<topic>-<partition>``, and the checkpoints of all of them. A
+folder being deleted, moved between disks or unknown to the cluster is ``<topic>-<partition>.<uuid>-delete``,
+``-future`` or ``-stray``. In a partition's folder, the files of a segment are named by its base offset in 20 digits;
+the suffixes ``.deleted``, ``.cleaned`` and ``.swap`` follow the others while segments are removed or replaced. Regular
+files with these names belong to a log, and nothing else does.
 
-Bytes that recovery cuts off a segment are kept beside it, under a name of ours that a broker passes over: the base
+Bytes that recovery cuts off a segment are kept beside it, under a name that a broker ignores: the base
 offset and the position of the cut, ``00000000000000004000.819200.cut``.
 
 Source: apache/kafka, LogFileUtils.java, LocalLog.scala, LogLoader.java.
@@ -34,11 +34,11 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 CUT: Final = ".cut"
 STAGED: Final = ".staged"
-"""Ends the names of what a write has made and not committed: a broker passes over it."""
+"""Suffix of files that a write has made and not committed; a broker ignores them."""
 BEING_WRITTEN: Final = ".tmp"
-"""Ends the name of a small file while it is written, before it is put in place."""
+"""Suffix of a small file while it is written, before it is put in place."""
 METADATA_SNAPSHOT: Final = ".checkpoint"
-"""Ends the names of the snapshots in the folder of the cluster's metadata log."""
+"""Suffix of snapshots in the folder of the cluster's metadata log."""
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -60,7 +60,7 @@ METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 OWN_PREFIX: Final = "seglog."
-"""The names of our own files in a log directory begin with this, but for `TOPICS_PROPERTIES`."""
+"""Prefix of sparklog's own files in a log directory, except `TOPICS_PROPERTIES`."""
 TOPICS_PROPERTIES: Final = "topics.properties"
 """The properties of topics, which people may edit."""
 JOURNAL: Final = f"{OWN_PREFIX}journal"
@@ -70,19 +70,19 @@ TRANSACTIONAL_IDS: Final = f"{OWN_PREFIX}transactions"
 JOBS_LEDGER: Final = f"{OWN_PREFIX}ledger.jsonl"
 JOBS_LOCK: Final = f"{OWN_PREFIX}jobs.lock"
 GROUP_OFFSETS: Final = f"{OWN_PREFIX}offsets"
-"""What consumers of ours have committed."""
+"""The offsets committed by sparklog's consumers."""
 GROUP_OFFSETS_LOCK: Final = f"{OWN_PREFIX}offsets.lock"
 WRITERS_LOCK: Final = f"{OWN_PREFIX}lock"
 WRITERS_QUEUE: Final = f"{OWN_PREFIX}queue"
-"""Whoever waits for `WRITERS_LOCK` has the lock of this file."""
-"""Names the job that holds the log directory while its tasks run. Who has the lock and finds it finds a dead job."""
+"""The next writer in line for `WRITERS_LOCK` holds the lock of this file."""
+"""Names the job that holds the log directory while its tasks run. If the lock is free, that job is dead."""
 MARKER_OF_WRITER: Final = f"{CLEAN_SHUTDOWN}.held"
 """The marker of a clean shutdown while a `PartitionLog` writes."""
 MARKER_OF_COMMIT: Final = f"{CLEAN_SHUTDOWN}{STAGED}"
 """The same while a commit is carried out."""
 
 PARTITION_MAX: Final = (1 << 31) - 1
-"""The largest number that Kafka has for a partition; a broker does not start beside a folder with a larger one."""
+"""The largest partition number in Kafka; a broker does not start if a folder has a larger one."""
 NAMED_PARTITION_MAX: Final = 999_999
 """The largest number of a partition that a caller may name. No cluster has a topic with more partitions."""
 
@@ -115,14 +115,14 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetFile(NamedTuple):
-    """A file that is named for an offset: ``00000000000000004000.log.swap`` is (4000, ".log.swap")."""
+    """A file named by an offset: ``00000000000000004000.log.swap`` is (4000, ".log.swap")."""
 
     offset: int
     suffix: str
 
 
 def parse_partition_folder(name: str) -> TopicPartition | None:
-    """Return the topic-partition that a folder is named for; None for every other folder.
+    """Return the topic-partition in a folder's name; None for every other folder.
 
     The metadata log of a KRaft cluster is no topic, and folders that Kafka has set aside are not served.
     """
@@ -135,14 +135,14 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Tell whether a topic may have a name."""
+    """Return whether a name is valid for a topic."""
     return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
 def checked_topic(name: object) -> str:
-    """Return the name of a topic that a caller gives; `InvalidTopicError` where none may have it.
+    """Return a caller's topic name, or raise `InvalidTopicError` if it is not valid.
 
-    The name becomes a part of paths, and so nothing is written for one that was not checked here.
+    The name becomes a part of paths, so every name is checked here before anything is written for it.
     """
     if not isinstance(name, str) or not is_topic_name(name) or name == METADATA_TOPIC:
         raise InvalidTopicError(
@@ -152,19 +152,19 @@ def checked_topic(name: object) -> str:
 
 
 def checked_partition(topic: object, partition: Any) -> TopicPartition:
-    """Return a partition that a caller names: the one check of all that write to a partition, or commit for one.
+    """Return the partition that a caller names, after the one check that all writes and commits share.
 
     Parameters
     ----------
     partition : int
-        Or another integer, such as NumPy's; not a bool, a text or a float.
+        Any integer, including NumPy's; not a bool, a text or a float.
 
     Raises
     ------
     InvalidTopicError
-        No topic may have the name.
+        The name is not valid for a topic.
     InvalidOptionError
-        No partition may have the number.
+        The number is not valid for a partition.
     """
     name, number = checked_topic(topic), -1
     if not isinstance(partition, bool):
@@ -180,7 +180,7 @@ def checked_partition(topic: object, partition: Any) -> TopicPartition:
 
 
 def topic_of_passed_over(name: str) -> str | None:
-    """Return the topic of a folder that is named as a partition's, but for a number that no partition has."""
+    """Return the topic of a folder that is named like a partition's, with an impossible partition number."""
     found = _NUMBERED_FOLDER.fullmatch(name)
     if found is None or is_set_aside(name) or parse_partition_folder(name) is not None:
         return None
@@ -188,12 +188,12 @@ def topic_of_passed_over(name: str) -> str | None:
 
 
 def is_set_aside(name: str) -> bool:
-    """Tell whether a folder is named as Kafka names those that it deletes, moves between disks, or does not know."""
+    """Return whether Kafka has renamed a folder to delete it, move it between disks, or set it aside as unknown."""
     return _PASSING_FOLDER.fullmatch(name) is not None
 
 
 def deleted_topic(name: str) -> str | None:
-    """Return the topic of a folder that is named as Kafka names those that it deletes; None of others."""
+    """Return the topic of a folder that Kafka has renamed to delete it; None for others."""
     if not is_set_aside(name) or not name.endswith(_DELETE):
         return None
     found = parse_partition_folder(name.removesuffix(_DELETE).rpartition(".")[0])
@@ -201,30 +201,30 @@ def deleted_topic(name: str) -> str | None:
 
 
 def deleted_folder_name(name: str, due_ms: int, token: str) -> str:
-    """Return what Kafka would call the folder of a partition that is deleted, ``<topic>-<n>.<uuid>-delete``.
+    """Return Kafka's name for the folder of a deleted partition, ``<topic>-<n>.<uuid>-delete``.
 
     Parameters
     ----------
     due_ms : int
-        When its files may be removed, ms since the epoch: what a UUID of version 7 begins with.
+        The time when its files may be removed, ms since the epoch; a UUID of version 7 begins with it.
     token : str
-        19 hexadecimal digits that no other has.
+        19 unique hexadecimal digits.
     """
     ending = f".{due_ms:012x}7{token}{_DELETE}"
     topic, dash, number = name.rpartition("-")
-    # Kafka cuts the topic, too, where the name would be longer than a file system takes.
+    # Like Kafka, shorten the topic if the name would be too long for a file system.
     return topic[: _FOLDER_NAME_MAX - len(dash + number + ending)] + dash + number + ending
 
 
 def deletion_due_ms(name: str) -> int | None:
-    """Return when the files of a folder may be removed that `deleted_folder_name` has named; None of others."""
+    """Return the time in a name from `deleted_folder_name`, when the files may be removed; None for other names."""
     found = _DELETED_FOLDER.fullmatch(name)
     return None if found is None else int(found["due"], 16)
 
 
 @lru_cache(maxsize=1 << 12)
 def parse_offset_file(name: str) -> OffsetFile | None:
-    """Return the offset and the suffix that a file is named for; None for every other file."""
+    """Return the offset and the suffix in a file's name; None for every other file."""
     found = _SEGMENT_FILE.fullmatch(name)
     if found is None or int(found["offset"]) > OFFSET_MAX:
         return None
@@ -232,7 +232,7 @@ def parse_offset_file(name: str) -> OffsetFile | None:
 
 
 def offset_files(entries: Iterable[Entry]) -> Iterator[tuple[OffsetFile, Entry]]:
-    """Yield the regular files of a folder that are named for an offset, in the order of their names."""
+    """Yield the regular files of a folder that are named by an offset, in order of names."""
     for entry in entries:
         found = parse_offset_file(entry.name) if entry.is_file else None
         if found is not None:
@@ -240,28 +240,28 @@ def offset_files(entries: Iterable[Entry]) -> Iterator[tuple[OffsetFile, Entry]]
 
 
 def tells_of_segments(name: str) -> bool:
-    """Tell whether a name must be known to tell which segments a folder has: that of a log, or of a cleaned file."""
+    """Return whether a name affects which segments a folder has: the name of a log, or of a cleaned file."""
     return LOG in name or name.endswith(CLEANED)
 
 
 def is_cut_file(name: str) -> bool:
-    """Tell whether a file is named as one that holds bytes which recovery cut off a segment."""
+    """Return whether a file's name means that it holds bytes that recovery cut off a segment."""
     return bool(_CUT_FILE.fullmatch(name))
 
 
 def is_metadata_snapshot(name: str) -> bool:
-    """Tell whether a file is named as a snapshot of the cluster's metadata."""
+    """Return whether a file has the name of a snapshot of the cluster's metadata."""
     return _METADATA_SNAPSHOT_FILE.fullmatch(name) is not None
 
 
 def parse_metadata_snapshot(name: str) -> tuple[int, int] | None:
-    """Return the end offset and the leader epoch that a snapshot of the cluster's metadata is named for."""
+    """Return the end offset and the leader epoch in the name of a snapshot of the cluster's metadata."""
     found = _METADATA_SNAPSHOT_FILE.fullmatch(name)
     return None if found is None else (int(found["offset"]), int(found["epoch"]))
 
 
 def cut_file_name(base_offset: int, position: int, number: int = 0) -> str:
-    """Return the name of the file that keeps what was cut off a segment; ``number`` tells those of one place apart."""
+    """Return the name of the file that keeps the bytes cut off a segment; ``number`` makes it unique."""
     again = f".{number}" if number else ""
     return f"{base_offset:020d}.{position}{again}{CUT}"
 
@@ -272,51 +272,51 @@ def offset_file_name(offset: int, suffix: str) -> str:
 
 
 def being_written(name: str) -> str:
-    """Return the name that a small file has until it is put in place."""
+    """Return the name of a small file until it is put in place."""
     return f"{name}{BEING_WRITTEN}"
 
 
 def staged_name(job: str, what: str) -> str:
-    """Return the name of a file that a job stages: of one attempt of a task, ``what`` is ``<task>-<attempt>-<n>``."""
+    """Return the name of a job's staged file; for an attempt of a task, ``what`` is ``<task>-<attempt>-<n>``."""
     return f"seglog-{job}-{what}{STAGED}"
 
 
 def staged_log(what: str) -> str:
-    """Return what names the file with the batches, for `staged_name`."""
+    """Return the part of the name for a file with batches, for `staged_name`."""
     return f"{what}{LOG}"
 
 
 def is_staged_log(name: str) -> bool:
-    """Tell whether a file is named as one that a job has staged batches in."""
+    """Return whether a file has the name of a job's staged batches."""
     return name.endswith(LOG + STAGED)
 
 
 def staged_batches(what: str) -> str:
-    """Return what names the file that says how long the batches are, for `staged_name`."""
+    """Return the part of the name for a file with entries of batches, for `staged_name`."""
     return f"{what}.batches"
 
 
 def running_job_name(job: str) -> str:
-    """Return the name of the empty file that is there while a job runs."""
+    """Return the name of the empty file that exists while a job runs."""
     return f"seglog-{job}{_RUNNING}"
 
 
 def is_running_job(name: str) -> bool:
-    """Tell whether a file is named as one that says that a job runs."""
+    """Return whether a file has the name of a running job's marker."""
     return name.endswith(_RUNNING)
 
 
 def exclusive_job_name(job: str) -> str:
-    """Return the name of the empty file that tells the next job which one has left staged files: it held the lock."""
+    """Return the name of the empty file by which a job that holds the lock names itself to the next one."""
     return f"seglog-{job}{_EXCLUSIVE}"
 
 
 def parse_exclusive_job(name: str) -> str | None:
-    """Return the job whose files are to be removed by the next that holds the lock of jobs; None for other files."""
+    """Return the job named by such a file, whose files the next holder of the lock removes; None for other files."""
     return parse_staged_file(name) if name.endswith(_EXCLUSIVE) else None
 
 
 def parse_staged_file(name: str) -> str | None:
-    """Return the job that a staged file is of; None for every other file."""
+    """Return the job of a staged file; None for every other file."""
     found = _STAGED_FILE.fullmatch(name)
     return None if found is None else found["job"]

@@ -1,13 +1,14 @@
-"""What a folder is: a log directory, a partition's folder, or something else. What is in it decides, and then its name.
+"""Recognises log directories and partitions' folders, by their contents first and then by their names.
 
-A name alone says little: a log directory may be called ``kafka-logs-1``, and ``/etc`` has a ``dbus-1``. In this order:
+A name alone proves little: a log directory may be called ``kafka-logs-1``, and ``/etc`` has a ``dbus-1``. In this
+order:
 
 - a file that only a log directory has (``meta.properties``, a checkpoint, ``.lock``, the marker of a clean shutdown, or
   one of our own) makes it a log directory;
-- so does the folder of a partition in it, unless it holds a partition's files itself: then nobody can tell;
+- so does the folder of a partition in it, unless it holds a partition's files itself: then it is ambiguous;
 - a partition's folder is named ``<topic>-<n>``, and holds a partition's files (segments, indexes, snapshots,
-  ``leader-epoch-checkpoint``, ``partition.metadata``) or nothing but what is in the making;
-- a folder of another name that holds segments is a copy of one, or one that Kafka has set aside.
+  ``leader-epoch-checkpoint``, ``partition.metadata``) or only unfinished files;
+- a folder of another name with segments is a copy of one, or one that Kafka has set aside.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _OF_PARTITION: Final = (files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA,
 
 
 class FolderKind(Enum):
-    """What there is at a path."""
+    """The kinds of things at a path."""
 
     LOG_DIRECTORY = auto()
     PARTITION = auto()
@@ -49,7 +50,7 @@ class FolderKind(Enum):
     SET_ASIDE = auto()
     """Named ``-delete``, ``-future`` or ``-stray``."""
     MIXED = auto()
-    """A partition's files and partitions' folders, and nothing that tells which of them counts."""
+    """A partition's files together with partitions' folders, and no proof which of them counts."""
     EMPTY = auto()
     FOREIGN = auto()
     FILE = auto()
@@ -57,14 +58,14 @@ class FolderKind(Enum):
 
 
 class Folder(NamedTuple):
-    """What there is at a path, and the names in it, sorted."""
+    """The kind of thing at a path, and the names in it, sorted."""
 
     kind: FolderKind
     names: list[Name]
 
 
 def look_at(storage: Storage, path: str) -> Folder:
-    """Tell what there is at a path.
+    """Recognise the thing at a path.
 
     Raises
     ------
@@ -99,12 +100,12 @@ def _kind(storage: Storage, path: str, names: list[Name]) -> FolderKind:
 
 
 def what_it_is(storage: Storage, path: str) -> str:
-    """Say what there is at a path at which a partition was looked for, as the end of a sentence."""
+    """Describe the thing at a path where a partition was expected, as the end of a sentence."""
     (kind, within), (_, name) = look_at(storage, path), split_path(path)
     if kind is FolderKind.NOTHING:
         return "there is nothing"
     if kind is FolderKind.FILE:
-        return "it is a file, and what is read are folders: a log directory, <topic>-<partition>, or a topic's path"
+        return "it is a file; give a folder: a log directory, <topic>-<partition>, or a topic's path"
     if files.METADATA_TOPIC in name:
         return "it is the metadata log of the cluster, which holds no topic's records"
     names = [each.name for each in within]
@@ -117,7 +118,7 @@ def what_it_is(storage: Storage, path: str) -> str:
             f"segments as a partition's folder does: move away what does not belong there"
         )
     if kind is FolderKind.SET_ASIDE:
-        return "Kafka has set it aside (-delete, -future, -stray): to read what is in it, copy or rename it"
+        return "Kafka has set it aside (-delete, -future, -stray): to read its records, copy or rename it"
     if kind is FolderKind.COPY:
         return (
             f"it holds segments, but a folder's name must be <topic>-<partition>, with a partition of at most "
@@ -127,7 +128,7 @@ def what_it_is(storage: Storage, path: str) -> str:
 
 
 def is_proven_directory(directory: LogDirectory) -> bool:
-    """Tell whether files in a folder, or those of a partition in it, make it a log directory, and not names alone."""
+    """Return whether files, and not only names, prove that a folder is a log directory."""
     names = directory.storage.names(directory.path)
     return any(_is_of_directory(each) for each in names) or any(
         _is_of_partition(within)
@@ -138,12 +139,12 @@ def is_proven_directory(directory: LogDirectory) -> bool:
 
 
 def refuse_to_write(folder: PartitionFolder) -> None:
-    """Raise `InvalidOptionError` unless a folder is a partition's, or one may be made there; leave no trace.
+    """Raise `InvalidOptionError` unless a folder is a partition's, or one may be made there. Change nothing.
 
     Parameters
     ----------
     folder : PartitionFolder
-        Its path is without links.
+        The folder, with a path without links.
     """
     storage, path = folder.storage, folder.location
     if folder.partition is None:
@@ -158,7 +159,7 @@ def refuse_to_write(folder: PartitionFolder) -> None:
 
 
 def refuse_within_partition(directory: LogDirectory) -> None:
-    """Raise `InvalidOptionError` if what is to be a log directory holds a partition's files itself."""
+    """Raise `InvalidOptionError` if a prospective log directory holds a partition's files itself."""
     names = directory.storage.names(directory.path)
     if any(_is_of_partition(each) for each in names) and not any(_is_of_directory(each) for each in names):
         raise InvalidOptionError(
@@ -178,19 +179,19 @@ def refuse_to_read(folder: PartitionFolder) -> None:
 
 
 def holds_segments(names: Iterable[Name]) -> bool:
-    """Tell whether there are segments among the names in a folder."""
+    """Return whether a folder's names include segments."""
     return any(_is_segment(each) for each in names)
 
 
 def listed(names: Sequence[str]) -> str:
-    """Name some things, and count the rest."""
+    """List the first few names, and count the rest."""
     shown = ", ".join(names[:_NAMES_SHOWN_MAX])
     return shown if len(names) <= _NAMES_SHOWN_MAX else f"{shown} and {len(names) - _NAMES_SHOWN_MAX} more"
 
 
 def _is_of_directory(entry: Name) -> bool:
     if entry.is_folder or entry.name[:1].isdigit():
-        # That of a segment, of which there may be many thousands.
+        # A segment's name; there may be many thousands.
         return False
     name = entry.name.removesuffix(files.BEING_WRITTEN)
     return (
@@ -214,7 +215,7 @@ def _is_segment(entry: Name) -> bool:
 
 
 def _may_be_partition(names: Iterable[Name]) -> bool:
-    """Tell whether a folder that is named for a partition is one: it holds its files, or as good as nothing yet."""
+    """Return whether a folder named like a partition is one: it holds a partition's files, or next to nothing."""
     has_foreign = False
     for each in names:
         if _is_of_partition(each):
@@ -224,7 +225,7 @@ def _may_be_partition(names: Iterable[Name]) -> bool:
 
 
 def _holds_partitions(storage: Storage, path: str, names: Iterable[Name]) -> bool:
-    """Tell whether one of the folders in a folder is a partition's, by its name and by what is in it."""
+    """Return whether a folder contains a partition's folder, by name and contents."""
     for each in names:
         if not each.is_folder:
             continue
@@ -237,7 +238,7 @@ def _holds_partitions(storage: Storage, path: str, names: Iterable[Name]) -> boo
         except PathNotFoundError:
             continue
         except StorageError:
-            # It may be one, and only its owner can tell.
+            # It may be one; only its owner could tell.
             return True
         if _may_be_partition(within) and not any(_is_of_directory(entry) for entry in within):
             return True

@@ -1,23 +1,23 @@
-"""The file of what consumers of ours have committed: ``seglog.offsets`` of a log directory.
+"""Reads and writes ``seglog.offsets`` of a log directory, the offsets committed by sparklog's consumers.
 
 One JSON object, replaced as a whole:
 
     version        1
-    transactions   the number of the last transaction that has committed offsets here; 0 where the field is missing
+    transactions   the number of the last transaction that has committed offsets here; 0 if the field is missing
     groups         by group: by topic: by partition, as text: [offset, metadata, commit timestamp in ms since the
-                   epoch]; an offset of -1 says that from that time on nothing is committed
-    topics         the ids that the topics had when offsets of them were last committed; a topic with another id is
-                   another one, of which nothing is committed
-    before         what the groups had, in the same form, where the last transaction has committed; while that is not
-                   carried out, its records are not visible, and nor are its offsets
+                   epoch]; an offset of -1 means that from that time on nothing is committed
+    topics         the topics' ids at their last commits; a topic with another id is
+                   a new one, without committed offsets
+    before         the groups' offsets before the last transaction's commit, in the same form; until that is
+                   carried out, neither its records nor its offsets are visible
 
 A transaction commits offsets by its journal, which has the first two fields: the offsets of the transaction, and its
-number. A transaction is in the file where the number of the file is not below its own, and so a journal that is carried
-out late, or twice, changes nothing that was committed after it. That needs no clock. A number is not below the time of
-the transaction either: one of before a file was lost is above none of those after it.
+number. A transaction is in the file if the number in the file is not below its own, so a journal that is carried out
+late, or twice, changes nothing that was committed after it. That needs no clock. A number is never below the time of
+the transaction either: if the file is lost, numbers from before are never above later ones.
 
-The time of a commit is never below that of the one before it, since by it the commit is compared with those of
-``__consumer_offsets``: a broker does not read this file, and what a cluster's own groups have committed is there.
+The time of a commit is never below the previous commit's, since it decides between this commit and the ones in
+``__consumer_offsets``: a broker does not read this file, and a cluster's own groups commit there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class OffsetCommit(NamedTuple):
-    """A committed offset: that of the next record to be read; ``metadata`` is the consumer's own."""
+    """A committed offset: the offset of the next record to read. ``metadata`` is the consumer's own."""
 
     offset: int
     metadata: str
@@ -48,7 +48,7 @@ GroupOffsets = Mapping[str, Mapping[TopicPartition, OffsetCommit]]
 
 
 def latest(*sources: Mapping[Key, OffsetCommit]) -> dict[Key, OffsetCommit]:
-    """Return the last commit of each key: the one of the latest time, and of the first source where times are equal."""
+    """Return the latest commit of each key; among equal times, the one from the first source."""
     found: dict[Key, OffsetCommit] = {}
     for source in sources:
         for key, commit in source.items():
@@ -59,7 +59,7 @@ def latest(*sources: Mapping[Key, OffsetCommit]) -> dict[Key, OffsetCommit]:
 
 @dataclass(frozen=True)
 class CommittedOffsets:
-    """What groups have committed, in all or in one transaction; see the module for the fields."""
+    """The committed offsets of groups, in all or in one transaction; see the module for the fields."""
 
     groups: GroupOffsets = field(default_factory=dict)
     transactions: int = 0
@@ -67,12 +67,12 @@ class CommittedOffsets:
     topics: Mapping[str, str] = field(default_factory=dict)
 
     def updated(self, groups: GroupOffsets, topics: Mapping[str, str] | None = None) -> CommittedOffsets:
-        """Return the offsets with newer ones; those of partitions that these do not name stay.
+        """Return the offsets updated by newer ones; offsets of other partitions stay.
 
         Parameters
         ----------
         topics : mapping of str to str, optional
-            The ids that topics have now.
+            The current ids of topics.
         """
         before = self.of(topics or {})
         newer, overtaken = dict(before.groups), dict(before.before)
@@ -83,7 +83,7 @@ class CommittedOffsets:
         return CommittedOffsets(newer, self.transactions, overtaken, {**self.topics, **(topics or {})})
 
     def of(self, topics: Mapping[str, str]) -> CommittedOffsets:
-        """Return the offsets of topics that still are those of which they were committed; ``topics`` has their ids."""
+        """Return the offsets of topics that still have the ids they were committed for; ``topics`` has today's ids."""
         others = {topic for topic, topic_id in topics.items() if self.topics.get(topic, topic_id) != topic_id}
         if not others:
             return self
@@ -94,7 +94,7 @@ class CommittedOffsets:
         return CommittedOffsets(groups, self.transactions, before, self.topics)
 
     def after(self, transaction: CommittedOffsets | None) -> CommittedOffsets:
-        """Return the offsets with those of a transaction that was decided, unless it is among them."""
+        """Return the offsets updated by a decided transaction, unless they include it."""
         if transaction is None or transaction.transactions <= self.transactions:
             return self
         nothing = OffsetCommit(NO_OFFSET, "", 0)
@@ -106,14 +106,14 @@ class CommittedOffsets:
         return CommittedOffsets(after.groups, transaction.transactions, before, after.topics)
 
     def without(self, transaction: CommittedOffsets | None) -> CommittedOffsets:
-        """Return the offsets as they are while a transaction is decided and not carried out."""
+        """Return the offsets as visible while a transaction is decided and not carried out."""
         if transaction is None or transaction.transactions != self.transactions:
             return self
         groups = {group: {**offsets, **self.before.get(group, {})} for group, offsets in self.groups.items()}
         return CommittedOffsets(groups, self.transactions, topics=self.topics)
 
     def to_fields(self) -> dict[str, Any]:
-        """Return the fields as they are in JSON."""
+        """Return the fields for JSON."""
         fields = {"topics": dict(self.topics), "before": _nested(self.before)}
         kept = {name: value for name, value in fields.items() if value}
         return {"transactions": self.transactions, "groups": _nested(self.groups), **kept}
@@ -124,7 +124,7 @@ class CommittedOffsets:
 
 
 def _behind(known: OffsetCommit | None, commit: OffsetCommit) -> OffsetCommit:
-    """Return a commit with a time that is not before that of the one which it replaces."""
+    """Return a commit whose time is not before the time of the commit that it replaces."""
     return commit if known is None else commit._replace(timestamp=max(known.timestamp, commit.timestamp))
 
 
@@ -138,7 +138,7 @@ def _nested(groups: GroupOffsets) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def offsets_of_fields(found: Mapping[str, Any]) -> CommittedOffsets:
-    """Read the fields as they are in JSON; one of the errors of wrong types and values where they are none."""
+    """Read the fields from JSON; wrong ones raise one of Python's errors of types and values."""
     transactions = _number(found.get("transactions", 0), "a number of transactions")
     topics = {topic: _text(topic_id, "an id") for topic, topic_id in found.get("topics", {}).items()}
     return CommittedOffsets(_groups(found["groups"]), transactions, _groups(found.get("before", {})), topics)
@@ -167,7 +167,7 @@ def _commit(found: Any) -> OffsetCommit:
     offset, metadata, timestamp = found
     return OffsetCommit(
         _number(offset, "an offset", NO_OFFSET),
-        # Earlier versions wrote null where a consumer gave None.
+        # Earlier versions wrote null if a consumer gave None.
         "" if metadata is None else _text(metadata, "metadata"),
         _number(timestamp, "a time"),
     )
@@ -182,7 +182,7 @@ def _number(found: Any, what: str, at_least: int = 0) -> int:
 def _text(found: Any, what: str) -> str:
     if not isinstance(found, str):
         raise ValueError(f"not {what}: {found!r}")
-    # Half of a pair of UTF-16 is no text to those who read it.
+    # Other readers take no lone surrogate for text.
     found.encode()
     return found
 
@@ -193,7 +193,7 @@ def parse_group_offsets(data: bytes, path: str) -> CommittedOffsets:
     Raises
     ------
     CorruptCheckpointError
-        It is not JSON, or of another version.
+        It is not JSON, or has another version.
     """
     try:
         found = json.loads(data)

@@ -1,6 +1,6 @@
-"""The indexes of a segment: where an offset, a time or an aborted transaction is.
+"""Reads the indexes of a segment, which lead to an offset, a time or an aborted transaction.
 
-All are runs of fixed entries, big-endian, without a checksum: what they say is a hint, checked against the log.
+All are runs of fixed entries, big-endian, without a checksum: an entry is a hint, checked against the log.
 
 Offset index (``.index``), the byte position of the batch that ends with an offset; both fields ascend:
 
@@ -21,9 +21,9 @@ Transaction index (``.txnindex``), aborted transactions only:
     18    8     last_offset       of the abort marker
     26    8     last_stable_offset
 
-The first batch of a segment has no entry. While a segment is written to, its offset and time indexes have their full
-size, zeros behind the entries; after a crash they keep it. Older brokers wrote an entry an append, not a batch: its
-offset is the last of several batches and its position that of the first.
+The first batch of a segment has no entry. While a segment is active, its offset and time indexes have their full size,
+with zeros after the entries; after a crash they keep it. Older brokers wrote an entry for each append, not each batch:
+its offset is the last one of several batches and its position is the first one's.
 
 Source: apache/kafka, OffsetIndex.java, TimeIndex.java, AbortedTxn.java.
 """
@@ -90,7 +90,7 @@ def _floor_entry(index: ReadableFile, base_offset: int, target: int, field: int)
     base = base_offset if field == _OFFSET else 0
 
     def key(fields: tuple[int, ...]) -> int:
-        # A blank entry ends those that are written.
+        # A blank entry ends the written ones.
         return base + fields[field] if fields != (0, 0) else _BEYOND
 
     found = _floor(index, _OFFSET_FIELDS, key, target)
@@ -108,10 +108,10 @@ def floor_time(index: ReadableFile, base_offset: int, timestamp: int) -> TimeEnt
 
 
 def read_entries(index: ReadableFile, layout: np.dtype[Any]) -> Entries:
-    """Read every written entry of an index, the blank ones at its end left out; bytes short of an entry are too."""
+    """Read every written entry of an index, without blank entries and an incomplete one at its end."""
     data = index.read(0, index.size_bytes())
     whole_bytes = len(data) - len(data) % layout.itemsize
-    # A blank entry is all zeros. To compare entries by their fields takes many times as long.
+    # A blank entry is all zeros. Comparing entries field by field takes many times as long.
     written_bytes = len(bytes(data[:whole_bytes]).rstrip(b"\0"))
     return np.frombuffer(data, dtype=layout, count=-(-written_bytes // layout.itemsize))
 
@@ -122,7 +122,7 @@ _BLOCK_BYTES: Final = 1 << 12
 
 
 class _Block:
-    """Some entries of an index, read together; blank where the index has been trimmed meanwhile."""
+    """Some entries of an index, read together; blank if the index has been trimmed meanwhile."""
 
     def __init__(self, index: ReadableFile, fields: struct.Struct, first: int, rows: int) -> None:
         data = index.read(first * fields.size, rows * fields.size)
@@ -139,9 +139,9 @@ class _Block:
 def _floor(
     index: ReadableFile, fields: struct.Struct, key: Callable[[tuple[int, ...]], int], target: int
 ) -> tuple[int, ...] | None:
-    """Find the last entry whose key is at most a target; None where that of the first is above it.
+    """Find the last entry whose key is at most a target; None if even the first is above it.
 
-    Most indexes have few entries, also those that a broker has made 10 MiB long for what will come: the first block is
+    Most indexes have few entries, even those that a broker has preallocated with 10 MiB: the first block is
     read at once.
     """
     rows, rows_max = index.size_bytes() // fields.size, _BLOCK_BYTES // fields.size
@@ -153,7 +153,7 @@ def _floor(
     if rows > rows_max and key(block[rows_max - 1]) <= target:
         last = _Block(index, fields, rows - 1, 1)[0]
         if key(last) <= target:
-            # Whoever looks for the end of a log asks for the last entry.
+            # A search for the end of a log asks for the last entry.
             return last
         firsts = range(0, rows, rows_max)
         nearest = bisect_right(firsts, target, lo=1, key=lambda first: key(_Block(index, fields, first, 1)[0])) - 1

@@ -1,30 +1,31 @@
-"""The journal of a commit: everything that it will do to a log directory, written down before it is done.
+"""Reads the journal of a commit, which lists all its changes to a log directory before they are made.
 
 ``seglog.journal`` lies in the log directory, one JSON object. It is put there in one step, and that step is the commit:
-before it nothing has happened, after it everything will have, since whoever finds it finishes it. Then it becomes
-``seglog.commit``, the account of the last commit, by which a reader can tell that one was made while it looked.
+before it nothing has happened, after it everything will happen, since the next writer that finds the journal finishes
+it. Then it becomes ``seglog.commit``, the account of the last commit, which shows a reader that a commit was made while
+it read.
 
-    version      1; 2 where there are offsets
+    version      1; 2 if there are offsets
     commit_id    of this commit
-    partitions   the logs that it writes to as they were before it, by the names of their folders; a folder that is
-                 not there is made
+    partitions   the logs that it changes, as they were before it, by the names of their folders; a missing
+                 folder is made
         start_offset log start offset
         end_offset   log end offset
-        segment      base offset of the last segment; -1 where there was none
+        segment      base offset of the last segment; -1 if there was none
         position     size of that segment's log, bytes
     moves        in order; a list each
         ["append", source, source_position, length_bytes, target, position]
-                     the target is to be its first ``position`` bytes and that part of the source
+                     the target becomes its first ``position`` bytes and that part of the source
         ["rename", source, target]
-                     the target is to be the source
-    offsets      those of consumer groups that it commits, if it is a transaction that does; the fields are those of
+                     the target becomes the source
+    offsets      committed offsets of consumer groups, if it is a transaction with some; the fields are described in
                  `sparklog.log.group_offsets`
-    summary      what was written, for people and their tools
+    summary      an account of the commit, for people and their tools
 
-Paths are relative to the log directory, in which the sources lie; those of earlier versions lie in the folders of the
+Paths are relative to the log directory, which holds the sources; sources of earlier versions can be in the folders of
 partitions as well. A move can be made twice, or after it was made in part: sources of "append"
-stay until all is done. A broker knows nothing of a journal; `sparklog.write.journal`, which makes the moves, refuses
-where one has written behind it.
+stay until all is done. A broker knows nothing of a journal; `sparklog.write.journal`, which makes the moves, refuses to
+if a broker has written meanwhile.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Append:
         return self.position + self.length_bytes
 
     def followed_by(self, move: Append) -> Append | None:
-        """Return one move that does the same as this one and the next; None where there is none."""
+        """Return one move equal to this one and the next together; None if there is none."""
         is_next = (self.source, self.source_position + self.length_bytes) == (move.source, move.source_position)
         if not is_next or (self.target, self.end_position) != (move.target, move.position):
             return None
@@ -72,7 +73,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Make ``source`` the ``target``, in the place of what is there."""
+    """Rename ``source`` to ``target``, replacing it."""
 
     source: str
     target: str
@@ -83,7 +84,7 @@ Move = Append | Rename
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """Where a log started and ended before a commit; ``segment`` is `NO_SEGMENT` where it had none."""
+    """The start and end of a log before a commit; ``segment`` is `NO_SEGMENT` if it had none."""
 
     start_offset: int
     end_offset: int
@@ -122,7 +123,7 @@ def parse_journal(data: bytes, path: str) -> Journal:
     Raises
     ------
     CorruptCheckpointError
-        It is not JSON, of another version, or names a file outside of its log directory.
+        It is not JSON, has another version, or names a file outside its log directory.
     """
     try:
         found = json.loads(data)
@@ -185,31 +186,31 @@ def _number(found: object, at_least: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CommitVersion:
-    """What tells a log directory's commits apart: where it is equal at two times, no commit was between them.
+    """Identifies the last commit of a log directory: if it is equal at two times, no commit was made between them.
 
     Attributes
     ----------
     journal : bytes or None
         The journal, if there is one.
     last_commit : (bytes, int) or None
-        The beginning of the account of the last commit, which has the commit's id, and its size in bytes.
+        The beginning of the account of the last commit, with the commit's id, and its size in bytes.
     """
 
     journal: bytes | None
     last_commit: tuple[bytes, int] | None
 
     def pending(self, directory: LogDirectory) -> Journal | None:
-        """Return the commit that was decided and is not done yet, if there is one."""
+        """Return the commit that is decided and not yet carried out, or None."""
         return None if self.journal is None else parse_journal(self.journal, directory.file(files.JOURNAL))
 
 
 def commit_version(directory: LogDirectory) -> CommitVersion:
-    """Read the journal of a log directory, and which commit was its last.
+    """Read the journal of a log directory, and the id of its last commit.
 
-    The account of a commit is as long as the commit had partitions, and whoever reads many of them asks for each: only
+    The account of a commit grows with its partitions, and reading many partitions asks for it each time: only
     its beginning is read.
     """
-    # In this order: a commit that becomes the last one in between is seen twice rather than not at all.
+    # In this order, a commit that becomes the last one in between is seen twice rather than not at all.
     last_commit = _beginning(directory, files.LAST_COMMIT)
     return CommitVersion(directory.storage.read_small(directory.file(files.JOURNAL)), last_commit)
 

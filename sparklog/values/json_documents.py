@@ -1,9 +1,9 @@
 """Decodes JSON documents to typed columns, by `pyarrow.json`.
 
-A value is one JSON document in UTF-8, with any white space around and in it. It is an object if the schema has
-columns; the schema of a key may be a single type. The document ``null`` is a null. An absent field is null, and a field that the
-schema lacks is left out. Numbers and texts must match the schema: 1.5 is no integer, 1.0 neither, and
-"1" is no number. Times are ISO 8601; a time without a zone is in UTC.
+A value is one JSON document in UTF-8, with any white space around and in it. It is an object if the schema has columns;
+a key's schema may be a single type. The document ``null`` is a null. An absent field is null, and a field that the
+schema lacks is left out. Numbers and texts must match the schema: 1.5 is no integer, 1.0 neither, and "1" is no number.
+Times are ISO 8601; a time without a zone is in UTC.
 
 These fail, each as its own row: bytes that are not UTF-8, a byte order mark, an empty value, several documents in one
 value, a duplicate field of the schema, NaN and Infinity, numbers that their type cannot hold, and surrogates
