@@ -1,27 +1,27 @@
-"""What tells a log from another of the same name: the ids of its topic and of itself, and the batch before an offset.
+"""Distinguishes a log from another of the same name, by its topic's id, its own id, and the batch before an offset.
 
 Each log that sparklog makes has an id of its own, in the file ``seglog-identity`` of the partition's folder:
 
     version: 0
     log_id: 0q2TYVrXaSDWPZ5lUZtm3J
 
-A broker passes over the file. It has no part in ``partition.metadata``, where an id that the cluster does not know
+A broker ignores the file. The id is not in ``partition.metadata``, where an id that the cluster does not know
 would keep a broker from adopting the log.
 
-Whoever has read a log up to an offset keeps its identity there, and compares it when reading on. An id is copied with
-the folder, and stays when a log is cut and written on. So ids tell logs apart that differ in them, and where they do
-not, the batch before the offset decides. A topic's id is over that of the log: a replica that is made anew holds the
-same records. What is not known of both says nothing.
+A reader that has reached an offset keeps the log's identity there, and compares it before it reads on. An id is copied
+with the folder, and stays when a log is cut and written on. So different ids prove different logs, and equal ids do not
+prove equal ones: the batch before the offset decides. A topic's id outranks the log's own: a replica that is made anew
+holds the same records. A part that is unknown on either side is not compared.
 
-A log never changes before its end, but for two things. Retention removes what is at its start, and with it the batch.
-The cleaner removes records, whole batches among them, and what it leaves of a batch has the offsets, the leader epoch,
-the producer, the sequence and the kind that the batch had, and no later timestamp. Neither its bytes nor its checksum
-need be the same. So a batch that differs in one of these is not what became of the other: it is one of another log, or
-of the same log after it was cut and written on. So is one with as many records, the same attributes and no fewer
-bytes, but another checksum: what the cleaner leaves of a batch has fewer records, another codec or delete horizon, or
-values that were removed. Of a batch that is not there nothing can be said.
+A log never changes before its end, with two exceptions. Retention removes its start, and perhaps the batch with it. The
+cleaner removes records and whole batches, and the remains of a batch have the offsets, the leader epoch, the producer,
+the sequence and the kind of the batch, and no later timestamp. The bytes and the checksum may change. So a batch that
+differs in one of those fields cannot be the remains of the other: it belongs to another log, or to the same log after
+it was cut and written on. So does a batch with as many records, the same attributes and no fewer bytes, but another
+checksum: the cleaner's remains of a batch have fewer records, another codec or delete horizon, or removed values. A
+missing batch proves nothing.
 
-This holds for magic 2: the cleaner gives what it leaves of a compressed wrapper of magic 0 or 1 other offsets.
+This holds for magic 2: the cleaner gives the remains of a compressed wrapper of magic 0 or 1 other offsets.
 
 Source: apache/kafka, MemoryRecords.java (filterTo, buildRetainedRecordsInto), DefaultRecordBatch.java.
 """
@@ -41,12 +41,12 @@ from sparklog.record.format import v2
 _MAGIC: Final = 2
 NOT_KEPT: Final = -1
 _STAYS: Final = 8
-"""How many of the numbers stay, with the timestamp."""
+"""How many of the numbers survive cleaning, the timestamp included."""
 _KIND: Final = v2.LOG_APPEND_TIME | v2.TRANSACTIONAL | v2.CONTROL
 
 
 class EndBatch(NamedTuple):
-    """What stays of a batch's header whatever is cleaned, its timestamp, and what tells that nothing was cleaned.
+    """The header of a batch: fields that survive cleaning, its timestamp, and fields that prove it was not cleaned.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class EndBatch(NamedTuple):
     kind : int
         The attributes without the codec and the delete horizon.
     max_timestamp : int
-        Milliseconds; what the cleaner leaves may have an earlier one.
+        Milliseconds; cleaning may lower it.
     attributes, record_count, batch_bytes, crc : int
-        -1 where they are not kept.
+        -1 if they are not kept.
     """
 
     base_offset: int
@@ -77,9 +77,9 @@ class EndBatch(NamedTuple):
 
     @classmethod
     def of_numbers(cls, found: object) -> EndBatch:
-        """Return what was kept as a list of numbers, without or with those by default; `ValueError` for all else."""
+        """Restore it from a list of numbers, with or without optional ones; raise `ValueError` for anything else."""
         if not isinstance(found, list) or len(found) not in (_STAYS, len(cls._fields)):
-            raise ValueError(f"not what is kept of a batch: {str(found)[:200]}")
+            raise ValueError(f"not the numbers of a batch: {str(found)[:200]}")
         if not all(type(number) is int for number in found):
             raise ValueError(f"not the numbers of a batch: {found}")
         return cls(*found)
@@ -89,7 +89,7 @@ class EndBatch(NamedTuple):
         return list(self[:_STAYS])
 
     def may_become(self, found: EndBatch) -> bool:
-        """Tell whether a batch may be this one, or what the cleaner has left of it."""
+        """Return whether a batch may be this one, or its remains after cleaning."""
         if self[: _STAYS - 1] != found[: _STAYS - 1] or found.max_timestamp > self.max_timestamp:
             return False
         is_whole = (self.attributes, self.record_count) == (found.attributes, found.record_count)
@@ -98,7 +98,7 @@ class EndBatch(NamedTuple):
 
 
 def end_batch(layout: PartitionLayout, end_offset: int) -> EndBatch | None:
-    """Return the batch that holds the offset before one; None where the log has none, or one of magic 0 or 1."""
+    """Return the batch with the offset before ``end_offset``; None if there is none, or it has magic 0 or 1."""
     header = batch_holding(layout, end_offset - 1)
     if header is None:
         return None
@@ -119,7 +119,7 @@ _ID_BYTES: Final = 16
 
 
 def new_log_id() -> str:
-    """Return an id for a log that is made, which no other log has."""
+    """Return a new, unique id for a log."""
     return secrets.token_urlsafe(_ID_BYTES)
 
 
@@ -129,22 +129,22 @@ def encode_log_id(log_id: str) -> bytes:
 
 
 def read_log_id(folder: PartitionFolder) -> str | None:
-    """Return the id of a log; None where it has none, or none that can be read."""
+    """Return the id of a log; None if it has none, or it cannot be read."""
     found = _CONTENT.fullmatch(folder.storage.read_small(folder.file(files.LOG_IDENTITY)) or b"")
     return None if found is None else found[1].decode()
 
 
 class LogIdentity(NamedTuple):
-    """What is known of a log that was read up to an offset; None for what is not.
+    """The identity of a log at an offset up to which it was read. Unknown parts are None.
 
     Attributes
     ----------
     topic_id : str or None
-        That of ``partition.metadata``.
+        The id in ``partition.metadata``.
     log_id : str or None
-        Of `read_log_id`.
+        The id from `read_log_id`.
     end_batch : EndBatch or None
-        The batch that holds the offset before.
+        The batch with the offset before.
     """
 
     topic_id: str | None = None
@@ -153,20 +153,21 @@ class LogIdentity(NamedTuple):
 
     @classmethod
     def of_fields(cls, found: Mapping[str, Any]) -> LogIdentity:
-        """Return what `fields` has given; fields that are not there are None. `ValueError` for what it cannot give."""
+        """Restore it from `fields`; missing fields are None. Raise `ValueError` for anything else."""
         topic_id, log_id, batch = (found.get(name) for name in cls._fields)
         if not all(each is None or isinstance(each, str) for each in (topic_id, log_id)):
             raise ValueError(f"not the ids of a log: {topic_id!r}, {log_id!r}")
         return cls(topic_id, log_id, None if batch is None else EndBatch.of_numbers(batch))
 
     def fields(self) -> dict[str, Any]:
-        """Return plain values, for JSON; but for the topic's id, those that are None are left out."""
+        """Return plain values for JSON. Fields that are None are left out, except the topic's id."""
         batch = None if self.end_batch is None else list(self.end_batch)
         known = {"log_id": self.log_id, "end_batch": batch}
         return {"topic_id": self.topic_id} | {name: value for name, value in known.items() if value is not None}
 
     def difference(self, found: LogIdentity) -> str | None:
-        """Return what proves that a log, found so at the same offset, is another or was cut; None where nothing does.
+        """Return the part that proves that a log, found at the same offset, is another or was cut; None if there is
+        none.
 
         Returns
         -------
@@ -184,6 +185,6 @@ class LogIdentity(NamedTuple):
 
 
 def identity_at(layout: PartitionLayout, end_offset: int) -> LogIdentity:
-    """Return what a log is known by to who has read it up to an offset."""
+    """Return the identity of a log at an offset up to which it was read."""
     folder = layout.folder
     return LogIdentity(topic_id_of(folder), read_log_id(folder), end_batch(layout, end_offset))

@@ -1,8 +1,8 @@
-"""Where logs are: a log directory, and the folder of one partition's log in it.
+"""The places of logs: a log directory, and the folder of one partition's log in it.
 
-These two values bring their storage along, are made by whoever reads the text of a path, and are carried by all that
-works on logs: plans, tasks, recovery and commits. They pickle small. Paths of files are made here, from the names that
-`sparklog.log.files` makes; nothing else below `topic` cuts a path apart or puts one together.
+These two values include their storage. They are made where the text of a path is read, and passed to all code that
+works on logs: plans, tasks, recovery and commits. Their pickles are small. Paths of files are made here, from the names
+in `sparklog.log.files`; nothing else below `topic` splits or joins paths.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sparklog.storage.capabilities import to_writable
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """A log directory of a broker, or what is to be one.
+    """A log directory of a broker, existing or planned.
 
     Attributes
     ----------
     path : str
-        As the storage names it, absolute.
+        The absolute path, as the storage names it.
     """
 
     storage: Storage
@@ -30,12 +30,12 @@ class LogDirectory:
 
     @property
     def writable(self) -> WritableStorage:
-        """The storage, to be changed beneath the directory; `InvalidOptionError` where that cannot be."""
+        """The storage, for changes beneath the directory; raises `InvalidOptionError` if it is read only."""
         return to_writable(self.storage, self.path).beneath(self.path)
 
     @property
     def location(self) -> str:
-        """The path of the directory: the same of either kind of place."""
+        """The path of the directory, under the name that both kinds of places have."""
         return self.path
 
     def file(self, name: str) -> str:
@@ -43,7 +43,7 @@ class LogDirectory:
         return join_path(self.path, name)
 
     def folder(self, name: str) -> PartitionFolder:
-        """Return the folder of a log by its name, which may be one that no partition has."""
+        """Return the folder of a log by its name, which need not be a partition's."""
         found = parse_partition_folder(name)
         return PartitionFolder(self, name, None) if found is None else PartitionFolder(self, *found)
 
@@ -55,9 +55,9 @@ class PartitionFolder:
     Attributes
     ----------
     topic : str
-        The topic; of a folder whose name is not ``<topic>-<partition>``, as that of a copy, its name.
+        The topic; the name of the folder, if that is not ``<topic>-<partition>``, as in a copy.
     partition : int or None
-        None of a folder with another name.
+        The partition's number; None for a folder with another name.
     name : str
         The folder's name.
     location : str
@@ -67,7 +67,7 @@ class PartitionFolder:
     directory: LogDirectory
     topic: str
     partition: int | None
-    # Made once, since a commit makes dozens of paths in each of thousands of folders.
+    # Joined once: a commit makes dozens of paths in each of thousands of folders.
     name: str = field(init=False, repr=False, compare=False)
     location: str = field(init=False, repr=False, compare=False)
 
@@ -92,12 +92,12 @@ class PartitionFolder:
 
     @property
     def writable(self) -> WritableStorage:
-        """The storage, to be changed; `InvalidOptionError` where that cannot be."""
+        """The storage, for changes; raises `InvalidOptionError` if it is read only."""
         return self.directory.writable
 
     @property
     def topic_partition(self) -> TopicPartition | None:
-        """The partition that the folder is named for; None where it is named otherwise."""
+        """The partition in the folder's name; None if the name is no partition's."""
         return None if self.partition is None else TopicPartition(self.topic, self.partition)
 
     def file(self, name: str) -> str:
@@ -114,17 +114,17 @@ class PartitionFolder:
 
 
 def relative_path(folder: str, name: str) -> str:
-    """Return the path of a file in a folder by both names, relative to the log directory."""
+    """Return the path of a file in a folder, relative to the log directory, by both names."""
     return f"{folder}/{name}"
 
 
 def path_of(*parts: str) -> str:
-    """Return the relative path that some names make, empty ones left out."""
+    """Join names to a relative path, without empty ones."""
     return "/".join(part for part in parts if part)
 
 
 def folder_of(relative: str) -> str:
-    """Return the name of the folder in a path that is relative to the log directory; empty of the directory's own."""
+    """Return the folder's name in a path relative to the log directory; empty for a file of the directory itself."""
     return relative.rpartition("/")[0]
 
 
@@ -134,7 +134,7 @@ def folders_of(relative: str) -> list[str]:
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Cut a path into that of the folder which it is in, and its last name; the name of the root is empty."""
+    """Split a path into its folder's path and its last name; the name of the root is empty."""
     parent, _, name = path.rstrip("/").rpartition("/")
     return parent or "/", name
 
@@ -145,5 +145,5 @@ def join_path(folder: str, name: str) -> str:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Tell whether a path is that of a folder, or of something in it; both are absolute and have no links."""
+    """Return whether a path is a folder's or lies in it; both are absolute and have no links."""
     return path == folder or path.startswith(join_path(folder, ""))

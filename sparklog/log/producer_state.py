@@ -1,13 +1,13 @@
-"""The state of every producer of a log, and the rules by which its next batch is accepted.
+"""The state of every producer of a log, and the rules that its next batch must obey.
 
-The state follows from the batches of the log: `Producers.fold` replays them, and refuses none, since every batch of a
-log was accepted once. `Producers.check` is for the batch that a producer is about to append.
+The state follows from the batches of the log: `Producers.fold` replays them, without refusing any, since every batch of
+a log was accepted once. `Producers.check` is for the batch that a producer appends next.
 
-A producer snapshot (``<offset>.snapshot``) is the state as of an offset, so that a log need not be read from its start:
+A producer snapshot (``<offset>.snapshot``) has the state at an offset, so that a log need not be read from its start:
 
     byte  size  field
     0     2     version              1
-    2     4     crc                  CRC-32C of what follows
+    2     4     crc                  CRC-32C of the bytes after it
     6     4     count
     10    46    for each producer:
           8     producer_id
@@ -19,8 +19,8 @@ A producer snapshot (``<offset>.snapshot``) is the state as of an offset, so tha
           4     coordinator_epoch
           8     first_offset         of its open transaction; -1 none
 
-Of a producer's batches it has only the last. The order of the producers means nothing; Kafka writes them in the order
-of a hash map of Java, and they are written here in the order of such a map that has just been filled.
+It has only the last batch of each producer. The order of the producers means nothing; Kafka writes them in the order
+of a Java hash map, and they are written here in the order of such a map that has just been filled.
 
 Source: apache/kafka, ProducerStateManager.java, ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360;
 ProducerSnapshot.json.
@@ -110,7 +110,7 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerBatch:
-    """What the rules must know of a batch; offsets are -1 for one that has none yet."""
+    """The fields of a batch that the rules need; offsets are -1 if it has none yet."""
 
     producer_id: int
     producer_epoch: int
@@ -129,15 +129,15 @@ class ProducerEntry:
     Attributes
     ----------
     epoch : int
-        The last that it wrote with; -1 not known.
+        The last epoch that it wrote with; -1 if unknown.
     batches : tuple of ProducerBatch
-        Of that epoch, at most five.
+        Its last batches in that epoch, at most five.
     timestamp : int
-        ms, of its last batch or marker.
+        The time of its last batch or marker, ms.
     coordinator_epoch : int
-        Of its last marker; -1 none.
+        The coordinator's epoch in its last marker; -1 none.
     first_offset : int
-        Of its open transaction; -1 none.
+        The first offset of its open transaction; -1 none.
     """
 
     epoch: int = _NONE
@@ -159,13 +159,13 @@ _UNKNOWN: Final = ProducerEntry()
 
 @dataclass
 class Producers:
-    """The producers of a log, as of an offset; by producer id, in the order in which they came."""
+    """The producers of a log at an offset, by producer id, in order of appearance."""
 
     entries: dict[int, ProducerEntry] = field(default_factory=dict)
     _open_since: dict[int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Asked for at every abort marker, when going through all entries would not do.
+        # Needed at every abort marker, where a search through all entries would be too slow.
         self._open_since = {key: entry.first_offset for key, entry in self.entries.items() if entry.first_offset >= 0}
 
     def __len__(self) -> int:
@@ -173,7 +173,7 @@ class Producers:
 
     @classmethod
     def parse(cls, data: bytes, path: str) -> Self:
-        """Read a producer snapshot; `CorruptCheckpointError` where it is none."""
+        """Read a producer snapshot; raise `CorruptCheckpointError` if it is not sound."""
         entries: dict[int, ProducerEntry] = {}
         for found in parse_snapshot(data, path).tolist():
             producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = found
@@ -187,7 +187,7 @@ class Producers:
         return cls(entries)
 
     def encode(self) -> bytes:
-        """Return the bytes of a snapshot, as of a broker that has just loaded these producers."""
+        """Return the bytes of a snapshot, equal to those of a broker that has just loaded these producers."""
         rows = [_snapshot_row(producer_id, self.entries[producer_id]) for producer_id in _in_java_order(self.entries)]
         body = np.array(rows, dtype=SNAPSHOT_ENTRY).tobytes()
         header = np.array([(_SNAPSHOT_VERSION, 0, len(rows))], dtype=SNAPSHOT_HEADER)
@@ -196,11 +196,11 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest open transaction; None where none is open."""
+        """The first offset of the earliest open transaction; None if none is open."""
         return min(self._open_since.values(), default=None)
 
     def without_expired(self, now_ms: int) -> Producers:
-        """Leave out producers that have not written for so long that a broker forgets them."""
+        """Return the producers without those that a broker forgets, since they have not written for long."""
         earliest_ms = now_ms - PRODUCER_EXPIRATION_MS
         kept = {
             producer_id: entry
@@ -210,7 +210,7 @@ class Producers:
         return Producers(kept)
 
     def fold(self, window: Window) -> list[AbortedTransaction]:
-        """Replay batches, control batches among them; the transactions that were aborted in them."""
+        """Replay batches, including control batches; return the transactions that they abort."""
         headers = window.headers.where(window.headers.column("producer_id") >= 0)
         of_producers = Window(window.buffer, headers)
         markers = {row: v2.end_marker(of_producers.batch(row)) for row in np.flatnonzero(headers.is_control).tolist()}
@@ -219,14 +219,14 @@ class Producers:
     def fold_table(
         self, table: np.ndarray[Any, np.dtype[Any]], markers: Mapping[int, v2.EndMarker | None]
     ) -> list[AbortedTransaction]:
-        """Replay batches by what a table says of them; return the transactions that were aborted in them.
+        """Replay batches from a table of their headers; return the transactions that they abort.
 
         Parameters
         ----------
         table : structured array, length n_batches
-            Columns as of `BatchHeaders`, as far as `producer_batches` needs them; all batches have a producer id.
+            The columns of `BatchHeaders` that `producer_batches` needs; all batches have a producer id.
         markers : mapping of int to EndMarker or None
-            By their rows, all control batches, and what they hold; None for one that ends no transaction.
+            All control batches by their rows, with their contents; None for one that ends no transaction.
         """
         aborted: list[AbortedTransaction] = []
         for row, batch in enumerate(producer_batches(table)):
@@ -243,7 +243,7 @@ class Producers:
         return self._open_since
 
     def put_back(self, producer_id: int, entry: ProducerEntry | None) -> None:
-        """Restore what was known of a producer before its last batches; None for nothing."""
+        """Restore the entry that a producer had before its last batches; None removes it."""
         if entry is None:
             self.entries.pop(producer_id, None)
         else:
@@ -254,7 +254,7 @@ class Producers:
             self._open_since[producer_id] = entry.first_offset
 
     def fold_batch(self, batch: ProducerBatch) -> None:
-        """Note a data batch that has been appended."""
+        """Add an appended data batch."""
         entry = self.entries.get(batch.producer_id, _UNKNOWN)
         batches = entry.batches[1 - _BATCHES_KEPT :] if entry.epoch == batch.producer_epoch else ()
         opens = batch.is_transactional and entry.first_offset < 0
@@ -268,7 +268,7 @@ class Producers:
     def _fold_marker(self, batch: ProducerBatch, marker: v2.EndMarker | None) -> AbortedTransaction | None:
         entry = self.entries.setdefault(batch.producer_id, _UNKNOWN)
         if marker is None:
-            # The cleaner emptied it: it ends nothing, but a broker that loads it knows the producer from then on.
+            # Emptied by the cleaner: it ends no transaction, but makes the producer known to a broker that loads it.
             return None
         self.entries[batch.producer_id] = replace(
             entry.in_epoch(batch.producer_epoch),
@@ -288,25 +288,25 @@ class Producers:
         )
 
     def duplicate_of(self, batch: ProducerBatch) -> ProducerBatch | None:
-        """Return the batch, of the producer's last five, that this one repeats."""
+        """Return the batch among the producer's last five that this one repeats."""
         entry = self.entries.get(batch.producer_id, _UNKNOWN)
-        # Without sequence numbers, as the offsets of groups are committed, no batch can be told from another.
+        # Without sequence numbers, as in commits of groups' offsets, repeated batches cannot be recognised.
         if entry.epoch != batch.producer_epoch or batch.base_sequence < 0:
             return None
         sequences = (batch.base_sequence, batch.last_sequence)
         return next((old for old in entry.batches if (old.base_sequence, old.last_sequence) == sequences), None)
 
     def check(self, batch: ProducerBatch) -> None:
-        """Raise unless a producer may append a batch now; one that repeats another is not asked about here.
+        """Raise unless a producer may append a batch now. Repeated batches must be ruled out before.
 
         Raises
         ------
         InvalidProducerEpochError
-            The epoch is lower than one that the producer id has written with: it is fenced.
+            The producer id has written with a higher epoch: this one is fenced.
         OutOfOrderSequenceError
             The batch does not follow the producer's last one, or does not begin a new epoch at 0.
         InvalidTransactionStateError
-            The producer has a transaction open, and the batch is of none.
+            The producer has an open transaction, and the batch is not transactional.
         """
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch == _NONE:
@@ -329,14 +329,14 @@ class Producers:
 
 
 class KnownProducers(NamedTuple):
-    """The producers of a log, as of an offset of it."""
+    """The producers of a log at an offset."""
 
     producers: Producers
     offset: int
 
 
 def producer_batches(table: np.ndarray[Any, np.dtype[Any]]) -> Iterator[ProducerBatch]:
-    """Yield what the rules must know of those batches of a table of headers that have a producer id."""
+    """Yield the batches with a producer id in a table of headers."""
     has_producer = table["producer_id"] >= 0
     if not has_producer.any():
         return iter(())
@@ -356,7 +356,7 @@ def producer_batches(table: np.ndarray[Any, np.dtype[Any]]) -> Iterator[Producer
 
 
 def plus(sequence: int, count: int) -> int:
-    """Return the sequence number ``count`` after one: after the largest comes 0."""
+    """Return the sequence number ``count`` later; 0 follows the largest."""
     return (sequence + count) & v2.SEQUENCE_MAX
 
 
@@ -374,12 +374,12 @@ def _snapshot_row(producer_id: int, entry: ProducerEntry) -> tuple[int, ...]:
 
 
 def _in_java_order(producer_ids: Iterable[int]) -> list[int]:
-    """Order producer ids as a ``HashMap`` of Java does into which they were put in this order.
+    """Order producer ids like a Java ``HashMap`` that they were put into in this order.
 
-    The order means nothing to a reader of a snapshot. With it, the file is byte for byte that of a broker that has just
-    loaded these producers, and the tests compare the two. Such a map has 16 places, and doubles them whenever it has
-    more ids than three quarters of its places; the lowest bits of an id's hash are its place. The order of a broker is
-    another one where more than eight ids share a place, or where its map was larger once.
+    The order means nothing to a reader of a snapshot. With it, the file equals, byte for byte, the file of a broker
+    that has just loaded these producers, and tests can compare the two. Such a map has 16 slots, and doubles them
+    whenever it has more ids than three quarters of its slots; the lowest bits of an id's hash are its slot. A broker's
+    order differs if more than eight ids share a slot, or if its map was larger once.
     """
     ids = list(producer_ids)
     places = _HASH_TABLE_MIN
@@ -394,26 +394,26 @@ def _in_java_order(producer_ids: Iterable[int]) -> list[int]:
 
 
 def producers_at_end(layout: PartitionLayout, now_ms: int | None = None) -> Producers:
-    """Return the state at the end of a log: that of its last sound snapshot, and what came after it.
+    """Return the state at the end of a log, from its last sound snapshot and the batches after it.
 
     Parameters
     ----------
     layout : PartitionLayout
-        Of the log.
+        The layout of the log.
     now_ms : int, optional
-        The time by which producers of the snapshot have been idle too long and are forgotten, as when a broker loads
-        it; those that have written after it are kept. Without it none is forgotten.
+        The current time, for forgetting producers of the snapshot that have been idle too long, as when a broker loads
+        it; producers with later batches are kept. By default none is forgotten.
 
     Raises
     ------
     CorruptBatchError
-        The checksum of a batch behind the snapshot differs.
+        The checksum of a batch after the snapshot is wrong.
     """
     return producers_after(snapshot_before(layout), layout, now_ms)
 
 
 def producers_after(known: KnownProducers, layout: PartitionLayout, now_ms: int | None = None) -> Producers:
-    """Return the state at the end of a log by that at an offset of it, as `producers_at_end` does."""
+    """Return the state at the end of a log from the state at an offset; see `producers_at_end`."""
     producers = known.producers if now_ms is None else known.producers.without_expired(now_ms)
     if known.offset < layout.end_offset:
         for _, window in scan(layout, known.offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
@@ -422,13 +422,13 @@ def producers_after(known: KnownProducers, layout: PartitionLayout, now_ms: int 
 
 
 def snapshot_before(layout: PartitionLayout) -> KnownProducers:
-    """Return the state in the last sound snapshot of a log; that of no producer at its start where there is none."""
+    """Return the state in the last sound snapshot of a log; without one, no producers at the log's start."""
     offsets = [offset for offset, _ in snapshots_of(layout.folder)]
     return last_snapshot(layout, offsets) or KnownProducers(Producers(), layout.start_offset)
 
 
 def last_snapshot(layout: PartitionLayout, offsets: Iterable[int]) -> KnownProducers | None:
-    """Return the state in the last sound snapshot of a log, of those with these offsets, the last first."""
+    """Return the state in the first sound snapshot among those with the given offsets, the last one first."""
     for offset in offsets:
         path = layout.folder.path(offset, files.SNAPSHOT)
         data = layout.storage.read_small(path) if layout.start_offset <= offset <= layout.end_offset else None
@@ -449,10 +449,10 @@ def last_snapshot(layout: PartitionLayout, offsets: Iterable[int]) -> KnownProdu
 
 
 def _is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bool:
-    """Tell whether a snapshot may be of a log, by what few of its entries say of the log's batches.
+    """Return whether a snapshot may belong to a log, by comparing a few of its entries with the log's batches.
 
-    Its checksum says that it is what some log's writer wrote. Transactions that are open in it must have begun where it
-    says, and the producers that wrote last must have written there, unless the cleaner has removed that batch since.
+    Its checksum proves that the writer of some log wrote it. Its open transactions must have begun at their
+    offsets, and the producers that wrote last must have written there, unless the cleaner has removed that batch since.
     """
     entries = producers.entries.values()
     if any(entry.batches and entry.batches[-1].last_offset >= offset for entry in entries):
@@ -460,7 +460,7 @@ def _is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bo
     begun = [(entry.first_offset, key) for key, entry in producers.entries.items() if entry.first_offset >= 0]
     for first_offset, producer_id in sorted(begun)[:_ENTRIES_COMPARED]:
         found = _batch_at(layout, first_offset)
-        # The cleaner removes nothing of a transaction that is open.
+        # The cleaner removes nothing from an open transaction.
         is_begun = found is not None and found.producer_id == producer_id and found.is_transactional
         if not is_begun and first_offset >= layout.start_offset:
             return False
@@ -473,7 +473,7 @@ def _is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bo
 
 
 def _batch_at(layout: PartitionLayout, offset: int) -> ProducerBatch | None:
-    """Return the batch that holds an offset; None where the log has none."""
+    """Return the batch that holds an offset; None if the log has none."""
     header = batch_holding(layout, offset)
     if header is None:
         return None
@@ -482,7 +482,7 @@ def _batch_at(layout: PartitionLayout, offset: int) -> ProducerBatch | None:
 
 
 def snapshots_of(folder: PartitionFolder) -> list[tuple[int, str]]:
-    """List the snapshots of a folder by offset and path, the last first; their sizes do not matter."""
+    """List the snapshots of a folder by offset and path, the last first, without looking up their sizes."""
     found: list[tuple[int, str]] = []
     for each in folder.storage.names(folder.location):
         named = None

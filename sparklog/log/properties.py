@@ -1,7 +1,7 @@
-"""Declares options and topic properties: the name, type, default, check, sentence and meaning of each, in one place.
+"""Declares options and topic properties, each once: its name, type, default, check and documentation.
 
-`option` makes a field of a dataclass. The class is then the list of its options: `options_of` gives them to whoever
-reads text, `described` to whoever documents them. Topic properties (`sparklog.log.config`) and the options of a read
+`option` makes a field of a dataclass. The class is then the list of its options: `options_of` returns them to code that
+parses text, `described` to code that documents them. Topic properties (`sparklog.log.config`) and the options of a read
 and of a write (`sparklog.spark`) are all declared with it.
 """
 
@@ -29,7 +29,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{0,19}\.?[0-9]{1,19}(e[+-]?[0-9]{1,3})?"
 
 
 class Spelling(NamedTuple):
-    """Another name of an option; ``unit`` is what values that are given under it are multiplied by."""
+    """Another name of an option. Values under that name are multiplied by ``unit``."""
 
     name: str
     unit: int = 1
@@ -38,7 +38,7 @@ class Spelling(NamedTuple):
 class Described(NamedTuple):
     """An option as its documentation shows it.
 
-    ``bound`` says which values it takes, and ``acts`` in which places it does what ``doc`` says.
+    ``bound`` describes the values that it takes, and ``acts`` the places where it has an effect.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Option:
         return "required" if self.is_required else self.text(self.default)
 
     def parse(self, text: str, spelling: Spelling | None = None) -> Any:
-        """Read the text that was given under one of the option's names.
+        """Parse the text given under one of the option's names.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class Option:
         return value
 
     def allows(self, value: Any) -> bool:
-        """Tell whether a value is of the right type and within its bound."""
+        """Return whether a value has the right type and is within its bound."""
         if self.kind is tuple:
             return isinstance(value, tuple) and set(value) <= set(self.choices) and len(set(value)) == len(value)
         if self.kind in (bool, str):
@@ -115,7 +115,7 @@ class Option:
         return type(value) in kinds and self.at_least <= value <= self.at_most
 
     def text(self, value: Any) -> str:
-        """Write a value as `parse` reads it; the empty text where there is no value."""
+        """Format a value for `parse`; an absent value is the empty text."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, tuple):
@@ -123,7 +123,7 @@ class Option:
         return "" if value is None else str(value)
 
     def _converted(self, text: str) -> Any:
-        """Return the value that a text stands for, which may be out of its bound; None where it stands for none."""
+        """Return the value of a text, which may be out of bounds; None if the text is no value."""
         if self.kind is bool:
             return {"true": True, "false": False}.get(text.lower())
         if self.kind is tuple:
@@ -174,35 +174,35 @@ def option(
     Parameters
     ----------
     name : str
-        As users spell it.
+        The name, as users spell it.
     default : Any
-        The value where the option is not given.
+        The value if the option is not given.
     kind : type, optional
         The type of its values: bool, int, float, str or tuple. By default it is the type of ``default``.
     at_least, at_most : number
         The bound of a number, both included.
     choices : tuple of str
-        The words that a str or a tuple may hold; any text, where there are none.
+        The words that a str or a tuple may hold; empty for any text.
     ignores_case : bool
         Whether the words may be given in any case.
     synonyms : mapping of str to str
-        Other words for those of ``choices``.
+        Other words with the same meanings as ``choices``.
     parser : callable of (name, text), optional
         Reads the text in place of all of the above, and raises `InvalidOptionError` with a sentence of its own.
     too_low : str
-        The whole sentence for a number below ``at_least``, where it must be in the words of Spark's Kafka connector.
+        The whole sentence for a number below ``at_least``, if it must have the words of Spark's Kafka connector.
     takes : str
-        Which values the option takes, in words; by default they are made of the type and the bound.
+        The values that the option takes, in words; made from the type and the bound by default.
     is_required : bool
         Whether the option must be given.
     also : iterable of str or Spelling
         Other names of the option, the strongest first.
     acts : tuple of str
-        The places in which the option does what ``doc`` says: `APPEND`, `COMMIT`, `READ`.
+        The places where the option has an effect: `APPEND`, `COMMIT`, `READ`.
     idle : str
-        Why it does nothing in the other places.
+        Why it has no effect elsewhere.
     doc : str
-        What the option does, for its users.
+        Its effect, for users.
     """
     spellings = tuple(each if isinstance(each, Spelling) else Spelling(each) for each in also)
     declared = Option(
@@ -227,7 +227,7 @@ def option(
 
 
 def options_of(declaring: Any) -> dict[str, Option]:
-    """Return the options that a dataclass declares, by the names of its fields and in their order."""
+    """Return the options that a dataclass declares, by field names, in order."""
     return {each.name: each.metadata["option"] for each in fields(declaring) if "option" in each.metadata}
 
 
@@ -240,5 +240,5 @@ def described(declaring: Any) -> list[Described]:
 
 
 def shown(text: str) -> str:
-    """Return a text as a message shows it: cut where it is long."""
+    """Return a text for a message, shortened if it is long."""
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}... ({len(text)} characters)"

@@ -1,9 +1,8 @@
-"""Which part of a log has to be read: by a filter, and by the offset index, for planners, who read no log.
+"""Decides which part of a log must be read, from a filter and the offset index, without reading the log.
 
-A filter leaves a range of offsets and, in it, batches that may have what passes. Where batches begin is told as the
-offset index of a segment has it, which is a hint that is not compared with the log: whoever reads from an offset looks
-for the batch that holds it. Where there is no index, or no entry of it is as early, a segment begins with its only
-known boundary.
+A filter leaves a range of offsets and, in it, batches that may hold passing records. Boundaries of batches come from
+the offset index of a segment, a hint that is not compared with the log: a reader that starts at an offset searches for
+the batch that holds it. Without an index, or an entry as early, the start of the segment is its only known boundary.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from sparklog.storage.base import ReadableFile
 
 
 def pruned_range(layout: PartitionLayout, where: Where, start_offset: int, end_offset: int) -> tuple[int, int]:
-    """Return the part of a range of offsets in which all records are that pass a filter.
+    """Return the part of a range of offsets that holds all records that pass a filter.
 
-    Its end is cut by the filter's offsets, and its beginning by offsets and times: no batch before it is as late as
-    the filter asks. Indexes of time and headers of batches say so, as for a read that begins at a time; nothing is
+    The filter's offsets limit its end, and offsets and times its beginning: no batch before it is as late as
+    the filter demands, by time indexes and headers of batches, as for a read that begins at a time; nothing is
     decoded.
 
     Parameters
     ----------
     where : Where
-        Of the partition (`Where.of_partition`).
+        The filter for this partition (`Where.of_partition`).
 
     Returns
     -------
     (start_offset, end_offset)
-        The same offset twice where no record can pass.
+        The same offset twice if no record can pass.
 
     Raises
     ------
     CorruptBatchError
-        A header that was looked at is damaged.
+        A header that was read is damaged.
     """
     bounds = where.bounds()
     if bounds is None:
@@ -55,7 +54,7 @@ def pruned_range(layout: PartitionLayout, where: Where, start_offset: int, end_o
 
 
 def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end_offset: int) -> int:
-    """Return an offset before which no batch of a range is as late as a time; its end where none is."""
+    """Return an offset before which no batch of a range is as late as a time; the range's end if none is."""
     if start_offset >= end_offset or not layout.segments:
         return start_offset
     for segment in layout.segments[layout.segment_of(start_offset) :]:
@@ -70,16 +69,16 @@ def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end
                     column = "base_offset" if header.column("record_count")[0] >= 0 else "lowest_offset"
                     return min(max(start_offset, int(header.column(column)[0])), end_offset)
                 if not segment.is_last:
-                    # What is missing at its end may have been late enough.
+                    # Missing batches at its end may have been late enough.
                     refuse_cut_end(log, log.end().offset)
         except PathNotFoundError:
-            # A broker has removed it: a scan lists the segments again, and begins where this search has come to.
+            # A broker has removed it: a scan lists the segments again, and begins where this search stopped.
             return max(start_offset, min(segment.base_offset, end_offset))
     return end_offset
 
 
 def _first_batch_at(log: OpenSegment, time_ms: int, start_offset: int) -> BatchHeaders | None:
-    """Find the first batch from an offset on that is as late as a time; most often it is the one that holds it."""
+    """Find the first batch from an offset on that is as late as a time, usually the batch with the offset."""
     first = log.first_batch_from(start_offset)
     if first is None or first.column("max_timestamp")[0] >= time_ms:
         return first
@@ -87,19 +86,19 @@ def _first_batch_at(log: OpenSegment, time_ms: int, start_offset: int) -> BatchH
 
 
 def floor_boundary(segment: Segment, offset: int) -> int:
-    """Return an offset at or before the given one at which a batch begins."""
+    """Return the offset of a batch boundary at or before the given offset."""
     entry = _floor_entry(segment, floor_offset, offset - 1)
     return segment.base_offset if entry is None else entry.offset + 1
 
 
 def position_before(segment: Segment, offset: int) -> int:
-    """Return a position in the segment that is at most that of the batch with an offset."""
+    """Return a position in the segment at or before the batch with an offset."""
     entry = _floor_entry(segment, floor_offset, offset)
     return 0 if entry is None else _inside(segment, entry.position)
 
 
 def boundary_near(segment: Segment, position: int) -> OffsetPosition:
-    """Return a boundary near a position: its offset is one, and its position is about where that is."""
+    """Return a batch boundary near a position: an exact offset and its approximate position."""
     entry = _floor_entry(segment, floor_position, position)
     if entry is None:
         return OffsetPosition(0, segment.base_offset)
@@ -107,7 +106,7 @@ def boundary_near(segment: Segment, position: int) -> OffsetPosition:
 
 
 def _inside(segment: Segment, position: int) -> int:
-    """Return the position of the segment that is nearest to one that a damaged index may have."""
+    """Return the nearest position inside the segment, since a damaged index may lead out of it."""
     return min(max(position, 0), segment.size_bytes)
 
 

@@ -1,9 +1,9 @@
-"""One segment: its batches in order, the position of an offset or a time in it, and where it ends.
+"""Reads one segment: its batches in order, the position of an offset or a time in it, and its end.
 
-Nothing here decodes a record. Indexes are hints: the position in an entry is believed only when an intact batch stands
-there whose offsets agree with the entry; otherwise the scan begins at the beginning of the segment.
+Nothing here decodes a record. Indexes are hints: the position in an entry is trusted only if an intact batch stands
+there with offsets that agree with the entry; otherwise the scan starts at the beginning of the segment.
 
-Scans give headers whose checksums nobody has checked. A caller that returns records of a batch, or leaves them out
+Scans yield headers with unchecked checksums. A caller that returns records of a batch, or leaves them out
 because of its header, checks the batch. Planning a read does not need to: the task that reads the planned offsets
 checks every batch from the first of them to the last.
 """
@@ -56,27 +56,27 @@ _log = logging.getLogger("sparklog")
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment of a partition's log, as it was when the folder was listed.
+    """A segment of a partition's log, at the time when the folder was listed.
 
     Attributes
     ----------
     folder : PartitionFolder
-        Where it is.
+        Its folder.
     base_offset : int
         Lower bound of its offsets, and the name of its files.
     upper_offset : int
         Exclusive upper bound of its offsets: the base offset of the next segment, or for the last segment the largest
-        offset that there can be. Those of its batches reach less far, see `reach`.
+        possible offset. Its batches reach less far, see `reach`.
     size_bytes : int
-        Of the ``.log`` file.
+        The size of the ``.log`` file.
     is_last : bool
-        Whether it is the segment that may be written to, the only one whose tail may be torn.
+        Whether it is the last segment, the only one that is written to and whose tail may be torn.
     swap : str
-        The end of its files' names: nothing, or ``.swap`` where a cleaner died before it was done.
+        The end of its files' names: nothing, or ``.swap`` if a cleaner died before it was done.
     log_path : str or None
-        The path of its ``.log`` file, where that is not named for the base offset.
+        The path of its ``.log`` file, if that is not named by the base offset.
     kept : KeptFiles or None
-        What keeps its files open from one look at them to the next; None where each opens them anew.
+        Keeps its files open between reads; None if each read opens them again.
     """
 
     folder: PartitionFolder
@@ -94,9 +94,9 @@ class Segment:
 
     @property
     def reach(self) -> int:
-        """The exclusive upper bound of the offsets of its batches: no broker writes one that no index can reach.
+        """The exclusive upper bound of its batches' offsets: no broker writes an offset that no index can reach.
 
-        No checksum covers a base offset. A flipped high bit would else be the end of the log for ever.
+        No checksum covers a base offset. Without this bound, a flipped high bit would end the log for ever.
         """
         return min(self.upper_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1)
 
@@ -111,18 +111,18 @@ class Segment:
         return files.offset_file_name(self.base_offset, suffix + self.swap)
 
     def open(self) -> OpenSegment:
-        """Open the ``.log`` file; `PathNotFoundError` where it is gone."""
+        """Open the ``.log`` file; raise `PathNotFoundError` if it is gone."""
         return OpenSegment(self, self.file())
 
     def file(self, suffix: str = files.LOG) -> AbstractContextManager[ReadableFile]:
-        """Open one of its files, for a ``with`` block; `PathNotFoundError` where it is not there."""
+        """Open one of its files for a ``with`` block; raise `PathNotFoundError` if there is none."""
         path = self.path(suffix)
         return self.storage.open(path) if self.kept is None else self.kept.open(self.storage, path)
 
 
 @dataclass(frozen=True)
 class Window:
-    """Whole batches, one behind the other, and their bytes, which are valid until the next window is asked for."""
+    """Consecutive whole batches and their bytes, which are valid until the next window is requested."""
 
     buffer: memoryview
     headers: BatchHeaders
@@ -135,37 +135,37 @@ class Window:
 
 @dataclass(frozen=True)
 class OffsetPosition:
-    """A batch boundary: its byte position, and the lowest offset that the batch there may have."""
+    """A batch boundary: its position, and the lowest offset that the batch there can have."""
 
     position: int
     offset: int
 
 
 class WindowScan:
-    """Gives the whole batches of a ``.log`` file in order, some at a time, until something else stands there.
+    """Yields the whole batches of a ``.log`` file in order, some at a time, up to the first other bytes.
 
-    The first windows are small, and a batch that is longer has one of its own. Only sizes and headers are checked, and
-    the checksum of a batch that is so long that memory must not be taken for it because of its size alone.
+    The first windows are small, and a longer batch has one of its own. Only sizes and headers are checked, and
+    the checksum of a batch so long that its size alone must not make us allocate memory.
 
     Parameters
     ----------
     file : ReadableFile
     position : int
-        Where the first batch begins.
+        The position of the first batch.
     end_position : int, optional
-        A batch boundary behind which nothing is looked at.
+        A batch boundary; no bytes after it are read.
 
     Attributes
     ----------
     position : int
-        Where the batches end that were given so far.
+        The end of the batches yielded so far.
     size_bytes : int
         The size of the file, or ``end_position``, taken before the last bytes were read.
     fault : str or None
-        Once the scan has ended: why what stands at ``position`` is no batch; None where the file ends there, or where
-        it may be the beginning of a longer batch.
+        Once the scan has ended: why the bytes at ``position`` are no batch; None if the file ends there, or if
+        they may begin a longer batch.
     what : DamageKind
-        The kind of damage where there is a fault.
+        The kind of damage if there is a fault.
     """
 
     def __init__(self, file: ReadableFile, position: int, end_position: int | None = None) -> None:
@@ -180,13 +180,13 @@ class WindowScan:
         window_bytes = wanted_bytes = min(_FIRST_WINDOW_BYTES, WINDOW_BYTES)
         memory = memoryview(b"")
         while True:
-            # Taken before the bytes: what a broker appends meanwhile is no part of a tail that is judged afterwards.
+            # Taken before the bytes: batches that a broker appends meanwhile do not belong to the tail to judge.
             size_bytes = self._file.size_bytes()
             self.size_bytes = size_bytes if self._end_position is None else min(size_bytes, self._end_position)
             asked_bytes = min(wanted_bytes, max(self.size_bytes - self.position, 0))
             if asked_bytes > len(memory):
                 memory = memoryview(np.empty(asked_bytes, dtype=np.uint8).data)
-            # Into the same memory each time: new pages would cost a good part of what reading does.
+            # Into the same memory each time: new pages would cost almost as much as reading.
             buffer = memory[: self._file.read_into(self.position, memory[:asked_bytes])]
             for piece, headers in scan_pieces(buffer, self.position):
                 if len(headers):
@@ -209,9 +209,9 @@ class OpenSegment:
         self.segment = segment
         self._opened, self._file = file, file.__enter__()
         self.size_bytes = self._file.size_bytes()
-        # Where the zeros begin that end the file, once a scan has come to what stands behind the last batch.
+        # The position of the zeros at the end of the file, once a scan has passed the last batch.
         self.zeros_from: int | None = None
-        # Whether whatever a crash may have left ends the log, since who has opened it cuts that off.
+        # Whether any leftover of a crash ends the log, since its opener cuts that off.
         self.is_to_be_cut = False
 
     def __enter__(self) -> OpenSegment:
@@ -227,13 +227,13 @@ class OpenSegment:
     def windows(self, start: OffsetPosition, end_position: int | None = None) -> Iterator[Window]:
         """Scan the batches from a boundary to the end of the segment, some at a time.
 
-        A batch that is longer than a window has one of its own. The scan ends at a torn or zero-filled tail of the last
-        segment, and at ``end_position``, a batch boundary behind which nothing is looked at.
+        A batch longer than a window has one of its own. The scan ends at a torn or zero-filled tail of the last
+        segment, and at ``end_position``, a batch boundary.
 
         Raises
         ------
         CorruptBatchError
-            The bytes where a batch must begin are neither a batch nor such a tail, or offsets do not ascend.
+            The bytes where a batch should begin are neither a batch nor such a tail, or offsets do not ascend.
         """
         boundary, goes_on = start, True
         while goes_on:
@@ -246,7 +246,7 @@ class OpenSegment:
     def single_headers(self, start: OffsetPosition) -> Iterator[BatchHeaders]:
         """Scan the headers from a boundary to the end of the segment one at a time, reading nothing between them.
 
-        It needs no compiled code. A short rest of the file is read at once; after many headers `windows` go on.
+        It needs no compiled code. A short rest of the file is read at once; after many headers `windows` takes over.
         """
         boundary, size_bytes = start, self._file.size_bytes()
         rest_bytes = size_bytes - start.position
@@ -265,7 +265,7 @@ class OpenSegment:
             yield window.headers
 
     def seek(self, offset: int) -> OffsetPosition:
-        """Find a batch boundary at or before an offset, near it where there is an index."""
+        """Find a batch boundary at or before an offset, near it if there is an index."""
         with self.index(files.OFFSET_INDEX) if offset > self.segment.base_offset else nullcontext() as index:
             if index is None:
                 return self.start
@@ -279,7 +279,7 @@ class OpenSegment:
         )
 
     def _floor_entry(self, index: ReadableFile, offset: int) -> tuple[OffsetEntry | None, BatchHeaders | None]:
-        """Find the last entry at or before an offset, and the batch there; (None, None) where the log disagrees."""
+        """Find the last entry at or before an offset, and the batch there; (None, None) if the log disagrees."""
         entry = floor_offset(index, self.segment.base_offset, offset)
         if entry is None:
             return None, None
@@ -290,14 +290,14 @@ class OpenSegment:
         return entry, header
 
     def end(self) -> OffsetPosition:
-        """Find where the last whole batch ends, and the offset after it; the base offset where there is none."""
+        """Find the end of the last whole batch, and the offset after it; the base offset if there is no batch."""
         boundary = self.seek(self.segment.upper_offset)
         for headers in self.single_headers(boundary):
             boundary = OffsetPosition(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)
         return boundary
 
     def last_batch_before(self, end: OffsetPosition) -> BatchHeaders | None:
-        """Return the header of the last batch before a boundary; None where there is none."""
+        """Return the header of the last batch before a boundary; None if there is none."""
         last: BatchHeaders | None = None
         for headers in self.single_headers(self.seek(max(end.offset - 1, self.segment.base_offset))):
             inside = headers.where(headers.column("position") < end.position)
@@ -307,9 +307,9 @@ class OpenSegment:
         return last
 
     def refuse_misplaced(self, last: BatchHeaders, wanted_offset: int, log_end: OffsetPosition) -> None:
-        """Raise if what follows the batch at which a reader stops shows that the offsets of that batch are too high.
+        """Raise if the bytes after a reader's last batch show that the offsets of that batch are too high.
 
-        No checksum covers a base offset, and a reader that stops there would miss the batches behind it.
+        No checksum covers a base offset, and a reader that stopped there would miss the batches after it.
 
         Parameters
         ----------
@@ -343,7 +343,7 @@ class OpenSegment:
     def first_batch_at(self, timestamp: int, start_offset: int) -> BatchHeaders | None:
         """Find the first batch with a timestamp (ms) at or after the given one and offsets from ``start_offset`` on.
 
-        The checksums of the batches that are passed over on the way are checked here, since nobody reads them later.
+        The checksums of the batches skipped on the way are checked here, since nobody reads them later.
         """
         for headers in self.single_headers(self._seek_time(timestamp)):
             is_late = (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
@@ -363,7 +363,7 @@ class OpenSegment:
         return Window(buffer, headers)
 
     def _seek_time(self, timestamp: int) -> OffsetPosition:
-        """Find a batch boundary before which no batch is as late as a time, with the time index where there is one."""
+        """Find a batch boundary before which no batch is as late as a time, with the time index if there is one."""
         with self.index(files.TIME_INDEX) as index:
             entry = floor_time(index, self.segment.base_offset, timestamp) if index else None
         if entry is None:
@@ -376,14 +376,14 @@ class OpenSegment:
         return self.start
 
     def index(self, suffix: str) -> AbstractContextManager[ReadableFile | None]:
-        """Open an index; where it is missing, a context manager that gives None."""
+        """Open an index; if it is missing, return a context manager with None."""
         try:
             return self.segment.file(suffix)
         except PathNotFoundError:
             return nullcontext()
 
     def header_at(self, position: int) -> BatchHeaders | None:
-        """Return the header of the intact batch at a position from an index; None where there is none."""
+        """Return the header of the intact batch at a position from an index; None if there is none."""
         return whole_batch_at(self._file, position) if position >= 0 else None
 
     def _distrust(self, suffix: str, what: str) -> None:
@@ -392,7 +392,7 @@ class OpenSegment:
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
         """Check that offsets ascend and stay in the segment; return the offset after the last batch."""
         self._resolve_zero(headers)
-        if len(headers) == 1:  # Most scans are of a few headers, for which numpy takes longer than reading them.
+        if len(headers) == 1:  # Most scans have a few headers, and numpy takes longer than reading them.
             base_offset, last_offset = headers.numbers[0, BASE_OFFSET : LAST_OFFSET + 1].tolist()
             headers.numbers[0, LOWEST_OFFSET] = lowest_offset
             if base_offset < lowest_offset or last_offset >= self.segment.reach:
@@ -400,7 +400,7 @@ class OpenSegment:
             return int(last_offset) + 1
         from sparklog.record.kernels.scan import set_lowest_offsets
 
-        # A compressed wrapper does not say its base offset; its last offset stands for it until it is decoded.
+        # A compressed wrapper lacks its base offset; its last offset stands for it until it is decoded.
         row = set_lowest_offsets(headers.numbers, lowest_offset, self.segment.reach)
         if row < len(headers):
             wrong = headers[row : row + 1]
@@ -418,9 +418,9 @@ class OpenSegment:
         )
 
     def _resolve_zero(self, headers: BatchHeaders) -> None:
-        """Set the offset of a wrapper of magic 1 at offset 0 to that of its last message.
+        """Set the offset of a wrapper of magic 1 at offset 0 to its last message's.
 
-        The offset of a wrapper is that of its last message, but old versions of librdkafka left it 0, and Kafka reads
+        The offset of a wrapper is its last message's, but old versions of librdkafka left it 0, and Kafka reads
         such wrappers. Only the first batch of a log can be at offset 0.
         """
         first = headers.table[0]
@@ -436,7 +436,7 @@ class OpenSegment:
             first["base_offset"] = first["last_offset"] = last_offset
 
     def judge_checksum(self, start: OffsetPosition, reason: str) -> Damage:
-        """Judge a batch whose checksum is wrong, and find where sound data goes on behind it."""
+        """Judge a batch with a wrong checksum, and find the next sound data."""
         return self._scanner().judge(
             start.position, start.offset, self._file.size_bytes(), reason, what=DamageKind.WRONG_CHECKSUM
         )
@@ -444,19 +444,19 @@ class OpenSegment:
     def _goes_on(
         self, start: OffsetPosition, size_bytes: int, fault: str | None, what: DamageKind = DamageKind.NOT_A_BATCH
     ) -> bool:
-        """Tell whether the log goes on at a boundary where no whole batch stood: a live broker has just written one.
+        """Return whether the log continues at a boundary that had no whole batch: a live broker has just written one.
 
         Raises
         ------
         CorruptBatchError
-            It does not, and what stands there cannot be the torn end of the log.
+            It does not, and the bytes there cannot be the torn end of the log.
         DataLossError, PathNotFoundError
             The file of a sealed segment was changed.
         """
         self._refuse_changed()
         if start.position >= size_bytes:
             return False
-        # A reader stops here, and need not know where sound data goes on.
+        # A reader stops here, and need not know the position of the next sound data.
         damage = self._scanner().judge(
             start.position, start.offset, size_bytes, fault, what=what, wants_next=self.is_to_be_cut
         )
@@ -470,16 +470,16 @@ class OpenSegment:
         if damage.next_position is not None:
             reason = f"{reason}, and another batch follows it at position {damage.next_position}"
         elif damage.is_search_given_up:
-            reason = f"{reason}, and so much behind it looks like batches that not all of it was searched for one"
+            reason = f"{reason}, and too many bytes after it look like batches to search all of them for a sound one"
         hint = _CUT_OFF if self.segment.is_last else READ_AROUND
         raise CorruptBatchError(
             reason, path=self.segment.path(), position=start.position, offset=start.offset, hint=hint
         )
 
     def _refuse_changed(self) -> None:
-        """Raise if a sealed segment is not as long as when it was opened: nobody appends to it, nor cuts it in place.
+        """Raise if the length of a sealed segment has changed since it was opened: no writer appends to it or cuts it.
 
-        Whoever copies a log over an older copy of it does both: the end of the file is then not that of the segment.
+        Copying a log over an older copy does: the end of the file is then not the end of the segment.
         """
         size_bytes = self.size_bytes if self.segment.is_last else self._file.size_bytes()
         change = f"{self.segment.path()} had {self.size_bytes} bytes when it was opened, and has {size_bytes} now"

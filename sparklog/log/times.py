@@ -1,4 +1,4 @@
-"""Turns the times that users give into Kafka's: milliseconds since 1970, UTC."""
+"""Converts users' times to Kafka's: milliseconds since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Final, SupportsIndex
 from sparklog.errors import InvalidOptionError
 
 Time = SupportsIndex | datetime
-"""What a user may give for a time: ms since the epoch, or a datetime that has a time zone."""
+"""The forms in which a user may give a time: ms since the epoch, or a datetime with a time zone."""
 
-# Python reads dates and times without dashes too, which are as good as numbers.
+# Python also reads dates and times without dashes, which look like numbers.
 _DATE: Final = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9])")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 
 
 def to_ms(time: Time, argument: str = "timestamp") -> int:
-    """Return a time as ms since the epoch; one between two milliseconds as the later of them.
+    """Return a time as ms since the epoch, rounded up.
 
-    No record has a time between two milliseconds, so that those at or after the time are the same.
+    No record has a time between two milliseconds, so the same records are at or after the rounded time.
 
     Raises
     ------
     InvalidOptionError
-        It is a datetime without a time zone, which is another time on another machine, or it is neither kind of time.
+        It is a datetime without a time zone, whose meaning depends on the machine, or it is no time.
     """
     if isinstance(time, datetime):
         if time.utcoffset() is None:
@@ -44,19 +44,19 @@ def to_ms(time: Time, argument: str = "timestamp") -> int:
 
 
 def iso_milliseconds(text: str) -> int | None:
-    """Read a time in ISO 8601, which is in UTC unless it says otherwise.
+    """Parse a time in ISO 8601, in UTC unless it has a zone.
 
     Returns
     -------
     int or None
-        ms since the epoch: the first that are not before the time. None where the text is no such time.
+        ms since the epoch, rounded up. None if the text is no such time.
     """
     around = iso_milliseconds_around(text)
     return None if around is None else around[1]
 
 
 def iso_milliseconds_around(text: str) -> tuple[int, int] | None:
-    """Read the same, as the last ms that is not after the time and the first that is not before it."""
+    """Return the time rounded down and up to whole milliseconds; None if the text is no such time."""
     if not _DATE.match(text):
         return None
     try:

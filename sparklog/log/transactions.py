@@ -1,7 +1,7 @@
-"""Finds which transactions of a log are decided, and which batches were aborted.
+"""Finds the decided transactions of a log, and the aborted batches.
 
-Both follow from the log alone: a transactional batch belongs to the transaction that the producer's next marker ends,
-and where that is an abort marker, the batch must not be read. The transaction index lists the aborted transactions too,
+Both follow from the log alone: a transactional batch belongs to the transaction that its producer's next marker ends,
+and if that is an abort marker, the batch must not be read. The transaction index lists the aborted transactions too,
 but the cleaner may have removed entries from it, so it is not used.
 
 Source: apache/kafka, ProducerStateManager.java, CompletedFetch.java; KIP-98.
@@ -26,16 +26,16 @@ from sparklog.record.format.headers import LOWEST_OFFSET, BatchHeaders
 
 @dataclass(frozen=True)
 class SeenTransactions:
-    """The transactions of a log as of its end at one time, from which a later look goes on.
+    """The transactions of a log up to its end at one time, from which a later look continues.
 
     Attributes
     ----------
     end_offset : int
         The log end offset.
     last_batch : tuple of int
-        The header of the batch before it, by which the log is known to go on from there; empty where there is none.
+        The header of the batch before it, which proves that the log continues from there; empty if there is none.
     producers : Producers
-        Those that have a transaction open.
+        The producers with an open transaction.
     """
 
     end_offset: int
@@ -46,35 +46,35 @@ class SeenTransactions:
 def last_stable_offset(layout: PartitionLayout) -> int:
     """Return the offset below which every transaction is decided.
 
-    It is the first offset of the earliest open transaction, or the log end offset. The high watermark is not used: it
-    is the offset up to which records were replicated when a broker last wrote it down, and not the end of the log.
+    This is the first offset of the earliest open transaction, or the log end offset. The high watermark is not used: it
+    is the offset up to which records were replicated when a broker last wrote it down, not the end of the log.
 
-    The checksum of every marker is checked. Where a transaction is open, so are those of all batches from it on, since
-    a marker whose header is wrong may be among them. Batches before the last stable offset are checked when they are
+    The checksum of every marker is checked. If a transaction is open, every batch from it on is checked, since
+    a marker with a wrong header may be among them. Batches before the last stable offset are checked when they are
     read.
 
     Raises
     ------
     CorruptBatchError
-        A checksum differs.
+        A checksum is wrong.
     """
     stable_offset, _ = _stable_and_open(layout, *snapshot_before(layout), layout.start_offset)
     return stable_offset
 
 
 def stable_offset_again(layout: PartitionLayout, seen: SeenTransactions | None) -> tuple[int, SeenTransactions]:
-    """Return the last stable offset, and what is needed to find the next: only what was appended since is read.
+    """Return the last stable offset, and the state for the next call, which then reads only new batches.
 
     Parameters
     ----------
     seen : SeenTransactions or None
-        Of the look before. It is not used where the log has been cut or made anew, or where the cleaner has touched the
-        batch that was the last.
+        The state from the last call. It is ignored if the log has been cut or made anew, or if the cleaner has touched
+        the batch that was the last.
 
     Raises
     ------
     CorruptBatchError
-        As of `last_stable_offset`.
+        See `last_stable_offset`.
     """
     if seen is not None and seen.last_batch and seen.last_batch == _last_batch(layout, seen.end_offset):
         known = Producers(dict(seen.producers.entries)), seen.end_offset, seen.end_offset
@@ -87,17 +87,17 @@ def stable_offset_again(layout: PartitionLayout, seen: SeenTransactions | None) 
 def _stable_and_open(
     layout: PartitionLayout, producers: Producers, start_offset: int, checked_offset: int
 ) -> tuple[int, Producers]:
-    """Return the last stable offset, and the producers that have a transaction open.
+    """Return the last stable offset, and the producers with an open transaction.
 
     Parameters
     ----------
     producers : Producers
-        As of ``start_offset``; it is changed.
+        The state at ``start_offset``; it is changed.
     checked_offset : int
-        From the last stable offset of before up to here the checksums of all batches were checked.
+        All batches between the previous last stable offset and this one have been checked.
     """
     for segment, window in scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
-        # Batches of no transaction, which may be nearly all, do not matter here.
+        # Batches outside transactions, which may be nearly all, do not matter here.
         chosen = Window(window.buffer, window.headers.where(_is_in_transaction(window.headers)))
         refuse_damaged(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
         producers.fold(chosen)
@@ -119,26 +119,26 @@ def _last_batch(layout: PartitionLayout, end_offset: int) -> tuple[int, ...]:
 
 
 class TransactionMarkers:
-    """The markers of a log, found by a scan ahead of a reader that goes no further than it must.
+    """The markers of a log, found by a scan that runs ahead of a reader only as far as necessary.
 
     Parameters
     ----------
     layout : PartitionLayout
-        Of the log.
+        The layout of the log.
     start_offset : int
-        No batch below it will be asked for.
+        The caller will ask for no batch below it.
     """
 
     def __init__(self, layout: PartitionLayout, start_offset: int) -> None:
-        # Offsets that are gone by then are no error here, since the reader finds them missing. All batches are checked,
-        # since a marker whose header is wrong looks like any other batch.
+        # Offsets that are gone meanwhile are no error here, since the reader notices. All batches are checked,
+        # since a marker with a wrong header looks like any other batch.
         self._windows = scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
         self._markers: defaultdict[int, deque[tuple[int, bool]]] = defaultdict(deque)
 
     def is_aborted(self, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Tell of each data batch whether its transaction was aborted: shape (n_batches,).
+        """Return for each data batch whether its transaction was aborted: shape (n_batches,).
 
-        Batches are asked for in offset order, and never twice: markers that have been passed are forgotten.
+        Ask for batches in offset order, and never twice: markers that have been passed are forgotten.
         """
         aborted = np.zeros(len(headers), dtype=bool)
         producer_ids, last_offsets = headers.column("producer_id"), headers.column("last_offset")
@@ -167,7 +167,7 @@ class TransactionMarkers:
 
 
 class TransactionState(IntEnum):
-    """What became of the transaction that a record is part of."""
+    """The outcome of a record's transaction."""
 
     NONE = 0
     COMMITTED = 1
@@ -176,17 +176,17 @@ class TransactionState(IntEnum):
 
 
 class EndMarkers:
-    """All markers of a log, read once, to ask of any record how its transaction ended.
+    """All markers of a log, read once. Answers how the transaction of any record ended.
 
     Parameters
     ----------
     layout : PartitionLayout
-        Of the log.
+        The layout of the log.
 
     Raises
     ------
     CorruptBatchError
-        The checksum of a marker differs. Those of other batches are checked where these are decoded.
+        The checksum of a marker is wrong. Other batches are checked when they are decoded.
     """
 
     def __init__(self, layout: PartitionLayout) -> None:
@@ -205,7 +205,7 @@ class EndMarkers:
     def states(
         self, producer_ids: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], is_transactional: np.ndarray[Any, Any]
     ) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """Tell of each record how its transaction ended: values of `TransactionState`, shape (n_records,)."""
+        """Return the outcome of each record's transaction: values of `TransactionState`, shape (n_records,)."""
         states = np.where(is_transactional, TransactionState.OPEN, TransactionState.NONE).astype(np.int8)
         for producer in np.unique(producer_ids[is_transactional]).tolist():
             if producer not in self._markers:

@@ -1,4 +1,4 @@
-"""The language of filters: text like ``key = 'user-1' AND timestamp >= '2026-03-02'`` becomes a tree.
+"""Parses the language of filters, such as ``key = 'user-1' AND timestamp >= '2026-03-02'``, into a tree.
 
     filter      conjunction {OR conjunction}
     conjunction inversion {AND inversion}
@@ -13,7 +13,7 @@
     string      '...' or "...", the quote itself written twice
     bytes       X'00ff'
 
-Words may be in any case. Nothing is evaluated; length and depth of a text are bounded.
+Words may be in any case. Nothing is evaluated; the length and depth of a text are bounded.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from sparklog.record.decode.where import (
 )
 
 LENGTH_MAX: Final = 1 << 20
-"""A text has no more characters than this."""
+"""The most characters of a text."""
 
 DEPTH_MAX: Final = 64
-"""Parentheses and NOT are nested no deeper than this."""
+"""The deepest nesting of parentheses and NOT."""
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:
@@ -85,17 +85,17 @@ _DIGITS: Final = re.compile("[+-]?[0-9]{1,40}")
 
 
 def parse_where(where: str | Where) -> Where:
-    """Read a filter.
+    """Parse a filter.
 
     Parameters
     ----------
     where : str or Where
-        Its text; or a filter that was read before, which is returned as it is.
+        Its text, or a parsed filter, which is returned as it is.
 
     Raises
     ------
     InvalidOptionError
-        It says what was expected, and where in the text.
+        The message names the expected words and the place in the text.
     """
     if isinstance(where, Where):
         return where
@@ -108,7 +108,7 @@ def parse_where(where: str | Where) -> Where:
 
 @dataclass(frozen=True)
 class _Token:
-    """A piece of the text: ``kind`` is the name of a group of `_TOKEN`, and ``at`` the place of its first character."""
+    """A piece of the text. ``kind`` is the name of a group of `_TOKEN`, ``at`` the index of its first character."""
 
     kind: str
     text: str
@@ -125,7 +125,7 @@ class _Column:
 
 
 class _Parser:
-    """Reads a text from left to right, a token ahead."""
+    """Parses a text from left to right, with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._depth = text, 0, 0
@@ -159,7 +159,7 @@ class _Parser:
         return self._test()
 
     def _nested(self, read: Callable[[], Node]) -> Node:
-        """Take a token, and what follows it one level deeper."""
+        """Take a token, and parse the text after it one level deeper."""
         if self._depth == DEPTH_MAX:
             raise self._refused(f"nested deeper than {DEPTH_MAX} levels")
         self._depth += 1
@@ -246,7 +246,7 @@ class _Parser:
         return BytesTest(column.name, sign, (operand,), header=column.header)
 
     def _number(self, column: _Column) -> Range:
-        """Read a number, or a time: the last ms at or before it, and the first at or after it."""
+        """Parse a number, or a time rounded down and up to whole milliseconds."""
         token = self._next
         if token.kind == "number":
             if not _DIGITS.fullmatch(token.text):
@@ -285,7 +285,7 @@ class _Parser:
         raise self._refused(f"expected text in quotes{_OR_BYTES if has_bytes else ''}")
 
     def _took(self, word: str) -> bool:
-        """Take a word if it is the next."""
+        """Take a word if it comes next."""
         is_next = self._next.is_word(word)
         if is_next:
             self._take()
