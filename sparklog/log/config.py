@@ -481,7 +481,7 @@ def _check(given: Mapping[str, object]) -> None:
             raise InvalidOptionError(f"{name} must be {bound}, got {text!r}")
     ignored = sorted(set(BROKER_ONLY).intersection(given))
     if ignored:
-        _log.warning("these properties have no effect without a broker: %s", ", ".join(ignored))
+        _log.warning("no broker is asked, so these properties mean nothing here: %s", ", ".join(ignored))
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
