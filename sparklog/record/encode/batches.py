@@ -44,7 +44,7 @@ class BatchSettings:
     Attributes
     ----------
     codec : str
-        Kafka's name: none, gzip, snappy, lz4, zstd.
+        Kafka's name, or none.
     level : int or None
         The level of the codec; None is the codec's default.
     batch_bytes : int
