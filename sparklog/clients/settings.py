@@ -87,10 +87,8 @@ class ProducerSettings:
         if self.acks not in _ACKS:
             raise KafkaConfigurationError(f"acks must be 0, 1 or 'all', and is {self.acks!r}")
         if self.compression_type not in (None, *CODEC_IDS):
-            names = ", ".join(CODEC_IDS)
-            raise KafkaConfigurationError(
-                f"compression_type must be one of None, {names}, and is {self.compression_type!r}"
-            )
+            names = ", ".join(("None", *CODEC_IDS))
+            raise KafkaConfigurationError(f"compression_type must be one of {names}, and is {self.compression_type!r}")
         _refuse_low(self, linger_ms=0, max_block_ms=0, idle_release_ms=0, batch_size=0, max_request_size=1)
         _refuse_low(self, buffer_memory=1, num_partitions=1, transaction_timeout_ms=1, metadata_max_age_ms=0)
         if self.transactional_id is None:

@@ -45,9 +45,7 @@ def clean(
     blank: Annotated[
         str | None, typer.Option("--blank", help="null or empty: erased records stay, and their values become that.")
     ] = None,
-    recompress: Annotated[
-        str | None, typer.Option("--recompress", help=f"The codec of all batches: {', '.join(CODEC_IDS)}.")
-    ] = None,
+    recompress: Annotated[str | None, typer.Option(help=f"The codec of all batches: {', '.join(CODEC_IDS)}.")] = None,
     record_format: Annotated[
         int | None, typer.Option("--format", min=0, max=2, help="The record format of all batches: 0, 1 or 2.")
     ] = None,

@@ -202,9 +202,7 @@ def copy(
     keep_producers: Annotated[
         bool, typer.Option("--keep-producers", help="Let producers keep their ids: to restore the same cluster.")
     ] = False,
-    recompress: Annotated[
-        str | None, typer.Option("--recompress", help=f"Give all batches this codec: {', '.join(CODEC_IDS)}.")
-    ] = None,
+    recompress: Annotated[str | None, typer.Option(help=f"The codec of all batches: {', '.join(CODEC_IDS)}.")] = None,
     since_last: Annotated[bool, typer.Option(help="Whether what was copied before is left out.")] = True,
     without_properties: Annotated[
         bool, typer.Option("--without-properties", help="Do not take stored properties of topics along.")

@@ -98,13 +98,7 @@ def _inflated(
 
 
 def _content(data: memoryview, position: int) -> int:
-    """Return where the content of the gzip member begins whose header is at a position.
-
-    Raises
-    ------
-    ValueError
-        There is no header, it is cut short, or its checksum is wrong.
-    """
+    """Return where the content of the member at a position begins; raise `ValueError` where none is there."""
     at = position + _START.size
     if at > len(data):
         raise ValueError("the gzip stream is cut short")
@@ -135,12 +129,8 @@ def _after_zero(data: memoryview, position: int) -> int:
 
 
 def _compressor(level: int) -> CompressInto:
-    def compress(records: memoryview, target: memoryview) -> int:
-        if level == _LEVEL_OF_ISAL:
-            return write_into(isal_zlib.compress(records, isal_zlib.ISAL_DEFAULT_COMPRESSION, 31), target)
-        return write_into(zlib.compress(records, level, 31), target)
-
-    return compress
+    library, number = (isal_zlib, isal_zlib.ISAL_DEFAULT_COMPRESSION) if level == _LEVEL_OF_ISAL else (zlib, level)
+    return lambda records, target: write_into(library.compress(records, number, 31), target)
 
 
 FUNCTIONS: Final = Functions(_decompress, _compressor)

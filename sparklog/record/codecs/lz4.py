@@ -25,21 +25,14 @@ Source: apache/kafka, Lz4BlockInputStream.java, Lz4BlockOutputStream.java; the L
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import cramjam
 import lz4.block
 import lz4.frame
 
-from sparklog.record.codecs.table import (
-    TARGET_TOO_SMALL,
-    CompressInto,
-    Functions,
-    above_limit,
-    copy_into,
-    write_into,
-)
+from sparklog.record.codecs.table import TARGET_TOO_SMALL, CompressInto, Functions, above_limit, copy_into, write_into
 from sparklog.record.format.streams import (
     LZ4_KAFKA_BLOCK_BYTES,
     LZ4_KAFKA_HEADERS,
@@ -67,12 +60,8 @@ _RATIO_MAX: Final = 255
 _STEP_BYTES: Final = 1 << 17
 
 
-def _decompress(data: memoryview, limit_bytes: int) -> bytes:
-    return _content(_plain(data, _frame(data, checks_header=True)), limit_bytes)
-
-
-def _decompress_magic_0(data: memoryview, limit_bytes: int) -> bytes:
-    return _content(_plain(data, _frame(data, checks_header=False)), limit_bytes)
+def _decompress(data: memoryview, limit_bytes: int, *, checks_header: bool = True) -> bytes:
+    return _content(_plain(data, _frame(data, checks_header)), limit_bytes)
 
 
 def _content(frame: memoryview, limit_bytes: int) -> bytes:
@@ -129,8 +118,7 @@ def _decompress_block(block: memoryview, target: memoryview) -> int:
     if int.from_bytes(block[:4], "little") > len(target):
         size: int = cramjam.lz4.decompress_block_into(block, target, len(target))
         return size
-    piece = lz4.block.decompress(block, uncompressed_size=len(target))
-    return write_into(piece, target)
+    return write_into(lz4.block.decompress(block, uncompressed_size=len(target)), target)
 
 
 def _compress(records: memoryview, target: memoryview) -> int:
@@ -151,19 +139,10 @@ def _compress(records: memoryview, target: memoryview) -> int:
 
 
 def _compressor(level: int) -> CompressInto:
-    def compress_high(records: memoryview, target: memoryview) -> int:
-        return write_into(
-            lz4.frame.compress(
-                records,
-                compression_level=level,
-                block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-                block_linked=False,
-                store_size=False,
-            ),
-            target,
-        )
-
-    return _compress if level == FAST_LEVEL else compress_high
+    if level == FAST_LEVEL:
+        return _compress
+    settings = {"compression_level": level, "block_size": lz4.frame.BLOCKSIZE_MAX64KB, "block_linked": False}
+    return lambda records, target: write_into(lz4.frame.compress(records, store_size=False, **settings), target)
 
 
 def _compressor_of_magic_0(level: int) -> CompressInto:
@@ -178,40 +157,18 @@ def _compressor_of_magic_0(level: int) -> CompressInto:
 
 
 class _Frame(NamedTuple):
-    """The borders of an lz4 frame.
-
-    Attributes
-    ----------
-    block_bytes_max : int
-        The most bytes that a block has, compressed or not.
-    has_block_checksums : bool
-    blocks, blocks_end : int
-        Where the first block begins, and where the last one ends. There the size stands that ends the blocks.
-    is_plain : bool
-        Whether a library that follows the format to the letter reads the same in all the data as Kafka does.
-    """
+    """The borders of a frame. At ``blocks_end`` stands the size that ends the blocks."""
 
     block_bytes_max: int
     has_block_checksums: bool
     blocks: int
     blocks_end: int
+    # Whether a library that follows the format to the letter reads the same in all the data as Kafka does.
     is_plain: bool
 
 
-def _frame(data: memoryview, *, checks_header: bool) -> _Frame:
-    """Find the borders of the lz4 frame that data begins with.
-
-    Parameters
-    ----------
-    data : memoryview
-    checks_header : bool
-        Whether the header's checksum must be right; in magic 0 it need not be.
-
-    Raises
-    ------
-    ValueError
-        The data is not an lz4 frame, has something that Kafka's reader refuses, or is cut short.
-    """
+def _frame(data: memoryview, checks_header: bool) -> _Frame:
+    """Find the borders of the frame that data begins with; raise `ValueError` for what Kafka's reader refuses."""
     usual_block_bytes = LZ4_KAFKA_HEADERS.get(bytes(data[: len(_HEADER)]))
     if usual_block_bytes is not None:
         blocks_end = _blocks_end(data, len(_HEADER), usual_block_bytes, 0)
@@ -296,9 +253,5 @@ def _rotated(word: int, bits: int) -> int:
     return (word << bits | word >> 32 - bits) & 0xFFFFFFFF
 
 
-FUNCTIONS: Final = Functions(
-    _decompress,
-    _compressor,
-    _decompress_into,
-    in_magic_0=Functions(_decompress_magic_0, _compressor_of_magic_0),
-)
+_IN_MAGIC_0: Final = Functions(partial(_decompress, checks_header=False), _compressor_of_magic_0)
+FUNCTIONS: Final = Functions(_decompress, _compressor, _decompress_into, _IN_MAGIC_0)

@@ -90,20 +90,14 @@ class Codec:
         return (self.functions.in_magic_0 if magic == 0 else None) or self.functions
 
 
+_LZ4_LEVELS: Final = "; 9 is the fast compressor, as in Kafka, and every other the slower high compressor"
 CODECS: Final = {
     codec.codec_id: codec
     for codec in (
         Codec(0, "none"),
         Codec(1, "gzip", 0, range(1, 10), -1, ", 1 to 9; -1 is its own default"),
         Codec(2, "snappy"),
-        Codec(
-            3,
-            "lz4",
-            0,
-            range(1, 18),
-            9,
-            "; 9 is the fast compressor, as in Kafka, and every other the slower high compressor",
-        ),
+        Codec(3, "lz4", 0, range(1, 18), 9, _LZ4_LEVELS),
         Codec(4, "zstd", 2, range(-(1 << 17), 23), 3),
     )
 }
@@ -129,27 +123,13 @@ def codecs_of(magic: int) -> str:
 
 
 def refuse_codec(name: str, magic: int) -> None:
-    """Raise where a record format does not have a codec, and name those that it has.
-
-    Raises
-    ------
-    InvalidOptionError
-    """
+    """Raise `InvalidOptionError` where a record format does not have a codec, and name those that it has."""
     if codec_named(name).magic_min > magic:
         raise InvalidOptionError(f"format {magic} does not have the codec {name}: name {codecs_of(magic)} or none")
 
 
 def compressor(name: str, level: int | None = None, magic: int = 2) -> CompressInto:
-    """Return the function that compresses with the codec of a name: see `Functions`.
-
-    Parameters
-    ----------
-    name : str
-    level : int, optional
-        One of the codec's ``levels``, or its default.
-    magic : int
-        Of the batch or message; its record format has the codec.
-    """
+    """Return the function that compresses with a codec, for a record format that has it: see `Functions`."""
     codec = codec_named(name)
     return codec.of_magic(magic).compressor(codec.level_default if level is None else level)
 
@@ -167,17 +147,7 @@ def compressed_bytes_max(records_bytes: int) -> int:
 def decompressor(codec_id: int, magic: int) -> Decompress:
     """Return the function that decompresses what a codec has compressed: see `Functions`.
 
-    Parameters
-    ----------
-    codec_id : int
-        The lowest three bits of the attributes.
-    magic : int
-        Of the batch; it decides which codecs are legal, and how lz4 is framed.
-
-    Returns
-    -------
-    callable of (data, limit_bytes)
-        Pass what it raises to `to_corrupt_error`.
+    The magic decides which codecs are legal. Pass what the function raises to `to_corrupt_error`.
     """
     codec = CODECS.get(codec_id)
     return _illegal(codec_id, magic) if codec is None or magic < codec.magic_min else codec.of_magic(magic).decompress

@@ -60,13 +60,7 @@ def _decompress(data: memoryview, limit_bytes: int) -> bytes:
 
 
 def _check_frames(data: memoryview) -> None:
-    """Check that data is a row of whole zstd frames, as far as their borders tell.
-
-    Raises
-    ------
-    ValueError
-        It is not, or is cut short.
-    """
+    """Raise `ValueError` where data is no row of whole frames, as far as their borders tell."""
     position = 0
     while not position or position < len(data):
         if position + 2 * _UINT32.size > len(data):
