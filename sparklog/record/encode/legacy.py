@@ -18,9 +18,10 @@ import pyarrow as pa
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record.batches.framing import scan_headers
 from sparklog.record.batches.wrappers import wrapper
-from sparklog.record.encode.batches import BatchSettings, EncodedBatches, Fields, Int64s, Octets, fields_of
+from sparklog.record.encode.batches import BatchSettings, EncodedBatches, Fields, fields_of
 from sparklog.record.format import v2
 from sparklog.record.format.legacy import MESSAGE_BYTES_MIN
+from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import encode as rows_of
 from sparklog.record.kernels.convert import write_messages
 

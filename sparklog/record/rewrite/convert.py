@@ -18,13 +18,14 @@ import numpy as np
 
 from sparklog.record.batches.wrappers import wrapper
 from sparklog.record.codecs.table import CODEC_IDS, codec_name, refuse_codec
+from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2
 from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels import convert as kernels
 from sparklog.record.kernels import rewrite as sealing
 from sparklog.record.kernels.spans import END, HEADER_COUNT, OFFSET, START, TIMESTAMP
 from sparklog.record.rewrite.batches import rewritten
-from sparklog.record.rewrite.changes import Changes, Mask
+from sparklog.record.rewrite.changes import Changes
 from sparklog.record.rewrite.matching import is_data
 from sparklog.record.rewrite.new_batches import compressed, sealed
 from sparklog.record.rewrite.spans import RecordSpans
