@@ -53,6 +53,7 @@ FUNCTION_LINES_MAX = 70
 IMPORTED_BY_NAME = {
     ("__init__.py", "_HOMES[name]"),  # the public names, each from its home
     ("__init__.py", "_MODULES[name]"),  # and the public modules
+    ("record/codecs/table.py", "f'{__package__}.{self.name}'"),  # the library of a codec, which planning does not need
     ("values/named.py", "module_name"),  # a decoder or a partitioner of the user's own
     ("values/libraries.py", "module"),  # fastavro and protobuf, which are optional
 }

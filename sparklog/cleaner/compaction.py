@@ -38,6 +38,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import AbortedTransaction, Producers
 from sparklog.log.segment import Segment, Window
 from sparklog.record.decode.columns import DecodeLimits
+from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.kernels import offset_map as kernels
@@ -46,8 +47,6 @@ from sparklog.record.rewrite.batches import rewritten
 from sparklog.record.rewrite.changes import Changes
 from sparklog.record.rewrite.offset_map import OffsetMap
 from sparklog.record.rewrite.spans import RecordSpans
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _NONE = -1
 

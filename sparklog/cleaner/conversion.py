@@ -21,7 +21,7 @@ from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import Window
 from sparklog.log.transactions import EndMarkers, TransactionState
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
-from sparklog.record.rewrite.changes import Mask
+from sparklog.record.decode.where_program import Mask
 from sparklog.record.rewrite.convert import Losses, converted, losses
 from sparklog.record.rewrite.spans import RecordSpans
 

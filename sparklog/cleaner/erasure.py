@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -20,14 +19,13 @@ from sparklog.cleaner.rewriting import Rewriter
 from sparklog.log.segment import Window
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
-from sparklog.record.decode.where_program import program_of
+from sparklog.record.decode.where_program import Mask, program_of
+from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels.spans import OFFSET, VALUE_BYTES
 from sparklog.record.rewrite.batches import rewritten
-from sparklog.record.rewrite.changes import NULL, Changes, Mask
+from sparklog.record.rewrite.changes import NULL, Changes
 from sparklog.record.rewrite.matching import AnyOf, KeySet, Matcher, Passing, is_data
 from sparklog.record.rewrite.spans import RecordSpans
-
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass

@@ -12,17 +12,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from sparklog.log.producer_state import AbortedTransaction, Producers
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import Segment, Window
+from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class AbortedTransactions:

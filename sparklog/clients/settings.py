@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from sparklog.errors import InvalidOptionError, KafkaConfigurationError, did_you_mean
 from sparklog.log.config import LogConfig
+from sparklog.record.codecs.table import CODEC_IDS
 from sparklog.topic.transactions.ids import TIMEOUT_MS
 
 _log = logging.getLogger("sparklog")
@@ -32,7 +33,6 @@ _NAMES_OF_BROKERS: Final = """
     ssl_crlfile ssl_keyfile ssl_password
 """
 _OF_BROKERS: Final = frozenset(_NAMES_OF_BROKERS.split())
-_CODECS: Final = {None: None, "none": "uncompressed", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}
 _ACKS: Final = {0: 0, 1: 1, -1: -1, "0": 0, "1": 1, "-1": -1, "all": -1}
 ALL: Final = -1
 
@@ -86,8 +86,8 @@ class ProducerSettings:
     def __post_init__(self) -> None:
         if self.acks not in _ACKS:
             raise KafkaConfigurationError(f"acks must be 0, 1 or 'all', and is {self.acks!r}")
-        if self.compression_type not in _CODECS:
-            names = ", ".join(str(name) for name in _CODECS)
+        if self.compression_type not in (None, *CODEC_IDS):
+            names = ", ".join(("None", *CODEC_IDS))
             raise KafkaConfigurationError(f"compression_type must be one of {names}, and is {self.compression_type!r}")
         _refuse_low(self, linger_ms=0, max_block_ms=0, idle_release_ms=0, batch_size=0, max_request_size=1)
         _refuse_low(self, buffer_memory=1, num_partitions=1, transaction_timeout_ms=1, metadata_max_age_ms=0)
@@ -115,7 +115,7 @@ class ProducerSettings:
             producer's own.
         """
         given = {"batch.size": str(self.batch_size), **self.topic_config}
-        codec = _CODECS[self.compression_type]
+        codec = self.compression_type
         if codec is not None and stored.get("compression.type", "producer") == "producer":
             given["compression.type"] = codec
         try:

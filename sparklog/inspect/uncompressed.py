@@ -6,9 +6,10 @@ from collections import Counter
 
 from sparklog.log.segment import Window
 from sparklog.record.batches.wrappers import wrapped
-from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX, decompressor
+from sparklog.record.codecs.table import decompressor
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 
 
 def uncompressed_bytes(window: Window, headers: BatchHeaders) -> Counter[int]:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import javaproperties
 
@@ -36,6 +36,7 @@ from sparklog.log.properties import (
     option,
     options_of,
 )
+from sparklog.record.codecs.table import CODEC_IDS, CODECS
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.storage.registry import locate
 
@@ -69,8 +70,25 @@ BROKER_ONLY: Final[Mapping[str, tuple[str, str]]] = {
     "unclean.leader.election.enable": _TRUTH,
 }
 
+LEVELS: Final = {f"compression.{codec.name}.level": codec for codec in CODECS.values() if codec.levels}
+"""The topic properties for levels of codecs."""
+
+_Declaring = TypeVar("_Declaring")
+
+
+def _with_levels(declaring: type[_Declaring]) -> type[_Declaring]:
+    """Declare the levels of codecs as fields ``compression_<codec>_level`` of a class that becomes a dataclass."""
+    for name, codec in LEVELS.items():
+        default: int = codec.level_default or 0
+        declaring.__annotations__[name.replace(".", "_")] = "int"
+        at_least, doc = min(default, codec.levels[0]), f"The level of {codec.name}{codec.level_doc}."
+        declared = option(name, default, at_least=at_least, at_most=codec.levels[-1], doc=doc)
+        setattr(declaring, name.replace(".", "_"), declared)
+    return declaring
+
 
 @dataclass(frozen=True)
+@_with_levels
 class LogConfig:
     """The properties of one partition's log. Made from text by `from_properties` and `from_file`.
 
@@ -224,22 +242,9 @@ class LogConfig:
     compression_type: str = option(
         "compression.type",
         "lz4",
-        choices=("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"),
+        choices=("uncompressed", *(name for name in CODEC_IDS if name != "none"), "producer"),
         synonyms={"none": "uncompressed"},  # as producers spell it
         doc="How batches are compressed; producer leaves the choice to this writer, which is lz4.",
-    )
-    compression_gzip_level: int = option(
-        "compression.gzip.level", -1, at_least=-1, at_most=9, doc="The level of gzip, 1 to 9; -1 is its own default."
-    )
-    compression_lz4_level: int = option(
-        "compression.lz4.level",
-        9,
-        at_least=1,
-        at_most=17,
-        doc="The level of lz4; 9 is the fast compressor, as in Kafka, and every other the slower high compressor.",
-    )
-    compression_zstd_level: int = option(
-        "compression.zstd.level", 3, at_least=-(1 << 17), at_most=22, doc="The level of zstd."
     )
     preallocate: bool = option(
         "preallocate",
@@ -294,8 +299,11 @@ class LogConfig:
             if not declared.allows(value):
                 raise InvalidOptionError(f"{declared.name} must be {declared.bound}, got {value!r}")
         magic_of(self.message_format_version)
-        if self.compression_gzip_level == 0:
-            raise InvalidOptionError("compression.gzip.level must be 1 to 9, or -1 for its own default, got 0")
+        for name, codec in LEVELS.items():
+            level, default = getattr(self, name.replace(".", "_")), codec.level_default
+            if level != default and level not in codec.levels:
+                bound = f"{codec.levels[0]} to {codec.levels[-1]}, or {default} for its own default"
+                raise InvalidOptionError(f"{name} must be {bound}, got {level}")
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise InvalidOptionError(
                 f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be greater than "
@@ -407,8 +415,7 @@ class LogConfig:
 
     def _beside(self, name: str) -> str:
         """Return why a property has no effect together with the others; empty if it has one."""
-        codec = {"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}
-        if name in codec and self.codec != codec[name]:
+        if name in LEVELS and self.codec != LEVELS[name].name:
             return f"compression.type is {self.compression_type}"
         if name == "max.compaction.lag.ms" and "compact" not in self.cleanup_policy:
             return f"cleanup.policy is {','.join(self.cleanup_policy) or 'empty'}"
@@ -433,12 +440,8 @@ class LogConfig:
     @property
     def compression_level(self) -> int | None:
         """The level for that codec; None if it has none."""
-        levels = {
-            "gzip": self.compression_gzip_level,
-            "lz4": self.compression_lz4_level,
-            "zstd": self.compression_zstd_level,
-        }
-        return levels.get(self.codec)
+        level: int | None = getattr(self, f"compression_{self.codec}_level", None)
+        return level
 
     @property
     def batch_bytes_max(self) -> int:

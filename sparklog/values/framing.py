@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparklog.values.rows import Int64s
+from sparklog.record.format.streams import Int64s
 
 MAGIC: Final = 0
 PREFIX_BYTES: Final = 5

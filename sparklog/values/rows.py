@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
 from sparklog.record.format.arrays import numbers_of
-
-Int64s = npt.NDArray[np.int64]
+from sparklog.record.format.streams import Int64s
 
 _REASON_CHARACTERS_MAX: Final = 200
 

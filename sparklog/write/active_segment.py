@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -19,10 +19,9 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import OFFSET_MAX
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.streams import Int64s
 from sparklog.storage.base import WritableFile
 from sparklog.write.policy import ActiveSegment, NextBatch, index_entry_rows, should_roll
-
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 _NONE: Final = -1
 

@@ -23,7 +23,7 @@ from sparklog.record.batches.stamps import fixes_offsets, stamp_batches
 from sparklog.record.batches.wrappers import last_offset_inside
 from sparklog.record.codecs.table import (
     CODEC_IDS,
-    CODECS,
+    codec_name,
     compressed_bytes_max,
     compressor,
     decompressor,
@@ -182,7 +182,7 @@ class BatchTaker:
         with memoryview(out) as view:
             end = v2.HEADER_BYTES + compress(records, view[v2.HEADER_BYTES :])
         if end > _BATCH_BYTES_MAX:
-            raise CorruptBatchError(f"a batch would have {end} bytes with the codec {CODECS[codec].name}")
+            raise CorruptBatchError(f"a batch would have {end} bytes with the codec {codec_name(codec)}")
         del out[end:]
         out[8:OVERHEAD_BYTES] = (end - OVERHEAD_BYTES).to_bytes(4, "big")
         out[_ATTRIBUTES_AT] = out[_ATTRIBUTES_AT] & ~v2.CODEC_MASK | codec

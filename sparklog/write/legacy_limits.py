@@ -1,7 +1,7 @@
 """Refuses records that the formats 0 and 1 cannot hold, so that no write loses anything silently.
 
-Neither has producers, transactions, headers (`sparklog.record.encode.legacy` refuses those) or zstd, and 0 has no
-timestamps.
+Neither has producers, transactions, headers (`sparklog.record.encode.legacy` refuses those) or all codecs, and 0
+has no timestamps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
 from sparklog.record.batches.stamps import fixes_offsets
-from sparklog.record.codecs.table import CODEC_IDS
+from sparklog.record.codecs.table import CODEC_IDS, codec_named, codecs_of
 from sparklog.record.encode.intake import NO_TIMESTAMP, take_times
 from sparklog.record.format.arrays import numbers_of
 
@@ -36,8 +36,9 @@ def check_format(rows: pa.RecordBatch, config: LogConfig) -> None:
     """
     if config.magic == 2:
         return
-    if config.codec == "zstd":
-        raise _refusal(config, "no codec zstd", "compression.type must be gzip, snappy, lz4 or uncompressed")
+    if codec_named(config.codec).magic_min > config.magic:
+        others = f"{codecs_of(config.magic)} or uncompressed"
+        raise _refusal(config, f"no codec {config.codec}", f"compression.type must be {others}")
     if config.magic == 0:
         _refuse_times(rows, config)
 

@@ -25,10 +25,11 @@ from sparklog.errors import RecordTooLargeError
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import plus
 from sparklog.record.encode import batches as encode
-from sparklog.record.encode.batches import BatchSettings, EncodedBatches, Int64s, encode_batches
+from sparklog.record.encode.batches import BatchSettings, EncodedBatches, encode_batches
 from sparklog.record.encode.digest import digest_records
 from sparklog.record.encode.intake import Records, take_records
 from sparklog.record.format.arrays import filled, numbers_of
+from sparklog.record.format.streams import Int64s
 from sparklog.write.active_segment import refuse_past_last_offset
 from sparklog.write.legacy_limits import check_format, refuse_producer
 from sparklog.write.validation import check_admissible, fill_timestamps

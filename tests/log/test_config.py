@@ -281,6 +281,8 @@ def test_properties_survive_being_written_and_read(
     levels: tuple[int, int, int],
     preallocate: bool,
 ) -> None:
+    named = zip(("gzip", "lz4", "zstd"), levels, strict=True)
+    levels_of_codecs: dict[str, Any] = {f"compression_{each}_level": level for each, level in named}
     config = LogConfig(
         segment_bytes=segment_bytes,
         segment_ms=segment_ms,
@@ -289,9 +291,7 @@ def test_properties_survive_being_written_and_read(
         min_cleanable_dirty_ratio=ratio,
         cleanup_policy=tuple(policy),
         compression_type=codec,
-        compression_gzip_level=levels[0],
-        compression_lz4_level=levels[1],
-        compression_zstd_level=levels[2],
+        **levels_of_codecs,
         preallocate=preallocate,
     )
     assert LogConfig.from_properties(config.to_properties()) == config

@@ -13,6 +13,7 @@ from sparklog.cli.commands.jobs import Configs, JobProcesses, LockTimeoutSeconds
 from sparklog.cli.output import render
 from sparklog.cli.parsing import properties_of, seconds_of
 from sparklog.errors import LockedError
+from sparklog.record.codecs.table import CODEC_IDS
 
 _FAILED = 1
 
@@ -44,9 +45,7 @@ def clean(
     blank: Annotated[
         str | None, typer.Option("--blank", help="null or empty: erased records stay, and their values become that.")
     ] = None,
-    recompress: Annotated[
-        str | None, typer.Option("--recompress", help="The codec of all batches: none, gzip, snappy, lz4, zstd.")
-    ] = None,
+    recompress: Annotated[str | None, typer.Option(help=f"The codec of all batches: {', '.join(CODEC_IDS)}.")] = None,
     record_format: Annotated[
         int | None, typer.Option("--format", min=0, max=2, help="The record format of all batches: 0, 1 or 2.")
     ] = None,

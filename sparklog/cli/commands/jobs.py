@@ -9,6 +9,7 @@ import typer
 from sparklog.cli.choices import IsolationLevels
 from sparklog.cli.commands.arguments import EscapeFormulas, Fields, Json, Where
 from sparklog.cli.parsing import properties_of
+from sparklog.record.codecs.table import CODEC_IDS
 
 _FAILED = 1
 
@@ -201,7 +202,7 @@ def copy(
     keep_producers: Annotated[
         bool, typer.Option("--keep-producers", help="Let producers keep their ids: to restore the same cluster.")
     ] = False,
-    recompress: Annotated[str | None, typer.Option("--recompress", help="Give all batches this codec.")] = None,
+    recompress: Annotated[str | None, typer.Option(help=f"The codec of all batches: {', '.join(CODEC_IDS)}.")] = None,
     since_last: Annotated[bool, typer.Option(help="Whether what was copied before is left out.")] = True,
     without_properties: Annotated[
         bool, typer.Option("--without-properties", help="Do not take stored properties of topics along.")

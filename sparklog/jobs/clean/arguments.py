@@ -116,7 +116,7 @@ def clean(
     blank : str, optional
         ``null`` or ``empty``: erased records stay, and their values become null, or have no bytes.
     recompress : str, optional
-        The codec that all batches are to have: none, gzip, snappy, lz4, zstd.
+        The codec that all batches are to have, by Kafka's name, or ``none``.
     format : int, optional
         The record format (magic) that all batches are to have: 0, 1 or 2.
     lossy : bool

@@ -10,7 +10,7 @@ from sparklog.cleaner.partition import CleanPass
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.clean.keys import Keys, read_keys
 from sparklog.log.where_parser import parse_where
-from sparklog.record.codecs.table import CODEC_IDS
+from sparklog.record.codecs.table import CODEC_IDS, refuse_codec
 from sparklog.record.decode.where import Where
 from sparklog.record.rewrite.changes import EMPTY, NULL
 
@@ -55,8 +55,8 @@ def conversion_passes(recompress: str | None, record_format: int | None, lossy: 
         raise InvalidOptionError(f"recompress is {recompress!r}, and must be one of {', '.join(CODEC_IDS)}")
     if record_format is not None and record_format not in _FORMATS:
         raise InvalidOptionError(f"format is {record_format}, and must be one of 0, 1 and 2")
-    if codec == "zstd" and record_format in (0, 1):
-        raise InvalidOptionError(f"format {record_format} does not have the codec zstd: name gzip, snappy, lz4 or none")
+    if codec is not None and record_format is not None:
+        refuse_codec(codec, record_format)
     if lossy and record_format not in (0, 1):
         raise InvalidOptionError("lossy allows the losses of formats 0 and 1: no other conversion has any")
     if codec is None and record_format is None:

@@ -40,7 +40,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
 from sparklog.log.scan import scan
 from sparklog.log.segment import Segment, Window
-from sparklog.record.codecs.table import CODEC_IDS
+from sparklog.record.codecs.table import codec_named
 from sparklog.storage.registry import Location
 from sparklog.topic.places.ranges import ReadRange
 from sparklog.topic.write.commit import CommitRequest, commit
@@ -153,8 +153,8 @@ class CopyJob:
         return _THREADS_BYTES_MAX if self.codec is None else 0
 
     def __post_init__(self) -> None:
-        if self.codec is not None and self.codec not in CODEC_IDS:
-            raise InvalidOptionError(f"unknown codec {self.codec!r}; there are {', '.join(CODEC_IDS)}")
+        if self.codec is not None:
+            codec_named(self.codec)
 
     @property
     def directory(self) -> LogDirectory:

@@ -9,18 +9,15 @@ and the kernels compute no CRC-32C, but for the search behind damage (`sparklog.
 from __future__ import annotations
 
 import zlib
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 from crc32c import crc32c
 
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BATCH_BYTES, CRC, MAGIC, POSITION, BatchHeaders
+from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import crc as kernels_crc
 from sparklog.record.kernels import scan as kernels
-
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
-Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 IN_KERNELS: bool = kernels_crc.HAS_CRC32C_INSTRUCTION
 """Whether the kernels compute CRC-32C on this machine."""

@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from sparklog.record.format.headers import Column
-
-Octets = np.ndarray[Any, np.dtype[np.uint8]]
+from sparklog.record.format.streams import Octets
 
 STAMP: Final = struct.Struct(">qii")
 """Base offset, size and leader epoch: the beginning of a batch of magic 2."""

@@ -1,8 +1,6 @@
 """Reads the content of a compressed message of magic 0 or 1, and makes such messages, without compiled code.
 
-The layout of a message is written in `sparklog.record.format.legacy`. Until Kafka 0.10, producers computed the header
-checksum of an lz4 frame over its magic, too (KAFKA-3160). Frames in messages of magic 0 have it so, and old readers
-want it so.
+The layout of a message is written in `sparklog.record.format.legacy`.
 """
 
 from __future__ import annotations
@@ -12,23 +10,14 @@ import zlib
 from typing import Final
 
 from sparklog.errors import CorruptBatchError
-from sparklog.record.codecs.table import (
-    CODEC_IDS,
-    DECOMPRESSED_BYTES_MAX,
-    compressed_bytes_max,
-    compressor,
-    decompressor,
-)
+from sparklog.record.codecs.table import CODEC_IDS, compressed_bytes_max, compressor, decompressor
 from sparklog.record.format.legacy import SIZE_MIN
+from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.v2 import CODEC_MASK, LOG_APPEND_TIME
-
-LEGACY_CODECS: Final = ("gzip", "snappy", "lz4")
 
 _LEAD: Final = struct.Struct(">qi")
 _COVERED_V0: Final = struct.Struct(">bbi")
 _COVERED_V1: Final = struct.Struct(">bbqi")
-_LZ4_CHECKSUM_AT: Final = 6
-_LZ4_CHECKSUM_OF_MAGIC_0: Final = 0x1A
 
 
 def wrapped(message: memoryview) -> memoryview:
@@ -84,7 +73,7 @@ def wrapper(
     messages : memoryview
         The messages inside, whose offsets are as the magic of the wrapper wants them.
     codec : str
-        One of `LEGACY_CODECS`.
+        Kafka's name of one that the magic has, and not none.
     offset : int
         That of the last message inside.
     timestamp : int
@@ -96,11 +85,9 @@ def wrapper(
         The whole message.
     """
     stream = memoryview(bytearray(compressed_bytes_max(len(messages))))
-    stream = stream[: compressor(codec, level)(messages, stream)]
+    stream = stream[: compressor(codec, level, magic)(messages, stream)]
     attributes = CODEC_IDS[codec]
     if magic == 0:
-        if codec == "lz4":
-            stream[_LZ4_CHECKSUM_AT] = _LZ4_CHECKSUM_OF_MAGIC_0
         covered = _COVERED_V0.pack(0, attributes, -1)
     else:
         covered = _COVERED_V1.pack(1, attributes | (LOG_APPEND_TIME if is_append_time else 0), timestamp, -1)

@@ -15,8 +15,9 @@ import cramjam
 import numpy as np
 
 from sparklog.record.codecs import native
-from sparklog.record.codecs.table import LZ4_FAST_LEVELS
-from sparklog.record.format.streams import LZ4, SNAPPY, ZSTD, Int64s, Octets
+from sparklog.record.codecs.lz4 import FAST_LEVEL
+from sparklog.record.codecs.table import codec_name
+from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import streams as kernels_streams
 
 ManyInto = Callable[[Octets, Int64s, Int64s, Octets, int, int], Int64s]
@@ -37,11 +38,12 @@ def many_into(codec_id: int) -> ManyInto | None:
         stream that it has taken, from the first on, how much of the target is filled behind it. It never raises for
         what is in a stream.
     """
-    if codec_id == SNAPPY:
+    name = codec_name(codec_id)
+    if name == "snappy":
         return _snappy
-    if codec_id == LZ4 and native.lz4_decompress_safe():
+    if name == "lz4" and native.lz4_decompress_safe():
         return _lz4
-    if codec_id == ZSTD and native.zstd_decompress():
+    if name == "zstd" and native.zstd_decompress():
         return _zstd
     return None
 
@@ -57,7 +59,7 @@ def many_frames(codec: str, level: int | None) -> ManyFrames | None:
         the target is filled behind each; the target must have the size that
         `sparklog.record.codecs.table.compressed_bytes_max` says of all streams, and the free bytes.
     """
-    is_fast_lz4 = codec == "lz4" and level in LZ4_FAST_LEVELS
+    is_fast_lz4 = codec == "lz4" and level in (None, FAST_LEVEL)
     return _lz4_frames if is_fast_lz4 and native.lz4_compress_default() else None
 
 

@@ -19,7 +19,6 @@ from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.schema import RECORD_COLUMNS, RECORD_SCHEMA
 from sparklog.record.kernels import scan as kernels
 
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Integers = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 ROWS_MAX: Final = 1 << 16

@@ -34,10 +34,10 @@ from sparklog.record.decode.where import (
     Range,
 )
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels import filter as code
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 _COLUMNS: Final = {
     OFFSET: code.OFFSETS,

@@ -24,10 +24,8 @@ from sparklog.record.format import v2
 from sparklog.record.format.arrays import filled, numbers_of
 from sparklog.record.format.headers import CRC, TABLE, TABLE_FIELDS, BatchHeaders
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
+from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import encode as kernels
-
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
-Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
@@ -44,7 +42,7 @@ class BatchSettings:
     Attributes
     ----------
     codec : str
-        Kafka's name: none, gzip, snappy, lz4, zstd.
+        Kafka's name, or none.
     level : int or None
         The level of the codec; None is the codec's default.
     batch_bytes : int

@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from sparklog.record.encode.batches import Int64s, fields_of
+from sparklog.record.encode.batches import fields_of
+from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels.digest import sum_of_hashes
 
 

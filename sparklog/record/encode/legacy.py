@@ -11,21 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record.batches.framing import scan_headers
-from sparklog.record.batches.wrappers import LEGACY_CODECS, wrapper
-from sparklog.record.encode.batches import BatchSettings, EncodedBatches, Fields, Int64s, Octets, fields_of
+from sparklog.record.batches.wrappers import wrapper
+from sparklog.record.encode.batches import BatchSettings, EncodedBatches, Fields, fields_of
 from sparklog.record.format import v2
 from sparklog.record.format.legacy import MESSAGE_BYTES_MIN
+from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import encode as rows_of
 from sparklog.record.kernels.convert import write_messages
-
-CODECS: Final = ("none", *LEGACY_CODECS)
 
 
 def encode_messages(

@@ -30,10 +30,6 @@ import numpy as np
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
-SNAPPY: Final = 2
-LZ4: Final = 3
-ZSTD: Final = 4
-
 XERIAL_MAGIC: Final[bytes] = b"\x82SNAPPY\x00"
 XERIAL_START: Final = struct.Struct(">8sii")
 LZ4_MAGIC: Final = 0x184D2204

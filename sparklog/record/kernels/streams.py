@@ -6,7 +6,7 @@ lists for the caller. Only streams as Kafka's producers usually write them are t
 stream and before one that the library refuses, and `sparklog.record.codecs.table` tells what is the matter with that
 one.
 
-Formats: `sparklog.record.format.streams` and, of zstd, `sparklog.record.codecs.frames`. No C function is called with a
+Formats: `sparklog.record.format.streams` and, of zstd, `sparklog.record.codecs.zstd`. No C function is called with a
 length that has not been checked: each may read and write within the bounds that it is given, whatever the bytes.
 """
 

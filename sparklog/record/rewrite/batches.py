@@ -12,10 +12,11 @@ from itertools import pairwise
 import numpy as np
 
 from sparklog.record.codecs.table import CODEC_IDS
+from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2
 from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels.spans import VALUE_BYTES
-from sparklog.record.rewrite.changes import Changes, Mask
+from sparklog.record.rewrite.changes import Changes
 from sparklog.record.rewrite.new_batches import new_batches, new_messages
 from sparklog.record.rewrite.spans import RecordSpans
 

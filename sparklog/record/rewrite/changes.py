@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
+from sparklog.record.decode.where_program import Mask
 from sparklog.record.format.streams import Int64s
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 NULL: Final = -1
 EMPTY: Final = 0

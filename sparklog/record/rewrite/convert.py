@@ -16,16 +16,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparklog.errors import InvalidOptionError
-from sparklog.record.batches.wrappers import LEGACY_CODECS, wrapper
-from sparklog.record.codecs.table import CODEC_IDS, codec_name
+from sparklog.record.batches.wrappers import wrapper
+from sparklog.record.codecs.table import CODEC_IDS, codec_name, refuse_codec
+from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2
 from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels import convert as kernels
 from sparklog.record.kernels import rewrite as sealing
 from sparklog.record.kernels.spans import END, HEADER_COUNT, OFFSET, START, TIMESTAMP
 from sparklog.record.rewrite.batches import rewritten
-from sparklog.record.rewrite.changes import Changes, Mask
+from sparklog.record.rewrite.changes import Changes
 from sparklog.record.rewrite.matching import is_data
 from sparklog.record.rewrite.new_batches import compressed, sealed
 from sparklog.record.rewrite.spans import RecordSpans
@@ -251,11 +251,8 @@ def _to_messages(spans: RecordSpans, magic: int, codec: str | None, level: int |
         return []
     numbers = _table_of(units)
     codecs = [codec_name(unit.codec_id) if codec is None else codec for unit in units]
-    refused = next((each for each in codecs if each not in ("none", *LEGACY_CODECS)), None)
-    if refused is not None:
-        raise InvalidOptionError(
-            f"messages of magic {magic} cannot have the codec {refused}: name gzip, snappy, lz4 or none for them"
-        )
+    for each in set(codecs):
+        refuse_codec(each, magic)
     is_relative = np.array([magic == 1 and each != "none" for each in codecs])
     is_append_time = np.array([magic == 1 and unit.timestamp_type == 1 for unit in units])
     numbers[:, kernels.BASE_OFFSET] = np.where(is_relative, table[numbers[:, kernels.FIRST_ROW], OFFSET], 0)

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
+from sparklog.record.decode.where_program import Mask
 from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import match as kernels
 from sparklog.record.kernels.filter import Program
-from sparklog.record.rewrite.changes import Mask
 from sparklog.record.rewrite.spans import RecordSpans
 
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())

@@ -20,8 +20,8 @@ import numpy as np
 
 from sparklog.errors import InvalidOptionError
 from sparklog.record.batches import checksums
-from sparklog.record.batches.wrappers import LEGACY_CODECS, wrapper
-from sparklog.record.codecs.table import CODEC_IDS, codec_name, compressed_bytes_max, compressor
+from sparklog.record.batches.wrappers import wrapper
+from sparklog.record.codecs.table import CODEC_IDS, codec_name, codec_named, compressed_bytes_max, compressor
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.streams import Int64s, Octets
@@ -103,7 +103,7 @@ def new_messages(spans: RecordSpans, changes: Changes, chosen: Int64s) -> list[m
             continue
         if changes.codec is not None:
             codec = changes.codec
-        if codec not in LEGACY_CODECS:
+        if codec == "none" or codec_named(codec).magic_min > named["magic"]:
             raise InvalidOptionError(
                 f"messages of magic {named['magic']} inside a wrapper cannot have the codec {codec}"
             )

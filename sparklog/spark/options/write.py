@@ -36,9 +36,7 @@ _KAFKA_PREFIX: Final = "kafka."
 _ALIASES: Final = {
     "kafka.batch.size": "batch.size",
     "kafka.compression.type": "compression.type",
-    "kafka.compression.gzip.level": "compression.gzip.level",
-    "kafka.compression.lz4.level": "compression.lz4.level",
-    "kafka.compression.zstd.level": "compression.zstd.level",
+    **{f"{_KAFKA_PREFIX}{name}": name for name in config.LEVELS},
     "kafka.partitioner.class": "partitioner",
 }
 _PARTITIONER_CLASSES: Final = {

@@ -220,7 +220,9 @@ BOMBS_IN_LITTLE_MEMORY = """
 import resource
 from tests.record.codecs.test_table import LIMIT, bombs, decompress
 from sparklog.errors import CorruptBatchError
+from sparklog.record.codecs.table import CODECS
 streams = bombs()
+libraries = [codec.functions for codec in CODECS.values()]
 in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (64 << 20), resource.RLIM_INFINITY))
 for name, stream in streams.items():

@@ -1,0 +1,11 @@
+"""No compression: the records as they are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sparklog.record.codecs.table import Functions, copy_into, write_into
+
+FUNCTIONS: Final = Functions(
+    lambda data, _: bytes(data), lambda _: write_into, lambda data, target, _: copy_into(data, target)
+)

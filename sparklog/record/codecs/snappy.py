@@ -1,0 +1,79 @@
+"""snappy: a stream of blocks, see `sparklog.record.format.streams`, or one bare raw block, as librdkafka writes.
+
+python-snappy is cramjam's snappy behind another interface, and copies its result once more, which takes a tenth to a
+half longer up to 256 KiB. So it decompresses blocks that stand alone and need new memory; cramjam does the rest.
+
+Source: apache/kafka, SnappyCompression.java; xerial/snappy-java, SnappyOutputStream.java.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import cramjam
+import snappy
+
+from sparklog.record.codecs.table import SNAPPY_BLOCK_BYTES, TARGET_TOO_SMALL, Functions, above_limit
+from sparklog.record.format.streams import XERIAL_MAGIC, XERIAL_START, snappy_blocks
+
+_INT32 = struct.Struct(">i")
+_HEADER = XERIAL_START.pack(XERIAL_MAGIC, 1, 1)
+_RATIO_MAX: Final = 64
+
+
+def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> int:
+    filled_bytes = 0
+    for block in snappy_blocks(data):
+        claimed = _claimed(block, filled_bytes, limit_bytes)
+        end = filled_bytes + claimed
+        if end > len(target):
+            return TARGET_TOO_SMALL
+        if cramjam.snappy.decompress_raw_into(block, target[filled_bytes:end]) != claimed:
+            raise ValueError("a snappy block ends early")
+        filled_bytes = end
+    return filled_bytes
+
+
+def _decompress(data: memoryview, limit_bytes: int) -> bytes | bytearray:
+    claimed = 0
+    blocks = snappy_blocks(data)
+    for block in blocks:
+        claimed += _claimed(block, claimed, limit_bytes)
+    if len(blocks) == 1:
+        return _block(blocks[0])
+    records = bytearray(claimed)
+    _decompress_into(data, memoryview(records), limit_bytes)
+    return records
+
+
+def _block(block: memoryview) -> bytes:
+    """Decompress one raw block, of which `_claimed` has checked how much it may hold."""
+    try:
+        return snappy.uncompress(block)  # type: ignore[no-any-return]
+    except snappy.UncompressError as error:
+        raise ValueError(f"a snappy block is damaged: {error.__cause__}") from error
+
+
+def _claimed(block: memoryview, before_bytes: int, limit_bytes: int) -> int:
+    """Return how many bytes a raw snappy block says that it holds; raise where it cannot, or above the limit."""
+    claimed: int = cramjam.snappy.decompress_raw_len(block)
+    if claimed > limit_bytes - before_bytes:
+        raise above_limit(limit_bytes)
+    if claimed > len(block) * _RATIO_MAX:
+        raise ValueError("a snappy block claims more than it can hold")
+    return claimed
+
+
+def _compress(records: memoryview, target: memoryview) -> int:
+    target[: XERIAL_START.size] = _HEADER
+    filled_bytes = XERIAL_START.size
+    for start in range(0, len(records), SNAPPY_BLOCK_BYTES):
+        block = records[start : start + SNAPPY_BLOCK_BYTES]
+        block_bytes = cramjam.snappy.compress_raw_into(block, target[filled_bytes + 4 :])
+        _INT32.pack_into(target, filled_bytes, block_bytes)
+        filled_bytes += 4 + block_bytes
+    return filled_bytes
+
+
+FUNCTIONS: Final = Functions(_decompress, lambda _: _compress, _decompress_into)
