@@ -50,6 +50,7 @@ from sparklog.spark.options.values import (
     parse_view,
 )
 from sparklog.topic.places.packing import PACK_BYTES
+from sparklog.topic.selection import Selection
 
 if TYPE_CHECKING:
     from sparklog.log.reader import IsolationLevel
@@ -409,6 +410,12 @@ class SeglogOptions:
         """Whether a trigger of a stream may read less than there is."""
         limits = (self.max_offsets_per_trigger, self.min_offsets_per_trigger, self.max_bytes_per_trigger)
         return any(limit is not None for limit in limits)
+
+    @property
+    def selection(self) -> Selection:
+        """The partitions that are asked for, as yet without the bounds of the read and ``excludePattern``."""
+        assigned = tuple(TopicPartition(topic, n) for topic, numbers in (self.assign or {}).items() for n in numbers)
+        return Selection(self.subscribe, self.subscribe_pattern, assigned)
 
     @property
     def all_paths(self) -> tuple[str, ...]:

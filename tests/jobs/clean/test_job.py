@@ -23,6 +23,7 @@ from sparklog.jobs.clean.arguments import clean
 from sparklog.jobs.clean.job import CleanJob
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import LocalRunner
+from sparklog.jobs.run.options import LogJobOptions
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.write.job_names import new_job
@@ -297,7 +298,7 @@ def test_two_attempts_of_a_task_clean_one_after_the_other(directory: Path) -> No
         run_id=new_job(NOW_MS),
         now_ms=NOW_MS,
         passes=(Rewriting(),),
-        task_bytes=1,
+        options=LogJobOptions(task_bytes=1),
     )
     run_job(job, TwiceRunner())
     for name in ("events-0", "events-1"):
