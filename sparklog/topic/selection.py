@@ -65,7 +65,12 @@ def _paths(_: str, given: PathText | Sequence[PathText]) -> tuple[str, ...]:
     return tuple(str(path) for path in paths_of(given))
 
 
-_OFFSETS, _TIME = "mapping of (topic, partition) to int", "int or datetime"
+def _offsets_option(name: str, doc: str) -> Any:
+    return option(name, None, kind=dict, parser=_offsets, takes="mapping of (topic, partition) to int", doc=doc)
+
+
+def _time_option(name: str, doc: str) -> Any:
+    return option(name, None, kind=object, parser=lambda n, time: to_ms(time, n), takes="int or datetime", doc=doc)
 
 
 @dataclass(frozen=True)
@@ -95,28 +100,16 @@ class Selection:
         takes="sequence of (topic, partition)",
         doc="Only these partitions; at the terminal topic:partition. Give topics, a pattern or partitions.",
     )
-    start_offsets: Mapping[TopicPartition, int] | None = option(
-        "start_offsets", None, kind=dict, parser=_offsets, takes=_OFFSETS, doc="Begin partitions at these offsets."
+    start_offsets: Mapping[TopicPartition, int] | None = _offsets_option(
+        "start_offsets", "Begin at these offsets of partitions; a copy at the beginning of their batches."
     )
-    end_offsets: Mapping[TopicPartition, int] | None = option(
-        "end_offsets", None, kind=dict, parser=_offsets, takes=_OFFSETS, doc="Stop before these offsets of partitions."
+    end_offsets: Mapping[TopicPartition, int] | None = _offsets_option(
+        "end_offsets", "Stop before these offsets of partitions; a copy at the end of a batch that is begun."
     )
-    start_time: int | None = option(
-        "start_time",
-        None,
-        kind=object,
-        parser=lambda name, time: to_ms(time, name),
-        takes=_TIME,
-        doc="Begin at the first record at or after a time, ms since the epoch or a datetime with a time zone.",
+    start_time: int | None = _time_option(
+        "start_time", "Begin at the first record at or after it, ms since the epoch or a datetime with a time zone."
     )
-    end_time: int | None = option(
-        "end_time",
-        None,
-        kind=object,
-        parser=lambda name, time: to_ms(time, name),
-        takes=_TIME,
-        doc="Stop before the first record at or after a time.",
-    )
+    end_time: int | None = _time_option("end_time", "Stop before the first record at or after it.")
     start_group: str | None = option(
         "start_group",
         None,
@@ -129,7 +122,7 @@ class Selection:
         None,
         kind=str,
         also=("to_group",),
-        doc="Stop at the offsets that this consumer group has committed; where it has none, at the start.",
+        doc="Stop at the offsets that this group has committed.",
     )
     offsets_path: tuple[str, ...] = option(
         "offsets_path",

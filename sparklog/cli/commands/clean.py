@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from sparklog.cli.commands.arguments import Fields, Json, Paths
 from sparklog.cli.commands.declared import with_options_of
@@ -20,46 +21,27 @@ _FAILED = 1
 
 
 class _Clean:
-    """Options of ``clean`` that go to Python as they are."""
+    """Options of ``clean`` that Python has under the same names."""
 
-    topics: Annotated[list[str] | None, typer.Option("--topics", help="Only this topic; may be repeated.")] = None
-    cleanup_policy: Annotated[str | None, typer.Option(help="delete, compact, or both with a comma between.")] = None
-    retention_ms: Annotated[int | None, typer.Option(min=-1, help="How old records get; -1 is no limit.")] = None
-    retention_bytes: Annotated[int | None, typer.Option(min=-1, help="How large a partition gets; -1 is no limit.")] = (
-        None
-    )
-    retention_policy: Annotated[str | None, typer.Option(help="A policy of your own, package.module:Class.")] = None
-    erase: Annotated[
-        str | None, typer.Option(help="Erase the records with the keys of a Parquet or CSV file, column key.")
-    ] = None
-    erase_where: Annotated[str | None, typer.Option(help="Erase the records that pass a filter.")] = None
-    blank: Annotated[
-        str | None, typer.Option(help="null or empty: erased records stay, and their values become that.")
-    ] = None
-    recompress: Annotated[str | None, typer.Option(help="The codec of all batches: none, gzip, snappy, lz4, zstd.")] = (
-        None
-    )
-    format: Annotated[int | None, typer.Option(min=0, max=2, help="The record format of all batches: 0, 1 or 2.")] = (
-        None
-    )
-    lossy: Annotated[bool, typer.Option("--lossy", help="Let --format lose what formats 0 and 1 have no room for.")] = (
-        False
-    )
-    dedupe_buffer_bytes: Annotated[
-        int | None, typer.Option(min=1, help="Memory of a process for the keys that it compacts by.")
-    ] = None
-    bytes_per_second: Annotated[
-        float | None, typer.Option(min=1, help="How much to read and write in a second at most.")
-    ] = None
+    topics: list[str] | None = Option(None, "--topics", help="Only this topic; may be repeated.")
+    partitions: list[str] | None = Option(None, help="Only this partition, as topic:partition; may be repeated.")
+    cleanup_policy: str | None = Option(None, help="delete, compact, or both with a comma between.")
+    retention_ms: int | None = Option(None, min=-1, help="How old records get; -1 is no limit.")
+    retention_bytes: int | None = Option(None, min=-1, help="How large a partition gets; -1 is no limit.")
+    retention_policy: str | None = Option(None, help="A policy of your own, package.module:Class.")
+    erase: str | None = Option(None, help="Erase the records with the keys of a Parquet or CSV file, column key.")
+    erase_where: str | None = Option(None, help="Erase the records that pass a filter.")
+    blank: str | None = Option(None, help="null or empty: erased records stay, and their values become that.")
+    recompress: str | None = Option(None, help="The codec of all batches: none, gzip, snappy, lz4, zstd.")
+    format: int | None = Option(None, min=0, max=2, help="The record format of all batches: 0, 1 or 2.")
+    lossy: bool = Option(False, "--lossy", help="Let --format lose what formats 0 and 1 have no room for.")
+    dedupe_buffer_bytes: int | None = Option(None, min=1, help="Memory of a process for the keys that it compacts by.")
+    bytes_per_second: float | None = Option(None, min=1, help="How much to read and write in a second at most.")
 
 
 @with_options_of(_Clean, LogJobOptions)
 def clean(
     paths: Paths,
-    partitions: Annotated[
-        list[str] | None,
-        typer.Option("--partitions", help="Only this partition, as topic:partition; may be repeated."),
-    ] = None,
     config: Configs = None,
     every: Annotated[
         str | None, typer.Option("--every", help="Clean again so often, until Ctrl-C: 30s, 5m, 2h, 1d.")
@@ -78,7 +60,7 @@ def clean(
     from sparklog.cli.work.export import partition_of
 
     options = given | {
-        "partitions": [partition_of(each) for each in partitions or ()],
+        "partitions": [partition_of(each) for each in given.get("partitions", ())],
         "config": properties_of(config or (), "--config"),
     }
     if every is None:

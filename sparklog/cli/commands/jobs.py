@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from sparklog.cli.commands.arguments import EscapeFormulas, Fields, Json, Where
 from sparklog.cli.commands.declared import with_options_of
@@ -42,44 +43,33 @@ Schema = Annotated[str | None, typer.Option(help="Its schema: text, such as 'id 
 
 
 class _Export:
-    """Options of ``export`` that go to Python as they are."""
+    """Options of ``export`` that Python has under the same names."""
 
-    format: Annotated[str, typer.Option(help="parquet, arrow, csv, jsonl, delta or iceberg.")] = "parquet"
+    columns: str | None = Option(None, help="Columns with commas between; by default those of Spark, with headers.")
+    partition_by: str = Option("topic,partition", help="Folders: some of topic,partition,date,hour; none if empty.")
+    format: str = Option("parquet", help="parquet, arrow, csv, jsonl, delta or iceberg.")
     key_format: DecodedAs = None
     value_format: DecodedAs = None
-    unnests_value: Annotated[bool, typer.Option(help="Whether the fields of a value become columns of their own.")] = (
-        False
+    unnests_value: bool = Option(False, help="Whether the fields of a value become columns of their own.")
+    on_decode_error: str | None = Option(
+        None, help="What becomes of a record that does not decode: fail, dead_letter or null."
     )
-    on_decode_error: Annotated[
-        str | None, typer.Option(help="What becomes of a record that does not decode: fail, dead_letter or null.")
-    ] = None
     escape_formulas: EscapeFormulas = False
     table: Table = None
     where: Where = None
-    adopt: Annotated[
-        bool,
-        typer.Option(
-            "--adopt",
-            help="Go on where ledger and files end, though a log is another than was moved, or the ledger lacks files.",
-        ),
-    ] = False
-    row_group_rows: Annotated[int | None, typer.Option(min=1, help="How many rows a row group has at most.")] = None
-    commit_interval_ms: Annotated[
-        int | None, typer.Option(min=0, help="How long finished files wait to be visible.")
-    ] = None
+    adopt: bool = Option(
+        False,
+        "--adopt",
+        help="Go on where ledger and files end, though a log is another than was moved, or the ledger lacks files.",
+    )
+    row_group_rows: int | None = Option(None, min=1, help="How many rows a row group has at most.")
+    commit_interval_ms: int | None = Option(None, min=0, help="How long finished files wait to be visible.")
 
 
 @with_options_of(_Export, Selection, LogJobOptions)
 def export(
     sources: Sources,
     target: Annotated[str, typer.Argument(metavar="DST", help="The folder of the table, made where it is not there.")],
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", help="Columns with commas between; by default those of Spark, with headers."),
-    ] = None,
-    partition_by: Annotated[
-        str, typer.Option("--partition-by", help="Folders of files: some of topic,partition,date,hour; none if empty.")
-    ] = "topic,partition",
     key_schema: Schema = None,
     value_schema: Schema = None,
     catalog: Catalog = None,
@@ -99,8 +89,8 @@ def export(
     from sparklog.cli.work.export import selection_of
 
     options = selection_of(sources, given, start or (), end or ()) | {
-        "columns": None if columns is None else columns.split(","),
-        "partition_by": [name for name in partition_by.split(",") if name],
+        "columns": given["columns"].split(",") if "columns" in given else None,
+        "partition_by": [name for name in given["partition_by"].split(",") if name],
         "key_options": {} if key_schema is None else {"schema": key_schema},
         "value_options": {} if value_schema is None else {"schema": value_schema},
         "catalog": _catalog_of(catalog),
@@ -110,17 +100,17 @@ def export(
 
 
 class _Copy:
-    """Options of ``copy`` that go to Python as they are."""
+    """Options of ``copy`` that Python has under the same names."""
 
-    keep_offsets: Annotated[bool, typer.Option("--keep-offsets", help="Let batches keep their offsets.")] = False
-    keep_producers: Annotated[
-        bool, typer.Option("--keep-producers", help="Let producers keep their ids: to restore the same cluster.")
-    ] = False
-    recompress: Annotated[str | None, typer.Option(help="Give all batches this codec.")] = None
-    since_last: Annotated[bool, typer.Option(help="Whether what was copied before is left out.")] = True
-    without_properties: Annotated[
-        bool, typer.Option("--without-properties", help="Do not take stored properties of topics along.")
-    ] = False
+    keep_offsets: bool = Option(False, "--keep-offsets", help="Let batches keep their offsets.")
+    keep_producers: bool = Option(
+        False, "--keep-producers", help="Let producers keep their ids: to restore the same cluster."
+    )
+    recompress: str | None = Option(None, help="Give all batches this codec.")
+    since_last: bool = Option(True, help="Whether what was copied before is left out.")
+    without_properties: bool = Option(
+        False, "--without-properties", help="Do not take stored properties of topics along."
+    )
 
 
 @with_options_of(_Copy, Selection, LogJobOptions)
@@ -149,25 +139,28 @@ def copy(
 
 
 class _Load:
-    """Options of ``load`` that go to Python as they are."""
+    """Options of ``load`` that Python has under the same names."""
 
-    topic: Annotated[str | None, typer.Option(help="The topic of all rows; else a column says it.")] = None
-    num_partitions: Annotated[int | None, typer.Option(min=1, help="How many partitions a new topic gets.")] = None
-    partitioner: Annotated[str, typer.Option(help="How rows that name no partition get one.")] = "default"
-    value: Annotated[str, typer.Option(help="The column of values.")] = "value"
-    topic_column: Annotated[str, typer.Option(help="The column of topics.")] = "topic"
-    value_json: Annotated[bool, typer.Option("--value-json", help="Make values of all other columns.")] = False
-    key_format: Annotated[str | None, typer.Option(help="What the text of keys is: base64 or hex.")] = None
-    value_format: Annotated[str | None, typer.Option(help="What the text of values is: base64 or hex.")] = None
-    format: Annotated[
-        str | None, typer.Option(help="parquet, arrow, csv or json, where names of files do not say it.")
-    ] = None
-    csv_delimiter: Annotated[str, typer.Option(help="The character between fields of CSV.")] = ","
-    csv_types: Annotated[
-        str | None, typer.Option(help="Types of columns of CSV that are not text, such as 'id bigint, at timestamp'.")
-    ] = None
-    row_bytes_max: Annotated[int | None, typer.Option(min=1, help="Refuse a file with a row of more bytes.")] = None
-    again: Annotated[bool, typer.Option("--again", help="Load also what was loaded before.")] = False
+    topic: str | None = Option(None, help="The topic of all rows; else a column says it.")
+    num_partitions: int | None = Option(None, min=1, help="How many partitions a new topic gets.")
+    partitioner: str = Option("default", help="How rows that name no partition get one.")
+    key: str = Option("key", help="The column of keys; none if empty.")
+    value: str = Option("value", help="The column of values.")
+    headers: str = Option("headers", help="The column of headers; none if empty.")
+    timestamp: str = Option("timestamp", help="The column of times; none if empty.")
+    partition: str = Option("partition", help="The column of partitions; none if empty.")
+    topic_column: str = Option("topic", help="The column of topics.")
+    value_json: bool = Option(False, "--value-json", help="Make values of all other columns.")
+    key_format: str | None = Option(None, help="What the text of keys is: base64 or hex.")
+    value_format: str | None = Option(None, help="What the text of values is: base64 or hex.")
+    format: str | None = Option(None, help="parquet, arrow, csv or json, where names of files do not say it.")
+    csv_delimiter: str = Option(",", help="The character between fields of CSV.")
+    csv_columns: str = Option("", help="Columns of CSV with commas between, where the first line does not say them.")
+    csv_types: str | None = Option(
+        None, help="Types of columns of CSV that are not text, such as 'id bigint, at timestamp'."
+    )
+    row_bytes_max: int | None = Option(None, min=1, help="Refuse a file with a row of more bytes.")
+    again: bool = Option(False, "--again", help="Load also what was loaded before.")
 
 
 @with_options_of(_Load, JobOptions)
@@ -175,13 +168,6 @@ def load(
     sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="Files, patterns, or folders of files.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="A log directory, made if need be; or a topic's path.")],
     config: Configs = None,
-    key: Annotated[str, typer.Option(help="The column of keys; none if empty.")] = "key",
-    headers: Annotated[str, typer.Option(help="The column of headers; none if empty.")] = "headers",
-    timestamp: Annotated[str, typer.Option(help="The column of times; none if empty.")] = "timestamp",
-    partition: Annotated[str, typer.Option(help="The column of partitions; none if empty.")] = "partition",
-    csv_columns: Annotated[
-        str | None, typer.Option(help="Columns of CSV with commas between, where the first line does not say them.")
-    ] = None,
     as_json: Json = False,
     _fields: Fields = False,
     **given: Any,
@@ -192,10 +178,9 @@ def load(
     """
     from sparklog.cli.work.load import load as load_files
 
-    columns = {"key": key, "headers": headers, "timestamp": timestamp, "partition": partition}
-    options = given | {name: column or None for name, column in columns.items()}
+    options = given | {name: given[name] or None for name in ("key", "headers", "timestamp", "partition")}
     options["config"] = properties_of(config or (), "--config")
-    options["csv_columns"] = csv_columns.split(",") if csv_columns else ()
+    options["csv_columns"] = [name for name in given["csv_columns"].split(",") if name]
     load_files(sources, target, options, as_json=as_json)
 
 

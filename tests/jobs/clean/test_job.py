@@ -99,6 +99,13 @@ def test_partitions_are_chosen(directory: Path) -> None:
         clean(directory, topics="other")
 
 
+def test_topics_and_partitions_together_are_refused_by_name_and_nothing_is_cleaned(directory: Path) -> None:
+    before = starts(directory)
+    with pytest.raises(InvalidOptionError, match="topics and partitions are given: give one of them"):
+        clean(directory, topics="orders", partitions=[("events", 1)], **OLD)
+    assert starts(directory) == before
+
+
 def test_dry_run_says_what_would_go_and_changes_nothing(directory: Path) -> None:
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     planned = clean(directory, dry_run=True, **OLD)
