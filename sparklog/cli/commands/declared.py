@@ -31,14 +31,17 @@ def with_options_of(*listing: type) -> Callable[[Callable[..., None]], Callable[
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         whole = signature(command, eval_str=True)
-        own = [each for each in whole.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        names = {each.name for each in own}
+        kept = [each for each in whole.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        own = {each.name: each.replace(kind=Parameter.KEYWORD_ONLY) for each in kept}
+        # What is required comes first in the help, and what all commands have last.
+        first = [each for each in own.values() if each.default is Parameter.empty]
+        last = [each for each in own.values() if each.default is not Parameter.empty]
 
         @wraps(command)
         def call(**values: Any) -> None:
-            command(**{name: value for name, value in values.items() if value is not None or name in names})
+            command(**{name: value for name, value in values.items() if value is not None or name in own})
 
-        call.__signature__ = whole.replace(parameters=[*own, *further])  # type: ignore[attr-defined]
+        call.__signature__ = whole.replace(parameters=[*first, *further, *last])  # type: ignore[attr-defined]
         return call
 
     return decorate
