@@ -40,7 +40,7 @@ INDOORS: dict[str, tuple[str, ...]] = {
         *("copy", "export", "load"),
     ),
     "topic": (
-        *("places", "internal", "write", "cutting", "log_manager", "partition_log", "reader", "recover"),
+        *("selection", "places", "internal", "write", "cutting", "log_manager", "partition_log", "reader", "recover"),
         *("streams", "transactions"),
     ),
     "cli": ("choices", "output", "parsing", "paths", "work", "commands"),

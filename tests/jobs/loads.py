@@ -16,6 +16,7 @@ from sparklog.jobs.load.mapping import Columns
 from sparklog.jobs.load.row_files import Csv
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import LocalRunner
+from sparklog.jobs.run.options import JobOptions
 from sparklog.log.config import LogConfig
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
@@ -76,7 +77,7 @@ def load_job(
         now_ms=NOW_MS,
         workers=workers,
         again=again,
-        lock_timeout_seconds=5.0,
+        options=JobOptions(lock_timeout_seconds=5.0),
         syncs_tasks=syncs_tasks,
     )
 

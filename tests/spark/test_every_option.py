@@ -19,8 +19,8 @@ from sparklog.write.locking import hold
 from tests.places import directory_at
 from tests.spark.conftest import ROOT
 
-PLAN, PACKING, SOURCE, WRITE = "test_plan.py", "test_packing.py", "test_source.py", "test_write.py"
-DECODING, STREAM = "test_decoding.py", "test_stream_reader.py"
+PLAN, PACKING, SOURCE, WRITE = "read/test_plan.py", "test_packing.py", "test_source.py", "test_write.py"
+DECODING, STREAM = "read/test_decoding.py", "stream/test_reader.py"
 READ_EFFECTS = {
     "path": (SOURCE, "test_golden_directory_reads_as_the_consumer_read_it"),
     "paths": (SOURCE, "test_every_form_of_path_loads"),
@@ -71,7 +71,7 @@ WRITE_EFFECTS = {
     "topic": (WRITE, "test_explicit_partition_is_where_the_row_goes"),
     "numPartitions": (WRITE, "test_empty_dataframe_makes_the_topic"),
     "partitioner": (WRITE, "test_options_of_the_kafka_sink_mean_the_same"),
-    "topicId": ("test_boundary.py", "test_write_that_is_refused_at_its_commit"),
+    "topicId": ("worker/test_boundary.py", "test_write_that_is_refused_at_its_commit"),
     "txnAppId": (WRITE, "test_rerun_of_a_transaction_writes_nothing"),
     "txnVersion": (WRITE, "test_rerun_of_a_transaction_writes_nothing"),
     "onReplay": ("test_stream_writer.py", "test_old_number_with_new_rows_is_an_error_and_not_a_loss"),

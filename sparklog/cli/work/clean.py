@@ -16,7 +16,7 @@ from sparklog.jobs.clean.arguments import clean as run_clean
 from sparklog.jobs.run.job import OF_ONE_PARTITION
 
 
-def clean(paths: Sequence[str], options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
+def clean(paths: Sequence[str], options: Mapping[str, Any], *, as_json: bool) -> bool:
     """Clean logs, print what went, and tell whether all were cleaned; damage is said on stderr.
 
     Parameters
@@ -27,14 +27,16 @@ def clean(paths: Sequence[str], options: Mapping[str, Any], *, dry_run: bool, as
     began = time.monotonic()
     try:
         with job_progress("cleaning") as watch:
-            summary = run_clean(paths, watch=watch, dry_run=dry_run, **options)
+            summary = run_clean(paths, watch=watch, **options)
     except OF_ONE_PARTITION as error:
         for each in (error, *error.others):
             render.complain("error", str(each))
-        render.complain("note", "the other partitions were cleaned" if not dry_run else "nothing was changed")
+        render.complain(
+            "note", "the other partitions were cleaned" if not options["dry_run"] else "nothing was changed"
+        )
         return False
     for path in summary.removed:
-        render.complain("note", f"{path} {'would go' if dry_run else 'went'}, which is no part of a log")
+        render.complain("note", f"{path} {'would go' if summary.is_dry else 'went'}, which is no part of a log")
     rows = [_row(each) for each in summary.changed]
     if as_json:
         render.json_lines(rows)

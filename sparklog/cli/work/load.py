@@ -15,10 +15,10 @@ from sparklog.jobs.load.arguments import load as run_load
 from sparklog.jobs.load.job import PlannedPart
 
 
-def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> None:
+def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> None:
     """Load files, and print what was written; options are of `sparklog.jobs.load.arguments.load`."""
-    if dry_run:
-        planned = run_load(sources, target, dry_run=True, **options)
+    if options["dry_run"]:
+        planned = run_load(sources, target, **options)
         _print_plan(planned.planned, _passed_over(planned.skipped), as_json=as_json)
         return
     began = time.monotonic()

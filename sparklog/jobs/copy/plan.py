@@ -71,6 +71,14 @@ class CopyPiece:
     bounds: OffsetBounds
     moved: Moved
 
+    @property
+    def name(self) -> str:
+        return str(self.range)
+
+    @property
+    def log_bytes(self) -> int:
+        return self.moved.log_bytes
+
 
 _Identity = tuple[TopicPartition, str, str | None]
 """A partition of a source, and the topic that it is copied to.
@@ -199,7 +207,7 @@ class CopyPlan:
             if found is None or found.layout is None:
                 self._add_empty(folder, landing)
             else:
-                is_committed = source.logs.isolation_level == "read_committed"
+                is_committed = source.logs.selection.isolation_level == "read_committed"
                 whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
                 self._add(found, whole, found.layout, landing, bytes_max, moved.get(named(folder)))
 

@@ -27,6 +27,7 @@ from sparklog.jobs.load.plan import FilePart, LoadTask, plan_tasks
 from sparklog.jobs.load.row_files import Csv, columns_of, opened, read_rows
 from sparklog.jobs.run.exclusive import exclusive
 from sparklog.jobs.run.job import Amount, Report
+from sparklog.jobs.run.options import JobOptions
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
@@ -164,7 +165,7 @@ class LoadJob:
     now_ms: int
     workers: int
     again: bool
-    lock_timeout_seconds: float
+    options: JobOptions = field(default_factory=JobOptions)
     row_bytes_max: int = ROW_BYTES_MAX
     syncs_tasks: bool = True
     outcome: Outcome = field(default_factory=Outcome, compare=False)
@@ -173,7 +174,7 @@ class LoadJob:
     threads_bytes_max = _THREADS_BYTES_MAX
 
     def held(self) -> AbstractContextManager[None]:
-        return exclusive(self.target.directory, self.job_id, self.lock_timeout_seconds)
+        return exclusive(self.target.directory, self.job_id, self.options.lock_timeout_seconds)
 
     def plan(self) -> Sequence[LoadTask]:
         found = find_files(self.sources, self.format)
@@ -296,7 +297,7 @@ class LoadJob:
             directory=self.target.directory,
             config=self.config,
             new_topics=self.target.new_topics({each.folder for each in staged}),
-            lock_timeout_seconds=self.lock_timeout_seconds,
+            lock_timeout_seconds=self.options.lock_timeout_seconds,
             appended=appended,
             append_positions=positions,
             stored=self.target.stored,

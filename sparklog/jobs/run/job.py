@@ -55,6 +55,39 @@ class Task(Protocol):
         """The number in the plan of the task that is to be committed before this one, if there is one."""
 
 
+class Piece(Protocol):
+    """A part of a task."""
+
+    @property
+    def name(self) -> str:
+        """The partition that it is of, with its offsets if it is not all of it."""
+
+    @property
+    def log_bytes(self) -> int:
+        """About how many bytes of log it has."""
+
+
+PieceT = TypeVar("PieceT", bound=Piece)
+
+
+@dataclass(frozen=True)
+class PiecesTask(Generic[PieceT]):
+    """Some pieces of about a task's size in all; ``number`` is that of the task in the plan."""
+
+    number: int
+    pieces: tuple[PieceT, ...]
+    follows: int | None = None
+
+    @property
+    def name(self) -> str:
+        first, count = self.pieces[0].name, len(self.pieces)
+        return first if count == 1 else f"{first} and {count - 1} more"
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.log_bytes for piece in self.pieces)
+
+
 TaskT = TypeVar("TaskT", bound=Task)
 ResultT = TypeVar("ResultT")
 

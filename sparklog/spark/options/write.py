@@ -21,11 +21,11 @@ from sparklog.spark.options.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.options.parsing import (
     NO_PATH_TO_WRITE,
     declared_names,
+    in_lower_case,
     location,
     location_or_none,
     read_declared,
     refuse_unknown,
-    settle_alias,
 )
 from sparklog.topic.write.txn_versions import TxnVersion
 
@@ -168,7 +168,7 @@ class WriteOptions:
         InvalidOptionError
             An option is unknown, malformed or contradicts another, or there is no path.
         """
-        given = _without_aliases({name.lower(): value for name, value in given.items()})
+        given = _without_aliases(in_lower_case(given, _ALIASES))
         names, topic_names = declared_names(cls), config.property_names()
         known = {name.lower(): name for name in names} | {name: name for name in topic_names}
         refuse_unknown(given, known, " of a write", names)
@@ -216,11 +216,8 @@ class WriteOptions:
 
 
 def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
-    """Put the connector's names under our own; warn once of those that have no effect here."""
-    settled = dict(given)
-    for alias, name in _ALIASES.items():
-        settle_alias(settled, alias, name)
+    """Leave out the names of the connector; warn once of those that have no effect here."""
     ignored = sorted(name for name in given if name.startswith(_KAFKA_PREFIX) and name not in _ALIASES)
     if ignored:
         _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(ignored))
-    return {name: value for name, value in settled.items() if not name.startswith(_KAFKA_PREFIX)}
+    return {name: value for name, value in given.items() if not name.startswith(_KAFKA_PREFIX)}

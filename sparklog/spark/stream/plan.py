@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.log_identity import LOG_ID, TOPIC_ID
-from sparklog.log.places import PartitionFolder
 from sparklog.log.pruning import pruned_range
-from sparklog.spark.options.limits import match_time
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.read.plan import (
     OffsetsByGroup,
@@ -20,9 +18,7 @@ from sparklog.spark.read.plan import (
     resolved,
     tasks_of,
     time_of,
-    without_excluded,
 )
-from sparklog.topic.places.discovery import discover, named
 from sparklog.topic.places.live import LiveLog
 from sparklog.topic.places.ranges import ReadRange
 from sparklog.topic.streams.identity import Identities
@@ -31,22 +27,6 @@ from sparklog.topic.streams.offsets import StreamOffset
 _log = logging.getLogger("sparklog")
 
 Logs = Mapping[TopicPartition, LiveLog]
-
-
-def select_now(options: SeglogOptions) -> list[PartitionFolder]:
-    """Find the partitions that a stream reads, as far as they are there now."""
-    found = discover(options.all_paths)
-    if options.assign is not None:
-        wanted = {TopicPartition(topic, n) for topic, numbers in options.assign.items() for n in numbers}
-        return [folder for folder in found.partitions if named(folder) in wanted]
-    if options.subscribe:
-        return [folder for folder in found.partitions if folder.topic in options.subscribe]
-    folders = found.all_topics()
-    pattern = options.subscribe_pattern
-    if pattern is not None:
-        with match_time("subscribePattern", pattern.pattern):
-            folders = [folder for folder in folders if pattern.fullmatch(folder.topic)]
-    return without_excluded(folders, options)
 
 
 def first_offsets(options: SeglogOptions, logs: Logs) -> dict[TopicPartition, int]:

@@ -19,8 +19,9 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.files import TopicPartition
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.read.decoding import Columns
+from sparklog.spark.read.plan import select
 from sparklog.spark.read.read_ahead import read_ahead
-from sparklog.spark.stream.plan import Logs, begins, first_offsets, plan_between, select_now
+from sparklog.spark.stream.plan import Logs, begins, first_offsets, plan_between
 from sparklog.spark.stream.rates import is_too_little, within_bytes, within_offsets
 from sparklog.spark.worker.boundary import plain_errors
 from sparklog.spark.worker.garbage_collection import first_use_freezes
@@ -138,7 +139,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         """Do nothing: nothing is open."""
 
     def _look(self) -> Logs:
-        self._logs = self._live.look(select_now(self._options))
+        self._logs = self._live.look(select(self._options, may_come_later=True))
         return self._logs
 
     def _before(self, start: dict[str, Any] | None, logs: Logs) -> StreamOffset:

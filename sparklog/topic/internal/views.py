@@ -27,6 +27,7 @@ from sparklog.system.records import InternalLog, Unreadable
 from sparklog.system.views import VIEWS, View, view_of
 from sparklog.topic.internal.group_tables import OF_GROUPS, GroupOffsetsOf
 from sparklog.topic.places.discovery import discover, log_directories
+from sparklog.topic.selection import Selection
 
 NAMES: Final = tuple(VIEWS)
 """The names of the views."""
@@ -155,7 +156,7 @@ def _own_offsets(path: Paths, name: str) -> GroupOffsetsOf:
 def _find_logs(path: Paths, name: str) -> list[PartitionFolder]:
     paths = paths_of(path)
     topic = view_of(name).topic
-    return [_metadata_log(paths)] if topic == files.METADATA_TOPIC else discover(paths).named([topic])
+    return [_metadata_log(paths)] if topic == files.METADATA_TOPIC else discover(paths).select(Selection((topic,)))
 
 
 def _metadata_log(paths: Sequence[PathText]) -> PartitionFolder:
