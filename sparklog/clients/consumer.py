@@ -230,8 +230,8 @@ class Consumer:
     def _fetched(self, most: int, bytes_max: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         try:
-            for at, row in self._fetcher.fetch(most, bytes_max):
-                record = self._maker.make(at, row)
+            for at, row, sizes in self._fetcher.fetch(most, bytes_max):
+                record = self._maker.make(at, row, sizes)
                 found.setdefault(at, []).append(record)
         except Exception:
             # What was fetched before is not lost; the next poll raises again.

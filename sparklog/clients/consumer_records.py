@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from sparklog.clients.fetcher import Sizes
 from sparklog.clients.settings import ConsumerSettings, converter
 from sparklog.log.files import TopicPartition
-
-_NO_SIZE: Final = -1
 
 
 class ConsumerRecord(NamedTuple):
@@ -54,23 +53,19 @@ class RecordMaker:
         self._value = converter(settings.value_deserializer, "deserialize", "value_deserializer")
         self.records = self.key_and_value_bytes = 0
 
-    def make(self, at: TopicPartition, row: tuple[Any, ...]) -> ConsumerRecord:
+    def make(self, at: TopicPartition, row: tuple[Any, ...], sizes: Sizes) -> ConsumerRecord:
         """Return the record of a row of `Fetcher.fetch`; what a deserializer raises comes as it is.
 
         As in kafka-python, deserializers are called for None as well, and that of the key first.
         """
         offset, timestamp, timestamp_type, key, value, pairs, leader_epoch = row
         headers = [(pair["key"], pair["value"]) for pair in pairs or ()]
-        key_bytes = _NO_SIZE if key is None else len(key)
-        value_bytes = _NO_SIZE if value is None else len(value)
-        header_bytes = sum(len(name.encode()) + len(data or b"") for name, data in headers) if headers else _NO_SIZE
         if self._key is not None:
             key = self._key(at.topic, headers, key)
         if self._value is not None:
             value = self._value(at.topic, headers, value)
         self.records += 1
-        self.key_and_value_bytes += max(0, key_bytes) + max(0, value_bytes)
+        self.key_and_value_bytes += sum(size for size in sizes[:2] if size > 0)
         return ConsumerRecord(
-            at.topic, at.partition, leader_epoch, offset, timestamp, timestamp_type, key, value, headers, None,
-            key_bytes, value_bytes, header_bytes,
+            at.topic, at.partition, leader_epoch, offset, timestamp, timestamp_type, key, value, headers, None, *sizes,
         )  # fmt: skip

@@ -25,6 +25,10 @@ from sparklog.topic.places.live import LiveLog, LiveLogs, stamps_of
 
 _log = logging.getLogger("sparklog")
 
+Sizes = tuple[int, int, int]
+"""The bytes of a record's key, value and headers, `NO_SIZE` where there is none."""
+NO_SIZE: Final = -1
+
 _COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers", "leader_epoch")
 _SLEEP_SECONDS_MIN: Final = 0.001
 _SLEEP_SECONDS_MAX: Final = 0.1
@@ -114,8 +118,8 @@ class Fetcher:
         }
         self._looked_seconds = float("-inf")
 
-    def fetch(self, records_max: int, bytes_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...]]]:
-        """Yield rows that are there now; the position is behind a row when the next one is asked for.
+    def fetch(self, records_max: int, bytes_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...], Sizes]]:
+        """Yield rows that are there now, and their sizes; the position is behind a row when the next one is asked for.
 
         They end before they have more bytes than ``bytes_max``, but for the first.
 
@@ -131,11 +135,12 @@ class Fetcher:
             each = self.partitions[at]
             while records_max and self._has_rows(at, each):
                 row = each.rows[0]
-                row_bytes = _bytes_of(row)
+                sizes = _sizes_of(row)
+                row_bytes = sum(size for size in sizes if size > 0)
                 if row_bytes > left and left < bytes_max:
                     return
                 left -= row_bytes
-                yield at, row
+                yield at, row, sizes
                 each.rows.popleft()
                 each.position = row[0] + 1
                 records_max -= 1
@@ -295,11 +300,13 @@ class Fetcher:
         return self._reset_to(at, log)
 
 
-def _bytes_of(row: tuple[Any, ...]) -> int:
-    """Return how many bytes the key, the value and the headers of a row have."""
+def _sizes_of(row: tuple[Any, ...]) -> Sizes:
     _, _, _, key, value, headers, _ = row
-    header_bytes = sum(len(pair["key"]) + len(pair["value"] or b"") for pair in headers) if headers else 0
-    return len(key or b"") + len(value or b"") + header_bytes
+    return (
+        NO_SIZE if key is None else len(key),
+        NO_SIZE if value is None else len(value),
+        sum(len(pair["key"].encode()) + len(pair["value"] or b"") for pair in headers) if headers else NO_SIZE,
+    )
 
 
 def _identity_at(log: LiveLog, offset: int) -> LogIdentity:

@@ -36,8 +36,6 @@ _OF_BROKERS: Final = frozenset(_NAMES_OF_BROKERS.split())
 _ACKS: Final = {0: 0, 1: 1, -1: -1, "0": 0, "1": 1, "-1": -1, "all": -1}
 ALL: Final = -1
 
-Serialize = Callable[[Any], bytes | None]
-Deserialize = Callable[[bytes], Any]
 _Settings = TypeVar("_Settings")
 
 

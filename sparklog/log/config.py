@@ -391,10 +391,6 @@ class LogConfig:
         differing = (each.name for field, each in options_of(self).items() if getattr(self, field) != each.default)
         return frozenset((*self._named, *differing))
 
-    def to_properties(self) -> dict[str, str]:
-        """Return every property as text, in declaration order."""
-        return {declared.name: declared.text(getattr(self, field)) for field, declared in options_of(self).items()}
-
     def idle(self, place: str) -> dict[str, str]:
         """Return the properties that are set but do nothing in a place, as they were spelled, with the reasons."""
         found = {}

@@ -215,8 +215,7 @@ def test_metrics_count_appends_and_flushes(tmp_path: Path) -> None:
         found = log.metrics()
         assert (found.appends, found.records, found.batches, found.flushes) == (2, 3, 2, 1)
         assert found.bytes == (tmp_path / "events-0" / f"{0:020d}.log").stat().st_size
-        assert found.flush_ms_mean == pytest.approx(found.flush_seconds_max * 1000)
-        assert found.flush_rate > 0
+        assert found.flush_seconds == found.flush_seconds_max > 0
 
 
 def test_batches_are_made_as_one_append_wishes(tmp_path: Path) -> None:
@@ -261,7 +260,7 @@ def test_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.
         whole(file, data)
 
     config = LogConfig(compression_type="uncompressed", segment_bytes=1 << 20, segment_index_bytes=48, batch_size=300)
-    config = LogConfig.from_properties({**config.to_properties(), "index.interval.bytes": "0"})
+    config = replace(config, index_interval_bytes=0)
     with opened(tmp_path / "events-0", config) as log:
         log.append(table([b"before"]))
         monkeypatch.setattr(LocalWritableFile, "append", append)
@@ -275,7 +274,7 @@ def test_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.
 
 def test_writer_that_dies_anywhere_loses_no_record_that_was_flushed(tmp_path: Path) -> None:
     values = [[b"first %d" % n for n in range(8)], [b"second"], [b"third %d" % n for n in range(8)]]
-    config = LogConfig.from_properties({**SMALL.to_properties(), "segment.index.bytes": "48"})
+    config = replace(SMALL, segment_index_bytes=48)
     done: dict[str, int] = {}
 
     def prepare(folder: Path) -> None:
@@ -354,7 +353,7 @@ def test_storage_is_left_open_for_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_full", [False, True], ids=["once", "full"])
 def test_error_of_an_append_at_any_call_says_what_is_visible(tmp_path: Path, is_full: bool) -> None:
     """And that is so; doing as the sentence says gives every record once."""
-    config = LogConfig.from_properties({**SMALL.to_properties(), "segment.index.bytes": "48", "flush.messages": "3"})
+    config = replace(SMALL, segment_index_bytes=48, flush_messages=3)
     values, fail_at, seen = [[b"a"] * 2, [b"b"] * 12, [b"c"]], 0, set()
     while True:
         fail_at += 1

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -96,7 +97,7 @@ def run_all(*actions: Callable[[], None]) -> None:
 def test_four_threads_append_and_every_offset_is_given_out_once(tmp_path: Path) -> None:
     """Small segments: they roll while the others wait."""
     config = LogConfig(compression_type="uncompressed", segment_bytes=1 << 20, segment_index_bytes=4096)
-    config = LogConfig.from_properties({**config.to_properties(), "index.interval.bytes": "0"})
+    config = replace(config, index_interval_bytes=0)
     given: dict[int, list[tuple[int, int]]] = {n: [] for n in range(4)}
     ends: list[int] = []
     with PartitionLog.open(tmp_path / "events-0", config) as log:
