@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, ValueDecodeError
-from sparklog.jobs.files.json_rows import is_far, time_texts
 from sparklog.log.files import TopicPartition
 from sparklog.record.format.arrays import array_of
 from sparklog.values.decoder import make_decoder
-from sparklog.values.json_text import base64_of, hex_of
+from sparklog.values.json_text import base64_of, hex_of, is_far, time_texts
 from sparklog.values.rows import Decoded, no_failures, only_where
 from sparklog.values.spec import RAW, STRING, DecoderSpec, parse_decoder
 

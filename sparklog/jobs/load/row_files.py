@@ -30,13 +30,12 @@ import pyarrow.json
 import pyarrow.parquet
 
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
-from sparklog.jobs.files.json_rows import is_binary, is_text
 from sparklog.jobs.files.lines import Lines, blocks_of_lines, split_lines
 from sparklog.jobs.files.row_sizes import ROW_BYTES_MAX, fixed_bytes, repeated_bytes, row_too_long, rows_in_memory
 from sparklog.jobs.files.seekable import SeekableFile
 from sparklog.jobs.load.inputs import ARROW, CSV, PARQUET, InputFile
 from sparklog.storage.base import ReadableFile
-from sparklog.values.json_text import BASE64_SUFFIX
+from sparklog.values.json_text import BASE64_SUFFIX, is_bytes_type, is_text_type
 
 BATCH_BYTES: Final = 1 << 20
 """Rows are read about so many bytes at a time."""
@@ -287,7 +286,7 @@ def _read_parquet(source: InputSource, groups: range | None, wanted: Wanted) -> 
     # Rows without any column would be none.
     chosen = None if wanted.has_all else [name for name in names if name in wanted.roles] or names[:1]
     fields = [field for field in file.schema_arrow if chosen is None or field.name in chosen]
-    texts = [field.name for field in fields if is_text(field.type) or is_binary(field.type)]
+    texts = [field.name for field in fields if is_text_type(field.type) or is_bytes_type(field.type)]
     first_rows = _open_parquet(source, texts)
     for number in range(metadata.num_row_groups) if groups is None else groups:
         widest = sum(_in_dictionary(first_rows, number, name) for name in texts)
