@@ -71,9 +71,9 @@ def set_offsets(
     becomes the nearest that it has, with a warning.
     """
     # This loads compiled code, which other commands should not wait for.
-    from sparklog.cli.work.set_offsets import Wanted, show_changes
+    from sparklog.cli.work.set_offsets import WantedOffsets, show_changes
 
-    wanted = Wanted(
+    wanted = WantedOffsets(
         group=group,
         topics=topics or (),
         all_topics=all_topics,

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
 from sparklog.jobs.load.inputs import CSV, JSON, InputFile
-from sparklog.jobs.load.row_files import HEADER_OBJECTS, LINE, Wanted
+from sparklog.jobs.load.row_files import HEADER_OBJECTS, LINE, WantedColumns
 from sparklog.record.encode.intake import take_headers, take_text, take_times
 from sparklog.record.format.schema import HEADERS_TYPE
 from sparklog.values.json_documents import JsonCodec
@@ -98,8 +98,8 @@ class Columns:
         return {name: role for role, name in self._sources.items() if name is not None and name != role}
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self._roles, self.value_json)
+    def wanted(self) -> WantedColumns:
+        return WantedColumns(self._roles, self.value_json)
 
     @property
     def _roles(self) -> dict[str, str]:
