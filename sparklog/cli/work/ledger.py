@@ -8,7 +8,7 @@ from typing import Any
 from sparklog.cli.output import render, tables
 from sparklog.cli.output.fields import LEDGER_COMMIT, LEDGER_COPIES, LEDGER_FILE, LEDGER_FINDING, LEDGER_PARTITION
 from sparklog.errors import PathNotFoundError
-from sparklog.jobs.ledger import LedgerCommit, Loaded, Moved, commits
+from sparklog.jobs.ledger import LedgerCommit, Loaded, commits
 from sparklog.jobs.targets.targets import FOLDER_OF_JOBS, LEDGER
 from sparklog.log.files import JOBS_LEDGER
 from sparklog.log.places import join_path
@@ -91,8 +91,7 @@ def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], li
             if isinstance(each, Loaded):
                 row = {name: value for name, value in each.to_json().items() if name != "kind"}
                 files[each.path, each.into or ""] = row | {"time_ms": commit.time_ms}
-            if not isinstance(each, Moved):
-                continue
+        for each in commit.moved:
             at = (each.topic, f"{each.partition:010}", each.source or "", each.target_topic or "")
             old = partitions.get(at, {"from": each.start_offset, "rows": 0, "log_bytes": 0, "files": 0, "bytes": 0})
             partitions[at] = LEDGER_PARTITION.row(

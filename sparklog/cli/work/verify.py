@@ -85,7 +85,8 @@ def report(rows: list[dict[str, Any]], outcome: VerifyOutcome) -> None:
     shown = sorted(rows, key=lambda row: (worst[row["file"]], row["file"], severities.index(row["severity"])))
     if shown:
         if render.is_terminal():
-            tables.table(FINDING.columns, shown[:FINDINGS_SHOWN_MAX], _style, lambda row: str(row["file"]))
+            style, heading = (lambda row: render.severity_style(row["severity"])), lambda row: str(row["file"])
+            tables.table(FINDING.columns, shown[:FINDINGS_SHOWN_MAX], style, heading)
         else:
             tables.table(declared_columns("file/text") + FINDING.columns, shown[:FINDINGS_SHOWN_MAX])
         if len(shown) > FINDINGS_SHOWN_MAX:
@@ -97,10 +98,6 @@ def report(rows: list[dict[str, Any]], outcome: VerifyOutcome) -> None:
 def as_json_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row without the field that only tables show."""
     return {name: value for name, value in row.items() if name != "file"}
-
-
-def _style(row: render.Row) -> str:
-    return render.severity_style(row["severity"])
 
 
 def _row(finding: Finding, target: CliPath) -> dict[str, Any]:
