@@ -42,7 +42,7 @@ class CliPath:
         return LogDirectory(*self.location)
 
 
-def find_target(path: str) -> CliPath:
+def find_path(path: str) -> CliPath:
     """Tell what a path stands for.
 
     It is the same that a read takes it for. Beyond that, a folder that holds segments is taken for a log whatever its
@@ -75,7 +75,7 @@ def is_file(path: str) -> bool:
     return any(entry.name == name for entry in storage.entries(parent))
 
 
-def log_bytes(target: CliPath) -> int:
+def logs_size(target: CliPath) -> int:
     """Return how many bytes the segments below a target have; those of a folder that cannot be listed are not known."""
     total_bytes = 0
     for folder in target.folders:

@@ -67,6 +67,6 @@ def set_offsets(
     becomes the nearest that it has, with a warning.
     """
     # This loads compiled code, which other commands should not wait for.
-    from sparklog.cli.work.set_offsets import Wanted, show_changes
+    from sparklog.cli.work.set_offsets import WantedOffsets, show_changes
 
-    show_changes(paths, Wanted(group, **given), executes=execute, as_json=as_json)
+    show_changes(paths, WantedOffsets(group, **given), executes=execute, as_json=as_json)

@@ -10,7 +10,7 @@ from sparklog.cli.choices import Format
 from sparklog.cli.output import render
 from sparklog.cli.output.progress import Advance, progress
 from sparklog.cli.output.text import time_text
-from sparklog.cli.paths import find_target, is_file
+from sparklog.cli.paths import find_path, is_file
 from sparklog.cli.work.dump_formats import Chunk, Printer, entries_printer, log_printer
 from sparklog.errors import (
     InvalidOptionError,
@@ -55,7 +55,7 @@ class DumpOptions:
         InvalidOptionError
             There is none that was asked for.
         """
-        found = find_target(self.path).folders
+        found = find_path(self.path).folders
         there = {folder.partition for folder in found}
         for partition in self.partitions:
             if partition not in there:
@@ -77,7 +77,7 @@ class DumpOptions:
 
 
 @dataclass
-class Output:
+class CountedOutput:
     """Prints chunks, no more rows than are wanted, and counts them."""
 
     printer: Printer
@@ -85,7 +85,7 @@ class Output:
     printed: int = 0
 
     @classmethod
-    def of(cls, options: DumpOptions) -> Output:
+    def of(cls, options: DumpOptions) -> CountedOutput:
         printer = log_printer(options.form, has_batches=options.has_batches, escapes_formulas=options.escapes_formulas)
         return cls(printer, options.limit)
 
@@ -120,7 +120,7 @@ def dump(options: DumpOptions) -> None:
     else:
         logs = [log_of_folder(folder) for folder in options.folders()]
     refuse_outside(logs, options.wanted)
-    output = Output.of(options)
+    output = CountedOutput.of(options)
     offsets = sum(log.layout.end_offset - log.layout.start_offset for log in logs)
     with progress(offsets, "offsets", is_hidden=render.is_terminal()) as advance:
         for log in logs:
@@ -130,7 +130,7 @@ def dump(options: DumpOptions) -> None:
         render.complain("note", f"nothing to show: {extents(logs)}")
 
 
-def _dump_log(log: DumpedLog, options: DumpOptions, output: Output, advance: Advance) -> None:
+def _dump_log(log: DumpedLog, options: DumpOptions, output: CountedOutput, advance: Advance) -> None:
     done = log.layout.start_offset
     start, end = options.span(log)
     for chunk, next_offset in options.chunks(log, start, end):

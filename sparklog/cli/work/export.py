@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
+from sparklog.cli.output.fields import COPIED_TOPICS, EXPORTED_TOPICS, PLANNED_RANGE
 from sparklog.cli.output.progress import job_progress
 from sparklog.cli.output.text import bytes_text, counted
 from sparklog.errors import InvalidOptionError, SeglogError
@@ -44,7 +44,7 @@ def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, a
         planned = run().planned
         pieces = [(task.number, piece.range, piece.log_bytes) for task in planned for piece in task.pieces]
         return _print_plan(pieces, [task.damage for task in planned if task.damage is not None], as_json=as_json)
-    return _run(run, "exporting", target, views.EXPORTED_TOPICS, as_json=as_json)
+    return _run(run, "exporting", target, EXPORTED_TOPICS, as_json=as_json)
 
 
 def copy(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> bool:
@@ -53,7 +53,7 @@ def copy(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_
     if options["dry_run"]:
         pieces = [(task.number, each.range, each.moved.log_bytes) for task in run().planned for each in task.pieces]
         return _print_plan(pieces, [], as_json=as_json)
-    return _run(run, "copying", target, views.COPIED_TOPICS, as_json=as_json)
+    return _run(run, "copying", target, COPIED_TOPICS, as_json=as_json)
 
 
 def _run(
@@ -69,7 +69,7 @@ def _run(
         render.complain("note", f"'sparklog ledger show {target}' says how far each partition was moved")
         return False
     if as_json:
-        render.json_lines(_moved_rows(summary))
+        render.put_rows(_moved_rows(summary))
         return True
     rows = _topic_rows(summary)
     if rows:
@@ -154,10 +154,7 @@ def _print_plan(pieces: Sequence[tuple[int, ReadRange, int]], damage: Sequence[S
         }
         for task, of_log, log_bytes in pieces
     ]
-    if as_json:
-        render.json_lines(rows)
-    elif rows:
-        tables.table(views.PLANNED, rows)
+    tables.show(PLANNED_RANGE.columns, rows, as_json=as_json)
     for error in damage:
         render.complain("error", str(error))
     if not as_json:

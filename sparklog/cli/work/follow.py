@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sparklog.cli.output import render
 from sparklog.cli.paths import is_file
-from sparklog.cli.work.dump import DumpOptions, Output, refuse_outside
+from sparklog.cli.work.dump import CountedOutput, DumpOptions, refuse_outside
 from sparklog.errors import (
     CorruptLogError,
     DataLossError,
@@ -38,7 +38,7 @@ def follow(options: DumpOptions) -> None:
     if options.wanted.end_offset is not None:
         raise InvalidOptionError("--follow has no end, and --end-offset says one: give one of them")
     refuse_outside([log_of_folder(folder) for folder in options.folders()], options.wanted)
-    output = Output.of(options)
+    output = CountedOutput.of(options)
     follower = _Follower(options, output)
     try:
         while not output.is_full:
@@ -76,11 +76,11 @@ class _Follower:
     Parameters
     ----------
     options : DumpOptions
-    output : Output
+    output : CountedOutput
         Prints what is found.
     """
 
-    def __init__(self, options: DumpOptions, output: Output) -> None:
+    def __init__(self, options: DumpOptions, output: CountedOutput) -> None:
         self._options = options
         self._output = output
         self._next: dict[PartitionFolder, int] = {}

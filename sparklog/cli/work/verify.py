@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
+from sparklog.cli.output.columns import declared_columns
+from sparklog.cli.output.fields import FINDING
 from sparklog.cli.output.text import bytes_text
 from sparklog.cli.paths import CliPath
 from sparklog.inspect.absent import verify_absent, verify_absent_in_directory
@@ -20,11 +21,9 @@ from sparklog.record.rewrite.matching import KeySet
 
 FINDINGS_SHOWN_MAX: Final = 500
 
-RowDict = dict[str, Any]
-
 
 @dataclass
-class Outcome:
+class VerifyOutcome:
     """The number of findings by severity, and how much was verified."""
 
     counts: Counter[Severity] = field(default_factory=Counter)
@@ -43,11 +42,11 @@ class Outcome:
 
 def findings(
     targets: list[CliPath],
-    outcome: Outcome,
+    outcome: VerifyOutcome,
     advance: Callable[[str, int], None],
     processes: int,
     absent: str | None = None,
-) -> Iterator[RowDict]:
+) -> Iterator[dict[str, Any]]:
     """Verify targets one after another, and the partitions of each side by side.
 
     Gives a row for each finding, and counts them in ``outcome``. Where a file of keys is given, every file is searched
@@ -77,7 +76,7 @@ def _search(target: CliPath, keys: KeySet) -> Iterator[Finding | Progress]:
     return chain.from_iterable(verify_absent(keys, folder) for folder in folders)
 
 
-def report(rows: list[RowDict], outcome: Outcome) -> None:
+def report(rows: list[dict[str, Any]], outcome: VerifyOutcome) -> None:
     """Print findings as a table, file by file, the worst first, and a line that sums them up."""
     severities = [severity.value for severity in Severity]
     worst: dict[str, int] = {}
@@ -86,34 +85,23 @@ def report(rows: list[RowDict], outcome: Outcome) -> None:
     shown = sorted(rows, key=lambda row: (worst[row["file"]], row["file"], severities.index(row["severity"])))
     if shown:
         if render.is_terminal():
-            tables.table(views.FINDINGS_OF_FILE, shown[:FINDINGS_SHOWN_MAX], _style, lambda row: str(row["file"]))
+            style, heading = (lambda row: render.severity_style(row["severity"])), lambda row: str(row["file"])
+            tables.table(FINDING.columns, shown[:FINDINGS_SHOWN_MAX], style, heading)
         else:
-            tables.table(views.FINDINGS, shown[:FINDINGS_SHOWN_MAX])
+            tables.table(declared_columns("file/text") + FINDING.columns, shown[:FINDINGS_SHOWN_MAX])
         if len(shown) > FINDINGS_SHOWN_MAX:
             render.say(f"... and {len(shown) - FINDINGS_SHOWN_MAX} more: --json prints them all")
         render.say()
     render.say(str(outcome))
 
 
-def as_json_row(row: RowDict) -> RowDict:
+def as_json_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row without the field that only tables show."""
     return {name: value for name, value in row.items() if name != "file"}
 
 
-def _style(row: render.Row) -> str:
-    return render.severity_style(row["severity"])
-
-
-def _row(finding: Finding, target: CliPath) -> RowDict:
-    return {
-        "severity": finding.severity.value,
-        "code": finding.code,
-        "path": finding.path,
-        "position": finding.position,
-        "offset": finding.offset,
-        "message": finding.message,
-        "file": _short(finding.path, target),
-    }
+def _row(finding: Finding, target: CliPath) -> dict[str, Any]:
+    return FINDING.row(finding, severity=finding.severity.value) | {"file": _short(finding.path, target)}
 
 
 def _short(path: str, target: CliPath) -> str:

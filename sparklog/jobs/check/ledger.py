@@ -84,9 +84,7 @@ class _Check:
         self._staged_there = staged_names(storage, path)
 
     def files(self, commit: LedgerCommit) -> Iterator[LedgerFinding]:
-        for moved in commit.entries:
-            if not isinstance(moved, Moved):
-                continue
+        for moved in commit.moved:
             if sum(file.rows for file in moved.all_files) != moved.rows:
                 of = f"[{moved.start_offset}, {moved.end_offset}) of {moved.topic_partition}"
                 yield LedgerFinding("rows", self._path, f"the files of {of} do not have its {moved.rows} rows")

@@ -178,7 +178,7 @@ class CopyPlan:
         folders = source.logs.folders()
         moved: dict[TopicPartition, Moved] = {}
         for folder in folders:
-            target_topic, topic_id = source.target_of(named(folder)).topic, topic_id_of(folder)
+            target_topic, topic_id = source.target_of(named(folder)).topic, _topic_id_of(folder)
             self._note_topic_id(folder, target_topic, topic_id)
             known_by = (topic_id, read_log_id(folder), folder.directory.path)
             identities = [_identity(named(folder), each, target_topic) for each in known_by if each is not None]
@@ -228,7 +228,7 @@ class CopyPlan:
         """Note the id that a source would give to a topic of the target, which is its cluster's or nobody's yet."""
         if target_topic not in self._topic_ids:
             there = [self._directory.folder(name) for name, is_folder in self._there.items() if is_folder]
-            self._topic_ids[target_topic] = {topic_id_of(each) for each in there if each.topic == target_topic}
+            self._topic_ids[target_topic] = {_topic_id_of(each) for each in there if each.topic == target_topic}
         ours = self._cluster(self._directory)
         is_same = target_topic == folder.topic and ours in (None, self._cluster(folder.directory))
         self._topic_ids[target_topic].add(topic_id if is_same else None)
@@ -282,7 +282,7 @@ class CopyPlan:
             return before.producers_of
         source, folder = found.range.folder, landing.folder
         is_only_source = landing.is_empty or (before is not None and before.producers_of is None)
-        is_same_topic = source.topic == folder.topic and topic_id_of(folder) in (None, found.topic_id)
+        is_same_topic = source.topic == folder.topic and _topic_id_of(folder) in (None, found.topic_id)
         ours = self._cluster(self._directory)
         is_same_cluster = ours is not None and ours == self._cluster(source.directory)
         if self._keeps_producers or (is_only_source and is_same_topic and is_same_cluster):
@@ -375,7 +375,7 @@ class CopyPlan:
         landing.bounds = OffsetBounds(start_offset, end_offset if end_offset == layout.end_offset else None)
 
 
-def topic_id_of(folder: PartitionFolder) -> str | None:
+def _topic_id_of(folder: PartitionFolder) -> str | None:
     """Return the topic id of a partition; None where it has none."""
     path = folder.file(files.PARTITION_METADATA)
     data = folder.storage.read_small(path)

@@ -54,7 +54,7 @@ _LIMITS: Final = DecodeLimits(chunk_bytes=1 << 20, output_bytes_max=1 << 23)
 
 
 @dataclass(frozen=True)
-class Piece:
+class ExportPiece:
     """A range of offsets that one task moves into files of its own.
 
     Attributes
@@ -76,7 +76,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class ExportTask(PiecesTask[Piece]):
+class ExportTask(PiecesTask[ExportPiece]):
     """Some pieces of about a task's size in all.
 
     Attributes
@@ -165,12 +165,12 @@ class ExportJob:
             last.update({piece.range.topic_partition: tasks[-1].number for piece in together})
         return tasks + [ExportTask(len(tasks) + n, (), damaged=each) for n, each in enumerate(damaged)]
 
-    def _cut(self, selected: Sequence[Selected]) -> Iterator[list[Piece]]:
+    def _cut(self, selected: Sequence[Selected]) -> Iterator[list[ExportPiece]]:
         bytes_max = piece_bytes_max(selected, self.options.task_bytes, self.workers)
         for each in selected:
             if each.layout is not None:
                 yield [
-                    Piece(piece, log_bytes, each.identity(piece.end_offset), each.leader_epoch(piece.end_offset))
+                    ExportPiece(piece, log_bytes, each.identity(piece.end_offset), each.leader_epoch(piece.end_offset))
                     for piece, log_bytes in cut_by_bytes(each.range, each.layout, bytes_max)
                 ]
 
@@ -204,7 +204,7 @@ class ExportJob:
             self.target.commit(moved, self.table(), self.run_id, self.now_ms)
 
     def _moved(
-        self, piece: Piece, decoder: RecordDecoder, table: TableShape, staged_name: str, report: Report
+        self, piece: ExportPiece, decoder: RecordDecoder, table: TableShape, staged_name: str, report: Report
     ) -> Moved:
         whole = piece.range
         beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
@@ -235,7 +235,7 @@ class ExportJob:
     def _layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
         return Layout(self.format, schema, partition_by, self.row_group_rows, self.row_group_bytes)
 
-    def _batches(self, piece: Piece, report: Report) -> Iterator[pa.RecordBatch]:
+    def _batches(self, piece: ExportPiece, report: Report) -> Iterator[pa.RecordBatch]:
         """Read a range, and say on the way how much was read, by its offsets."""
         whole, log_bytes = piece.range, piece.log_bytes
         schema = _schema_of(self._read_columns())
@@ -305,7 +305,7 @@ def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
         )
 
 
-def _refuse_replaced(piece: Piece, layout: PartitionLayout) -> None:
+def _refuse_replaced(piece: ExportPiece, layout: PartitionLayout) -> None:
     """Raise `DataLossError` if a log is another than the one that was planned."""
     difference = piece.identity.difference(identity_at(layout, piece.range.end_offset))
     if difference is not None:

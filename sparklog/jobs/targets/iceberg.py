@@ -35,7 +35,7 @@ from sparklog.jobs.targets.targets import (
     sweep_staged,
     sync_names,
 )
-from sparklog.jobs.targets.unfinished_files import forget_pending, from_mark, pending, remember_pending, to_marks
+from sparklog.jobs.targets.unfinished_files import forget_pending, from_mark, remember_pending, to_marks, unfinished_of
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import join_path
 from sparklog.storage.registry import locate
@@ -251,7 +251,7 @@ class IcebergTarget(LakeTarget):
     def _settle(self) -> None:
         """Remove what a run that died has staged, or named and never committed."""
         storage = self.writable
-        left = pending(storage, self.path)
+        left = unfinished_of(storage, self.path)
         if left:
             with self._opened() as catalog:
                 marks = _marks(catalog.load_table(self.table)) if catalog.table_exists(self.table) else {}

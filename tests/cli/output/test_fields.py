@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparklog.cli.output.field import Field
+from sparklog.cli.output.columns import Field
 from sparklog.cli.output.fields import ROWS
 from tests.cli.commands.test_main import run
 from tests.golden import EXAMPLES, golden_sets

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from sparklog.cli.choices import Format
-from sparklog.cli.work.dump import DumpOptions, Output
+from sparklog.cli.work.dump import CountedOutput, DumpOptions
 from sparklog.cli.work.follow import _Follower
 from sparklog.inspect.dump_range import DumpRange
 from tests.build import Record, control_batch, v2_batch, write_partition
@@ -276,7 +276,7 @@ def test_another_topic_id_and_without_one_another_folder_is_another_log(
         if topic_id is not None:
             (each / "partition.metadata").write_text(metadata(topic_id))
     options = DumpOptions(str(folder), DumpRange(), Format.JSON)
-    follower = _Follower(options, Output.of(options))
+    follower = _Follower(options, CountedOutput.of(options))
     follower.look()
     capsys.readouterr()
     folder.rename(tmp_path / "deleted")
