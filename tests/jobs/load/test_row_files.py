@@ -28,7 +28,9 @@ WRITERS = {"parquet": write_parquet, "arrow": write_arrow, "arrows": write_strea
 Writer = Callable[[Path, pa.Table], None]
 
 
-def read(path: Path, wanted: WantedColumns = RECORD, csv: Csv | None = None, kind: str | None = None) -> list[dict[str, Any]]:
+def read(
+    path: Path, wanted: WantedColumns = RECORD, csv: Csv | None = None, kind: str | None = None
+) -> list[dict[str, Any]]:
     (file,) = find_files([path], kind)
     with open_input(file) as source:
         return [row for rows in read_rows(source, file, None, wanted, csv or Csv()) for row in rows.to_pylist()]
@@ -182,7 +184,9 @@ def test_json_columns_are_those_of_records(tmp_path: Path) -> None:
     "at_end", ['{"value":"b"', '{"value":"b', '{"value":', "{", '{"value":"b"}}', '["b"]', '"b"', "x"]
 )
 @pytest.mark.parametrize("wanted", [RECORD, ALL], ids=["columns", "lines"])
-def test_a_line_of_json_that_is_broken_at_the_end_is_refused(tmp_path: Path, at_end: str, wanted: WantedColumns) -> None:
+def test_a_line_of_json_that_is_broken_at_the_end_is_refused(
+    tmp_path: Path, at_end: str, wanted: WantedColumns
+) -> None:
     path = text(tmp_path / "a.jsonl", '{"value":"a"}\n' * 3 + at_end)
     with pytest.raises(InputFileError, match=r"a.jsonl cannot be read as json: from line 4 on, where row 0 is"):
         read(path, wanted)
