@@ -33,8 +33,8 @@ from sparklog.log.transactions import last_stable_offset
 from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.where import Where
 from sparklog.storage.base import Storage
-from sparklog.storage.registry import PathText, paths_of
-from sparklog.topic.places.discovery import discover, named, read_layouts
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import discover, named, places_at, read_layouts
 from sparklog.topic.places.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
@@ -140,7 +140,7 @@ class LogSource:
         Whether to go on in a log that is another than the one that was moved before.
     """
 
-    paths: tuple[str, ...]
+    paths: tuple[PathText, ...]
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
@@ -149,7 +149,7 @@ class LogSource:
     isolation_level: IsolationLevel = "read_committed"
     stops_at_high_watermark: bool = False
     fail_on_data_loss: bool = True
-    offsets_path: tuple[str, ...] = ()
+    offsets_path: tuple[PathText, ...] = ()
     where: Where | None = None
     adopts: bool = False
 
@@ -410,7 +410,7 @@ def source_of(
         known = " or ".join(get_args(IsolationLevel))
         raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
     return LogSource(
-        paths=_paths(source),
+        paths=places_at(source, "source"),
         topics=(topics,) if isinstance(topics, str) else tuple(topics),
         topic_pattern=topic_pattern,
         partitions=tuple(checked_partition(*each) for each in partitions),
@@ -419,15 +419,10 @@ def source_of(
         isolation_level=isolation_level,
         stops_at_high_watermark=stops_at_high_watermark,
         fail_on_data_loss=fail_on_data_loss,
-        offsets_path=_paths(offsets_path),
+        offsets_path=places_at(offsets_path, "offsets_path"),
         where=None if where is None else parse_where(where),
         adopts=adopts,
     )
-
-
-def _paths(given: PathText | Sequence[PathText]) -> tuple[str, ...]:
-    paths = paths_of(given)
-    return tuple(str(path) for path in paths)
 
 
 def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, group: str | None, which: str) -> Bound:

@@ -19,6 +19,7 @@ from sparklog.jobs.run.local import LocalRunner
 from sparklog.log.config import LogConfig
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.topic.places.discovery import places_at
 from sparklog.topic.write.target import find_target
 from sparklog.write.job_names import new_job
 from tests.places import location_of
@@ -65,7 +66,7 @@ def load_job(
         location_of(directory, storage or LocalWritableStorage()), topic, partitions, has_topic_column=topic is None
     )
     return LoadJob(
-        sources=tuple(sources),
+        sources=places_at(sources),
         format=None,
         target=target,
         config=config,

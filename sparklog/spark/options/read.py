@@ -49,6 +49,7 @@ from sparklog.spark.options.values import (
     parse_topics,
     parse_view,
 )
+from sparklog.storage.registry import Location
 from sparklog.topic.places.packing import PACK_BYTES
 
 if TYPE_CHECKING:
@@ -97,14 +98,14 @@ _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external
 class SeglogOptions:
     """The options that a user gave for a read. Made by `parse`."""
 
-    path: str = option(
+    path: Location | None = option(  # noqa: RUF009 - a field, like the others
         "path",
-        "",
+        None,
         parser=location_or_none,
         is_required=True,
         doc="A log directory, a topic's path, or a partition's folder.",
     )
-    paths: tuple[str, ...] = option(
+    paths: tuple[Location, ...] = option(
         "paths",
         (),
         parser=parse_paths,
@@ -172,7 +173,7 @@ class SeglogOptions:
         parser=parse_offsets,
         doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {OFFSETS_FORM}.",
     )
-    offsets_path: tuple[str, ...] = option(
+    offsets_path: tuple[Location, ...] = option(
         "consumerOffsetsPath",
         (),
         parser=parse_path_or_paths,
@@ -411,7 +412,7 @@ class SeglogOptions:
         return any(limit is not None for limit in limits)
 
     @property
-    def all_paths(self) -> tuple[str, ...]:
+    def all_paths(self) -> tuple[Location, ...]:
         return tuple(path for path in (self.path, *self.paths) if path)
 
     @property

@@ -32,7 +32,7 @@ from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, loo
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.base import Name, Storage
-from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate
+from sparklog.storage.registry import Location, PathText, expand, expand_one, is_pattern, locate, paths_of
 
 INTERNAL_PREFIX: Final = "__"
 """Prefix of Kafka's internal topics, which are read only when named."""
@@ -117,6 +117,16 @@ class Discovery:
         raise PathNotFoundError(f"no {what} in {', '.join(self.paths)}; {_nearest(name, there)}")
 
 
+def place_at(path: PathText, argument: str = "path") -> Location:
+    """Return the only place that a path, or a pattern, stands for; errors as of `locate` and `expand_one`."""
+    return expand_one(locate(path, argument), argument)
+
+
+def places_at(paths: PathText | Sequence[PathText], argument: str = "path") -> tuple[Location, ...]:
+    """Return the places of one or several paths, patterns as they are; errors as of `locate`."""
+    return tuple(locate(path, argument) for path in paths_of(paths))
+
+
 def discover(paths: Sequence[PathText]) -> Discovery:
     """Find the topic-partitions at some paths.
 
@@ -140,7 +150,7 @@ def discover(paths: Sequence[PathText]) -> Discovery:
     StorageError
         A folder cannot be listed.
     """
-    located = [locate(path) for path in paths]
+    located = places_at(paths)
     by_name: dict[TopicPartition, PartitionFolder] = {}
     by_path: set[PartitionFolder] = set()
     for found in (place for location in located for place in _found_at(location)):
@@ -159,7 +169,7 @@ def discover(paths: Sequence[PathText]) -> Discovery:
 
 def log_directories(paths: Iterable[PathText]) -> list[LogDirectory]:
     """Return those of some paths, and of what patterns stand for, that are log directories."""
-    located = [each for path in paths for each in expand(locate(path))]
+    located = [each for location in places_at(list(paths)) for each in expand(location)]
     return [LogDirectory(*each) for each in located if look_at(*each).kind is FolderKind.LOG_DIRECTORY]
 
 

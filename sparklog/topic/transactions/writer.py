@@ -28,8 +28,9 @@ from sparklog.record.batches.producer_stamps import TransactionProducer
 from sparklog.record.encode.intake import Records
 from sparklog.storage.base import Storage
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
 from sparklog.topic.internal.given_offsets import OffsetAndMetadata, offsets_of_group
+from sparklog.topic.places.discovery import place_at
 from sparklog.topic.transactions.commit import add_to_transaction, begin_transactional_id, end_transaction, known_ids
 from sparklog.topic.transactions.coordinator_log import coordinator_log
 from sparklog.topic.transactions.ids import TIMEOUT_MS, check_transactional_id, read_transactional_ids
@@ -138,7 +139,7 @@ class TransactionalWriter:
         check_transactional_id(transactional_id)
         if timeout_ms < 1:
             raise InvalidOptionError(f"timeout_ms is at least 1, got {timeout_ms}")
-        located = expand_one(locate(log_directory))
+        located = place_at(log_directory)
         storage = to_writable(storage or located.storage, located.path)
         directory = LogDirectory(storage, storage.real(located.path))
         config = config or LogConfig()
