@@ -34,7 +34,7 @@ from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.where import Where
 from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText
-from sparklog.topic.places.discovery import discover, named, places_at, read_layouts
+from sparklog.topic.places.discovery import discover, log_directories, named, places_at, read_layouts
 from sparklog.topic.places.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
@@ -219,7 +219,9 @@ class LogSource:
         # What decodes the offsets takes long to import: not for who names no group.
         from sparklog.topic.internal.groups import committed_by_groups
 
-        return committed_by_groups(names, (each.directory for each in folders), self.offsets_path)
+        # A disk without a partition that is read may have the offsets as well.
+        directories = [*log_directories(self.paths), *(each.directory for each in folders)]
+        return committed_by_groups(names, directories, self.offsets_path)
 
     def _selected(
         self,

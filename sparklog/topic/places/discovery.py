@@ -156,7 +156,7 @@ def discover(paths: Sequence[PathText]) -> Discovery:
     for found in (place for location in located for place in _found_at(location)):
         for folder in found.partitions:
             other = by_name.setdefault(named(folder), folder)
-            if other != folder and not _is_same(other, folder):
+            if other != folder and not is_same(other, folder):
                 raise InvalidOptionError(
                     f"{folder.name} is in two places, {other.location} and {folder.location}: name one of them"
                 )
@@ -337,7 +337,7 @@ def _names_in(directory: LogDirectory) -> list[Name]:
     return storage.names(path) if storage.is_folder(path) else []
 
 
-def _is_same(folder: PartitionFolder, other: PartitionFolder) -> bool:
+def is_same(folder: PartitionFolder, other: PartitionFolder) -> bool:
     """Tell whether two places are one folder."""
     return folder.storage.identity(folder.location) == other.storage.identity(other.location)
 
