@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import translate
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 from urllib.parse import unquote
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
@@ -84,9 +84,8 @@ def register_scheme(name: str, scheme: Scheme) -> None:
 
 def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
     """Return one or several paths as a list."""
-    if isinstance(given, str | Location) or not isinstance(given, Sequence):
-        return [given]
-    return list(given)
+    is_one = isinstance(given, str | Location) or not isinstance(given, Sequence)
+    return [cast(PathText, given)] if is_one else list(cast(Sequence[PathText], given))
 
 
 def locate(path: PathText, argument: str = "path") -> Location:

@@ -14,7 +14,8 @@ from sparklog.jobs.targets.targets import TableFolder
 from sparklog.storage.registry import locate
 from tests.build import Record, v2_batch, write_partition
 from tests.jobs.tables import EXAMPLES, append, files, moved_to, read, rows
-from tests.topic.groups import commits, write, write_groups, write_shop
+from tests.log.logs import write
+from tests.topic.groups import commits, write_groups, write_shop
 
 
 def test_every_record_is_moved_in_its_order(tmp_path: Path) -> None:

@@ -261,7 +261,8 @@ READ_ALL = """
 import resource, sys
 from sparklog.jobs.load.inputs import find_files
 from sparklog.jobs.load.row_files import Csv, Wanted, opened, read_rows
-(file,) = find_files(places_at(sys.argv[1)])
+from sparklog.topic.places.discovery import places_at
+(file,) = find_files(places_at(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with opened(file) as source:
     rows = sum(rows.num_rows for rows in read_rows(source, file, None, Wanted({"value": "value"}, False), Csv()))
