@@ -1,7 +1,4 @@
-"""Writes transactions without Spark: records are appended at once, and a commit adds the markers to all partitions.
-
-Source: apache/kafka, KafkaProducer.java, TransactionManager.java; KIP-98, KIP-890.
-"""
+"""Writes transactions without Spark: records are appended at once, and a commit adds the markers to all partitions."""
 
 from __future__ import annotations
 
@@ -65,8 +62,7 @@ class TransactionalWriter:
 
     Records are appended at once, and get their offsets; readers of committed records see them when the transaction is
     committed, in all partitions at once, and never when it is aborted. Where the process dies before that, the
-    transaction stays open, and readers of committed records see nothing behind it, until the transactional id is
-    started again, which aborts it, or a coordinator does: see `sparklog.topic.transactions.coordinator_log`.
+    transaction stays open until the id is started again, or as `sparklog.topic.transactions` says.
     ``sparklog transactions --hanging`` shows it, and ends it too.
 
     While a transaction is open the log directory is locked to other processes. One thread may use a writer at a time.
