@@ -35,7 +35,7 @@ from sparklog.record.decode.where import Where
 from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText
 from sparklog.topic.places.discovery import discover, log_directories, named, places_at, read_layouts
-from sparklog.topic.places.ranges import ReadRange
+from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange
 
 _log = logging.getLogger("sparklog")
 
@@ -296,9 +296,6 @@ class LogSource:
 
 HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
 """Of the partitions of log directories."""
-
-OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
-"""By groups, of the partitions that each has committed offsets of."""
 
 
 def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:

@@ -26,12 +26,9 @@ from sparklog.spark.options.values import EARLIEST, LATEST, OffsetSpec
 from sparklog.storage.process import usable_cores
 from sparklog.topic.places.discovery import discover, log_directories, named, read_found
 from sparklog.topic.places.packing import pack
-from sparklog.topic.places.ranges import ReadRange, log_bytes
+from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange, log_bytes
 
 _log = logging.getLogger("sparklog")
-
-OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
-"""By groups, of the partitions that each has committed offsets of."""
 
 
 def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
