@@ -62,8 +62,8 @@ def find_path(path: str) -> CliPath:
         if place.kind is PathKind.OTHER and holds_segments(place.folder.names):
             return CliPath(matched[0], (PartitionFolder.at(*matched[0]),))
         if place.kind is PathKind.LOG_DIRECTORY:
-            return CliPath(matched[0], discover([path]).partitions, is_directory=True)
-    return CliPath(located, discover([path]).partitions)
+            return CliPath(matched[0], discover([located]).partitions, is_directory=True)
+    return CliPath(located, discover([located]).partitions)
 
 
 def is_file(path: str) -> bool:

@@ -12,11 +12,10 @@ from sparklog.clients.settings import ConsumerSettings
 from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.files import TopicPartition
-from sparklog.log.group_offsets import NO_OFFSET, OffsetCommit, latest
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.log.places import LogDirectory
 from sparklog.topic.internal.given_offsets import ConsumerGroupMetadata, OffsetAndMetadata, committable, named_partition
-from sparklog.topic.internal.group_tables import GroupOffsetsOf
-from sparklog.topic.internal.groups import group_logs
+from sparklog.topic.internal.groups import committed, group_logs
 from sparklog.topic.places.live import LiveLog, LiveLogs
 from sparklog.write.group_offsets import commit_group_offsets
 
@@ -62,11 +61,15 @@ class Commits:
         if self._settings.group_id is None:
             return {}
         # Nothing undoes a transaction that is decided: what was consumed in it is not consumed again.
-        return {at: each.offset for at, each in self._committed(partitions, with_decided=True).items()}
+        return {at: each.offset for at, each in self.committed(partitions, with_decided=True).items()}
 
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed for partitions: the later of here and ``__consumer_offsets``."""
-        return self._committed(partitions, with_decided=False)
+    def committed(
+        self, partitions: Collection[TopicPartition], *, with_decided: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what the group has committed for partitions, as `sparklog.topic.internal.groups.committed` does."""
+        of_cluster = self._committed_in_cluster()
+        found = committed(self._directories, self._group, of_cluster=of_cluster, with_decided=with_decided)
+        return {at: OffsetAndMetadata(found[at].offset, found[at].metadata) for at in partitions if at in found}
 
     def commit(self, offsets: Mapping[Any, Any], lock_timeout_seconds: float = COMMIT_SECONDS) -> None:
         """Commit offsets, in one step; they are given as `sparklog.Consumer.commit` takes them."""
@@ -116,14 +119,6 @@ class Commits:
 
     def _warn(self, error: SeglogError) -> None:
         _log.warning("the offsets of group %s could not be committed: %s", self._group, error)
-
-    def _committed(
-        self, partitions: Collection[TopicPartition], *, with_decided: bool
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        own = GroupOffsetsOf.directories(self._directories, with_decided=with_decided).groups.get(self._group, {})
-        found = latest(own, self._committed_in_cluster())
-        known = {at: found[at] for at in partitions if at in found and found[at].offset != NO_OFFSET}
-        return {at: OffsetAndMetadata(each.offset, each.metadata) for at, each in known.items()}
 
     def _committed_in_cluster(self) -> Mapping[TopicPartition, OffsetCommit]:
         """Return what the group has committed in ``__consumer_offsets``, which is read where it has changed."""

@@ -24,10 +24,9 @@ from typing import Any, Self
 
 from sparklog.clients.commits import COMMIT_SECONDS, Commits
 from sparklog.clients.consumer_records import ConsumerRecord, RecordMaker
-from sparklog.clients.fetcher import Fetcher
+from sparklog.clients.fetcher import Fetcher, OffsetAndTimestamp, first_from
 from sparklog.clients.futures import FutureCommit
 from sparklog.clients.settings import ConsumerSettings
-from sparklog.clients.times import OffsetAndTimestamp, first_from
 from sparklog.errors import (
     IllegalStateError,
     InvalidOptionError,

@@ -11,15 +11,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from sparklog.errors import DataLossError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from sparklog.errors import DataLossError, InvalidOptionError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from sparklog.log.files import TopicPartition
 from sparklog.log.log_identity import LogIdentity, end_batch
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
+from sparklog.log.times import Time, to_ms
 from sparklog.storage.base import Stamp
 from sparklog.topic.places.live import LiveLog, LiveLogs, stamps_of
 
@@ -315,3 +316,30 @@ def _identity_at(log: LiveLog, offset: int) -> LogIdentity:
 
 def _file_of(log: LiveLog) -> str | None:
     return log.layout.segments[-1].path() if log.layout.segments else None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time: its offset, and its own time in ms."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+def first_from(log: LogReader, time: Time) -> OffsetAndTimestamp | None:
+    """Return the first record at or after a time, ms since the epoch; None where there is none.
+
+    Raises
+    ------
+    InvalidOptionError
+        The time is before 1970, or none.
+    """
+    if to_ms(time) < 0:
+        raise InvalidOptionError(f"a time is in ms since 1970, and not {time!r}")
+    offset = log.offset_for_time(time)
+    if offset is None:
+        return None
+    columns = log.read(offset, offset + 1, ["timestamp", "leader_epoch"])
+    # Python has no datetime of a year after 9999.
+    (timestamp,), (leader_epoch,) = (column.cast(pa.int64()).to_pylist() for column in columns.columns)
+    return OffsetAndTimestamp(offset, timestamp, leader_epoch)

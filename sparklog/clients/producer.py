@@ -30,10 +30,17 @@ from typing import Any, Final, NoReturn, Self
 
 from sparklog.clients.accumulator import Accumulator
 from sparklog.clients.futures import FutureRecordMetadata, FutureTableMetadata
-from sparklog.clients.record_checks import checked_headers, partition_column, to_bytes
 from sparklog.clients.routes import Route, Routes
 from sparklog.clients.sender import Sender
-from sparklog.clients.settings import ProducerSettings, chooser, converter, read_settings
+from sparklog.clients.settings import (
+    ProducerSettings,
+    checked_headers,
+    chooser,
+    converter,
+    partition_column,
+    read_settings,
+    to_bytes,
+)
 from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
     IllegalStateError,

@@ -31,9 +31,9 @@ from sparklog.log.transactions import last_stable_offset
 from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.where import Where
 from sparklog.storage.base import Storage
-from sparklog.storage.registry import PathText, paths_of
-from sparklog.topic.places.discovery import discover, named, read_layouts
-from sparklog.topic.places.ranges import ReadRange
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import discover, log_directories, named, places_at, read_layouts
+from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange
 from sparklog.topic.selection import Selection
 
 _log = logging.getLogger("sparklog")
@@ -125,7 +125,7 @@ class LogSource:
         Whether to go on in a log that is another than the one that was moved before.
     """
 
-    paths: tuple[str, ...]
+    paths: tuple[PathText, ...]
     selection: Selection = field(default_factory=Selection)
     where: Where | None = None
     adopts: bool = False
@@ -193,7 +193,9 @@ class LogSource:
         # What decodes the offsets takes long to import: not for who names no group.
         from sparklog.topic.internal.groups import committed_by_groups
 
-        return committed_by_groups(names, (each.directory for each in folders), self.selection.offsets_path)
+        # A disk without a partition that is read may have the offsets as well.
+        directories = [*log_directories(self.paths), *(each.directory for each in folders)]
+        return committed_by_groups(names, directories, self.selection.offsets_path)
 
     def _selected(
         self,
@@ -268,9 +270,6 @@ class LogSource:
 
 HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
 """Of the partitions of log directories."""
-
-OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
-"""By groups, of the partitions that each has committed offsets of."""
 
 
 def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
@@ -363,8 +362,7 @@ def source_of(
     source: PathText | Sequence[PathText], selection: Selection, where: str | None = None, *, adopts: bool = False
 ) -> LogSource:
     """Make a source of what a user gives."""
-    paths = tuple(str(path) for path in paths_of(source))
-    return LogSource(paths, selection, None if where is None else parse_where(where), adopts)
+    return LogSource(places_at(source, "source"), selection, None if where is None else parse_where(where), adopts)
 
 
 def refuse_nested(storage: Storage, path: str, directory: LogDirectory) -> None:

@@ -61,8 +61,8 @@ def _offsets(name: str, given: Mapping[Any, int]) -> dict[TopicPartition, int] |
     return {checked_partition(*each): offset for each, offset in given.items()} or None
 
 
-def _paths(_: str, given: PathText | Sequence[PathText]) -> tuple[str, ...]:
-    return tuple(str(path) for path in paths_of(given))
+def _paths(_: str, given: PathText | Sequence[PathText]) -> tuple[PathText, ...]:
+    return tuple(paths_of(given))
 
 
 def _offsets_option(name: str, doc: str) -> Any:
@@ -124,7 +124,7 @@ class Selection:
         also=("to_group",),
         doc="Stop at the offsets that this group has committed.",
     )
-    offsets_path: tuple[str, ...] = option(
+    offsets_path: tuple[PathText, ...] = option(
         "offsets_path",
         (),
         parser=_paths,

@@ -20,6 +20,7 @@ from sparklog.jobs.run.options import JobOptions
 from sparklog.log.config import LogConfig
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.topic.places.discovery import places_at
 from sparklog.topic.write.target import find_target
 from sparklog.write.job_names import new_job
 from tests.places import location_of
@@ -66,7 +67,7 @@ def load_job(
         location_of(directory, storage or LocalWritableStorage()), topic, partitions, has_topic_column=topic is None
     )
     return LoadJob(
-        sources=tuple(sources),
+        sources=places_at(sources),
         format=None,
         target=target,
         config=config,

@@ -13,7 +13,7 @@ from sparklog.jobs.targets.targets import FOLDER_OF_JOBS, LEDGER
 from sparklog.log.files import JOBS_LEDGER
 from sparklog.log.places import join_path
 from sparklog.storage.base import Storage
-from sparklog.storage.registry import expand_one, locate
+from sparklog.topic.places.discovery import place_at
 
 
 def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_commits: bool, as_json: bool) -> None:
@@ -57,13 +57,13 @@ def _commits(path: str, table: str | None, catalog: Mapping[str, str] | None) ->
     """Yield the commits of jobs to a target; those to a table of Delta Lake or Iceberg are in its own log."""
     from sparklog.jobs.check.lake import find_lake
 
-    lake = find_lake(*expand_one(locate(path), "path"), table, catalog)
+    lake = find_lake(*place_at(path), table, catalog)
     return commits(*_find(path)) if lake is None else iter(lake.log().commits)
 
 
 def _find(path: str) -> tuple[Storage, str]:
     """Return where the ledger of a target is: of a folder of files, or of a log directory, or the file itself."""
-    storage, plain = expand_one(locate(path), "path")
+    storage, plain = place_at(path)
     if storage.identity(plain) is not None and not storage.is_folder(plain):
         return storage, plain
     for place in (join_path(join_path(plain, FOLDER_OF_JOBS), LEDGER), join_path(plain, JOBS_LEDGER)):

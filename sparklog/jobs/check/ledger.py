@@ -18,7 +18,8 @@ from sparklog.jobs.targets.targets import TableFolder, own_path, staged_names
 from sparklog.log.files import STAGED, TopicPartition
 from sparklog.log.places import join_path
 from sparklog.storage.base import ReadableFile, Storage
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import place_at
 
 
 def verify_ledger(
@@ -54,7 +55,7 @@ def verify_ledger(
     InvalidOptionError
         It is an Iceberg table, and its catalog is not given.
     """
-    storage, path = expand_one(locate(target, "target"), "target")
+    storage, path = place_at(target, "target")
     lake = find_lake(storage, path, table, catalog)
     if lake is not None:
         yield from verify_lake(lake, reads_files=reads_files)

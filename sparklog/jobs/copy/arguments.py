@@ -20,8 +20,8 @@ from sparklog.log.folders import listed
 from sparklog.log.places import LogDirectory
 from sparklog.log.properties import taken
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate, paths_of
-from sparklog.topic.places.discovery import named
+from sparklog.storage.registry import PathText, paths_of
+from sparklog.topic.places.discovery import named, place_at
 from sparklog.topic.selection import Selection
 from sparklog.topic.write.configs import StoredConfigs, stored_configs
 from sparklog.write.job_names import new_job
@@ -108,7 +108,7 @@ def copy(
     sources = [source_of(path, selection) for path in paths_of(source)]
     folders = check_sources(sources)
     _refuse_absent(renames or {}, {named(folder).topic for folder in folders})
-    location = expand_one(locate(target, "target"), "target")
+    location = place_at(target, "target")
     to_writable(*location)
     for directory in {folder.directory for folder in folders}:
         # Under other names logs may be copied beside themselves.

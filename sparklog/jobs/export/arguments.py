@@ -26,7 +26,8 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.properties import taken
 from sparklog.log.reader import chosen_columns
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import place_at
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA
 from sparklog.topic.selection import Selection
 
@@ -200,7 +201,7 @@ def _target(
     catalog: Mapping[str, str] | None,
     lock_timeout_seconds: float,
 ) -> Target:
-    storage, path = expand_one(locate(target, "target"), "target")
+    storage, path = place_at(target, "target")
     to_writable(storage, path)
     if wanted == "iceberg":
         if table is None or catalog is None:

@@ -17,7 +17,8 @@ from sparklog.jobs.run.options import JobArguments, JobOptions, takes
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.properties import COMMIT, taken
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import place_at, places_at
 from sparklog.topic.write.target import find_target
 from sparklog.values.columns import parse_columns
 from sparklog.write.job_names import new_job
@@ -142,10 +143,9 @@ def load(
         raise InvalidOptionError(f"row_bytes_max is {row_bytes_max}, and must be at least 1")
     options = taken(JobOptions, shared)
     runner = runner_of(options.processes, options.spark)
-    given = (sources,) if isinstance(sources, str) or hasattr(sources, "__fspath__") else tuple(sources)
     log_config = LogConfig.from_properties(config or {})
     log_config.warn_idle(COMMIT)
-    location = expand_one(locate(log_directory, "log_directory"), "log_directory")
+    location = place_at(log_directory, "log_directory")
     target = find_target(location, topic, num_partitions, has_topic_column=topic is None and topic_column is not None)
     columns = Columns(
         key,
@@ -160,7 +160,7 @@ def load(
     )
     now_ms = wall_clock_ms()
     job = LoadJob(
-        sources=given,
+        sources=places_at(sources, "source"),
         format=format,
         target=target,
         config=log_config,

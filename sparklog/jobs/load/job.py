@@ -31,7 +31,7 @@ from sparklog.jobs.run.options import JobOptions
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.storage.registry import PathText
+from sparklog.storage.registry import Location
 from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.target import WriteTarget
@@ -141,7 +141,7 @@ class LoadJob:
 
     Attributes
     ----------
-    sources : tuple of paths
+    sources : tuple of Location
         See `sparklog.jobs.load.inputs`.
     job_id : str
         From `sparklog.write.job_names.new_job`, at ``now_ms``, which is the time of records that have none.
@@ -154,7 +154,7 @@ class LoadJob:
         Filled in the process that drives the job.
     """
 
-    sources: tuple[PathText, ...]
+    sources: tuple[Location, ...]
     format: str | None
     target: WriteTarget
     config: LogConfig

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.log.properties import LONG_MAX, options_of
-from sparklog.storage.registry import canonical
+from sparklog.storage.registry import Location, locate
 
 NO_PATH: Final = (
     "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
@@ -88,14 +88,14 @@ def in_lower_case(given: Mapping[str, str], aliases: Mapping[str, str]) -> dict[
     return named
 
 
-def location(name: str, text: str) -> str:
+def location(name: str, text: str) -> Location:
     """Read a path."""
-    return canonical(text, name)
+    return locate(text, name)
 
 
-def location_or_none(name: str, text: str) -> str:
-    """Read a path that may be given by another option instead, and then is empty here."""
-    return location(name, text) if text.strip() else ""
+def location_or_none(name: str, text: str) -> Location | None:
+    """Read a path that may be given by another option instead, and then is none here."""
+    return location(name, text) if text.strip() else None
 
 
 def integer(text: str) -> int | None:

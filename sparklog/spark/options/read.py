@@ -49,6 +49,7 @@ from sparklog.spark.options.values import (
     parse_topics,
     parse_view,
 )
+from sparklog.storage.registry import Location
 from sparklog.topic.places.packing import PACK_BYTES
 from sparklog.topic.selection import Selection
 
@@ -122,14 +123,14 @@ def decoding_option(column: str, name: str) -> Any:
 class SeglogOptions:
     """The options that a user gave for a read. Made by `parse`."""
 
-    path: str = option(
+    path: Location | None = option(  # noqa: RUF009 - a field, like the others
         "path",
-        "",
+        None,
         parser=location_or_none,
         is_required=True,
         doc="A log directory, a topic's path, or a partition's folder.",
     )
-    paths: tuple[str, ...] = option(
+    paths: tuple[Location, ...] = option(
         "paths",
         (),
         parser=parse_paths,
@@ -197,7 +198,7 @@ class SeglogOptions:
         parser=parse_offsets,
         doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {OFFSETS_FORM}.",
     )
-    offsets_path: tuple[str, ...] = option(
+    offsets_path: tuple[Location, ...] = option(
         "consumerOffsetsPath",
         (),
         parser=parse_path_or_paths,
@@ -396,7 +397,7 @@ class SeglogOptions:
         return Selection(self.subscribe, self.subscribe_pattern, assigned)
 
     @property
-    def all_paths(self) -> tuple[str, ...]:
+    def all_paths(self) -> tuple[Location, ...]:
         return tuple(path for path in (self.path, *self.paths) if path)
 
     @property

@@ -27,6 +27,7 @@ from sparklog.spark.options.parsing import (
     read_declared,
     refuse_unknown,
 )
+from sparklog.storage.registry import Location
 from sparklog.topic.write.txn_versions import TxnVersion
 
 _log = logging.getLogger("sparklog")
@@ -73,9 +74,9 @@ def _partitioner(_: str, given: str) -> str:
 class WriteOptions:
     """The options that a user gave for a write. Made by `parse`."""
 
-    path: str = option(
+    path: Location = option(  # noqa: RUF009 - a field, like the others
         "path",
-        "",
+        None,
         parser=location_or_none,
         is_required=True,
         doc="A log directory, a topic's path, or a partition's folder.",
@@ -141,9 +142,9 @@ class WriteOptions:
         too_low="lockTimeoutMs must be positive",
         doc="How long to wait for other writers of the directory. A running broker is not waited for.",
     )
-    report_path: str = option(
+    report_path: Location | None = option(  # noqa: RUF009 - a field, like the others
         "reportPath",
-        "",
+        None,
         parser=location,
         doc="A file for a report of what was written where, a JSON line for each partition.",
     )

@@ -25,14 +25,11 @@ from sparklog.spark.options.limits import TASKS_MAX, match_time
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.values import EARLIEST, LATEST, OffsetSpec
 from sparklog.storage.process import usable_cores
-from sparklog.topic.places.discovery import discover, named, read_found
+from sparklog.topic.places.discovery import discover, log_directories, named, read_found
 from sparklog.topic.places.packing import pack
-from sparklog.topic.places.ranges import ReadRange, log_bytes
+from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange, log_bytes
 
 _log = logging.getLogger("sparklog")
-
-OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
-"""By groups, of the partitions that each has committed offsets of."""
 
 
 def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
@@ -127,7 +124,9 @@ def committed_offsets(options: SeglogOptions, logs: Mapping[TopicPartition, Part
     # What decodes the offsets takes long to import: not for the plans that need none.
     from sparklog.topic.internal.groups import committed_by_groups
 
-    return committed_by_groups(names, (layout.folder.directory for layout in logs.values()), options.offsets_path)
+    # A disk without a partition that is read may have the offsets as well.
+    directories = [*log_directories(options.all_paths), *(layout.folder.directory for layout in logs.values())]
+    return committed_by_groups(names, directories, options.offsets_path)
 
 
 def _whole_range(

@@ -31,7 +31,7 @@ from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, loo
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.base import Name, Storage
-from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate
+from sparklog.storage.registry import Location, PathText, expand, expand_one, is_pattern, locate, paths_of
 from sparklog.topic.selection import Selection
 
 INTERNAL_PREFIX: Final = "__"
@@ -100,6 +100,16 @@ class Discovery:
         return not found.topic.startswith(INTERNAL_PREFIX) or found in self.named_by_path
 
 
+def place_at(path: PathText, argument: str = "path") -> Location:
+    """Return the only place that a path, or a pattern, stands for; errors as of `locate` and `expand_one`."""
+    return expand_one(locate(path, argument), argument)
+
+
+def places_at(paths: PathText | Sequence[PathText], argument: str = "path") -> tuple[Location, ...]:
+    """Return the places of one or several paths, patterns as they are; errors as of `locate`."""
+    return tuple(locate(path, argument) for path in paths_of(paths))
+
+
 def discover(paths: Sequence[PathText]) -> Discovery:
     """Find the topic-partitions at some paths.
 
@@ -123,13 +133,13 @@ def discover(paths: Sequence[PathText]) -> Discovery:
     StorageError
         A folder cannot be listed.
     """
-    located = [locate(path) for path in paths]
+    located = places_at(paths)
     by_name: dict[TopicPartition, PartitionFolder] = {}
     by_path: set[PartitionFolder] = set()
     for found in (place for location in located for place in _found_at(location)):
         for folder in found.partitions:
             other = by_name.setdefault(named(folder), folder)
-            if other != folder and not _is_same(other, folder):
+            if other != folder and not is_same(other, folder):
                 raise InvalidOptionError(
                     f"{folder.name} is in two places, {other.location} and {folder.location}: name one of them"
                 )
@@ -142,7 +152,7 @@ def discover(paths: Sequence[PathText]) -> Discovery:
 
 def log_directories(paths: Iterable[PathText]) -> list[LogDirectory]:
     """Return those of some paths, and of what patterns stand for, that are log directories."""
-    located = [each for path in paths for each in expand(locate(path))]
+    located = [each for location in places_at(list(paths)) for each in expand(location)]
     return [LogDirectory(*each) for each in located if look_at(*each).kind is FolderKind.LOG_DIRECTORY]
 
 
@@ -310,7 +320,7 @@ def _names_in(directory: LogDirectory) -> list[Name]:
     return storage.names(path) if storage.is_folder(path) else []
 
 
-def _is_same(folder: PartitionFolder, other: PartitionFolder) -> bool:
+def is_same(folder: PartitionFolder, other: PartitionFolder) -> bool:
     """Tell whether two places are one folder."""
     return folder.storage.identity(folder.location) == other.storage.identity(other.location)
 

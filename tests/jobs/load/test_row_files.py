@@ -19,6 +19,7 @@ from sparklog.jobs.load import row_files
 from sparklog.jobs.load.inputs import find_files
 from sparklog.jobs.load.mapping import Columns
 from sparklog.jobs.load.row_files import Csv, WantedColumns, open_input, read_rows
+from sparklog.topic.places.discovery import places_at
 from tests.jobs.loads import HEADERS, strings, write_arrow, write_parquet, write_stream
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +32,7 @@ Writer = Callable[[Path, pa.Table], None]
 def read(
     path: Path, wanted: WantedColumns = RECORD, csv: Csv | None = None, kind: str | None = None
 ) -> list[dict[str, Any]]:
-    (file,) = find_files([path], kind)
+    (file,) = find_files(places_at(path), kind)
     with open_input(file) as source:
         return [row for rows in read_rows(source, file, None, wanted, csv or Csv()) for row in rows.to_pylist()]
 
@@ -60,7 +61,7 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path, ending: str) -> None:
 def test_rows_come_some_at_a_time_in_their_order(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.{ending}"
     WRITERS[ending](path, strings([f"{n:01000d}" for n in range(5000)]))
-    (file,) = find_files([path])
+    (file,) = find_files(places_at(path))
     with open_input(file) as source:
         found = list(read_rows(source, file, None, RECORD, Csv()))
     assert [int(each) for rows in found for each in rows["value"].to_pylist()] == list(range(5000))
@@ -247,7 +248,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "value\na\n")
-    (file,) = find_files([path])
+    (file,) = find_files(places_at(path))
 
     def grow() -> None:
         with open_input(file) as source, path.open("a") as end:
@@ -264,7 +265,8 @@ READ_ALL = """
 import resource, sys
 from sparklog.jobs.load.inputs import find_files
 from sparklog.jobs.load.row_files import Csv, WantedColumns, open_input, read_rows
-(file,) = find_files([sys.argv[1]])
+from sparklog.topic.places.discovery import places_at
+(file,) = find_files(places_at(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with open_input(file) as source:
     rows = sum(rows.num_rows for rows in read_rows(source, file, None, WantedColumns({"value": "value"}, False), Csv()))
@@ -300,7 +302,7 @@ def test_value_that_is_in_many_rows_and_in_the_file_once_is_not_in_memory_for_al
     path = tmp_path / "a.parquet"
     a_value_in_every_row(path, 1000, store_schema=has_schema)
     assert path.stat().st_size < 2000
-    (file,) = find_files([path])
+    (file,) = find_files(places_at(path))
     sizes, rows = [], 0
     with open_input(file) as source:
         for batch in read_rows(source, file, None, RECORD, Csv()):
@@ -325,7 +327,7 @@ def test_nulls_of_a_wide_type_are_not_in_memory_for_all_rows(tmp_path: Path) -> 
     with pa.parquet.ParquetWriter(tmp_path / "a.parquet", nulls.schema) as writer:
         for _ in range(8):
             writer.write_batch(nulls)
-    (file,) = find_files([tmp_path / "a.parquet"])
+    (file,) = find_files(places_at(tmp_path / "a.parquet"))
     with open_input(file) as source:
         found = [rows.num_rows for rows in read_rows(source, file, None, RECORD, Csv())]
     assert (sum(found), max(found) <= 16) == (128, True)
@@ -347,7 +349,7 @@ def test_arrow_file_whose_dictionary_has_a_long_value_is_read_in_parts(tmp_path:
     ends = pa.RunEndEncodedArray.from_arrays(pa.array([500], pa.int32()), pa.array(["b" * (1 << 20)]))
     for number, column in enumerate((values, ends)):
         write_arrow(tmp_path / f"{number}.arrow", pa.table({"value": column}))
-        (file,) = find_files([tmp_path / f"{number}.arrow"])
+        (file,) = find_files(places_at(tmp_path / f"{number}.arrow"))
         with open_input(file) as source:
             found = [rows.num_rows for rows in read_rows(source, file, None, RECORD, Csv())]
         assert (sum(found), max(found)) == (500, 64)
