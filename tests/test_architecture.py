@@ -37,13 +37,13 @@ INDOORS: dict[str, tuple[str, ...]] = {
     "record": ("format", "kernels", "codecs", "batches", "decode", "encode", "rewrite"),
     "jobs": (
         *("files", "ledger", "targets", "check", "run", "clean", "landing", "source", "summary"),
-        *("copy", "export", "load"),
+        *("named_logs", "description", "verification", "copy", "export", "load"),
     ),
     "topic": (
         *("places", "internal", "write", "cutting", "log_manager", "partition_log", "reader", "recover"),
         *("streams", "transactions"),
     ),
-    "cli": ("choices", "output", "parsing", "paths", "work", "commands"),
+    "cli": ("choices", "output", "parsing", "work", "commands"),
     "spark": ("worker", "runner", "jobs", "options", "read", "writer", "stream", "source"),
 }
 FOLDER_MODULES_MAX = 25
