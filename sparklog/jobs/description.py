@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from sparklog.inspect.describe import PartitionDescription, Scanned, describe_step_by_step
 from sparklog.jobs.named_logs import LogsTask, logs_at, tasks_of
-from sparklog.jobs.run.job import Amount, Report, Runner, Watch, found_by
+from sparklog.jobs.run.job import Amount, Report, Watch, found_by
 from sparklog.jobs.run.local import runner_of
 from sparklog.log.places import PartitionFolder
 from sparklog.storage.registry import PathText, paths_of
@@ -23,7 +23,7 @@ def describe(
     full: bool = False,
     ratio: bool = False,
     processes: int | None = None,
-    spark: Runner | None = None,
+    spark: Any = None,
     watch: Watch | None = None,
 ) -> Iterator[PartitionDescription]:
     """Describe logs: their offsets, times, sizes, codecs and formats.

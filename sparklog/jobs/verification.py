@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from sparklog.inspect.absent import verify_absent, verify_absent_beside
 from sparklog.inspect.verify import logs_in, verify_directory, verify_partitions
@@ -12,7 +13,7 @@ from sparklog.inspect.verify_log import Event
 from sparklog.inspect.verify_segment import Finding, Progress
 from sparklog.jobs.clean.keys import Keys, read_keys
 from sparklog.jobs.named_logs import LogsTask, NamedLogs, logs_at, tasks_of
-from sparklog.jobs.run.job import Amount, Report, Runner, Watch, found_by
+from sparklog.jobs.run.job import Amount, Report, Watch, found_by
 from sparklog.jobs.run.local import runner_of
 from sparklog.record.rewrite.matching import KeySet
 from sparklog.storage.registry import PathText, paths_of
@@ -23,7 +24,7 @@ def verify(
     *,
     absent: Keys | None = None,
     processes: int | None = None,
-    spark: Runner | None = None,
+    spark: Any = None,
     watch: Watch | None = None,
 ) -> Iterator[Finding]:
     """Check everything of logs: checksums, records, offsets, indexes, epochs, snapshots, checkpoints and names.
