@@ -27,7 +27,8 @@ from sparklog.errors import (
     SeglogError,
     StorageError,
 )
-from sparklog.inspect.verify import Finding, Severity, verify_partition
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.files import SNAPSHOT, offset_file_name
 from sparklog.log.producer_state import Producers
@@ -62,7 +63,7 @@ def read(folder: Path, *columns: str) -> list[Any]:
 
 
 def findings(folder: Path) -> list[str]:
-    events = verify_partition(str(folder))
+    events = verify_partition(folder_at(folder))
     return [str(each) for each in events if isinstance(each, Finding) and each.severity != Severity.NOTE]
 
 

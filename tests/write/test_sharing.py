@@ -18,14 +18,15 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import InvalidOptionError, LockedError, StorageError
-from sparklog.inspect.verify import Finding, Severity, verify_partition
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
 from sparklog.storage.base import WritableFile
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
-from tests.places import directory_at
+from tests.places import directory_at, folder_at
 
 PLAIN = LogConfig(compression_type="uncompressed")
 
@@ -123,7 +124,7 @@ def test_four_threads_append_and_every_offset_is_given_out_once(tmp_path: Path) 
         assert [value for value in found if value.startswith(b"%d " % thread)] == own
         assert [found[offset] for first, last in ranges for offset in range(first, last + 1)] == own
     assert len(list((tmp_path / "events-0").glob("*.log"))) > 1
-    events = verify_partition(str(tmp_path / "events-0"))
+    events = verify_partition(folder_at(tmp_path / "events-0"))
     assert [each for each in events if isinstance(each, Finding) and each.severity is not Severity.NOTE] == []
 
 

@@ -33,11 +33,11 @@ from sparklog.cli.commands.lag import lag
 from sparklog.cli.commands.produce import produce
 from sparklog.cli.output import render, tables
 from sparklog.cli.output.fields import DESCRIBED_PARTITION, DESCRIBED_SEGMENT, DESCRIBED_TOPIC, RECOVERY
-from sparklog.cli.output.progress import progress
+from sparklog.cli.output.progress import job_progress, progress
 from sparklog.cli.parsing import milliseconds_of
-from sparklog.cli.paths import find_path, logs_size, processes_for
 from sparklog.cli.work import describe as describing
 from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.jobs.named_logs import logs_at
 from sparklog.log.where_parser import parse_where
 
 _FAILED = 1
@@ -127,7 +127,7 @@ def describe(
     nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
     """
     depth = describing.Depth.of(full=full, ratio=ratio, histogram=histogram)
-    found = describing.described_logs([find_path(path) for path in paths], depth, processes)
+    found = describing.described_logs([logs_at(path) for path in paths], depth, processes)
     columns: Sequence[tables.Column]
     if segments:
         rows, columns = describing.segment_rows(found, depth), DESCRIBED_SEGMENT.columns
@@ -248,12 +248,10 @@ def verify(
     """
     from sparklog.cli.work.verify import VerifyOutcome, as_json_row, findings, report
 
-    targets = [find_path(path) for path in paths]
-    outcome = VerifyOutcome()
-    total_bytes = sum(logs_size(target) for target in targets)
-    count = processes_for(sum(len(target.folders) for target in targets), total_bytes, processes)
-    with progress(total_bytes) as advance:
-        rows = findings(targets, outcome, advance, count, absent)
+    targets = [logs_at(path) for path in paths]
+    with job_progress("verifying", has_records=False) as bar:
+        outcome = VerifyOutcome(bar)
+        rows = findings(targets, outcome, processes, absent)
         if as_json:
             render.put_rows(as_json_row(row) for row in rows)
         found = list(rows)
@@ -290,7 +288,7 @@ def recover(
     from sparklog.cli.work.recover import RecoverOutcome, recover_rows
 
     outcome = RecoverOutcome()
-    targets = [find_path(path) for path in paths]
+    targets = [logs_at(path) for path in paths]
     # All of it is done before any of it is printed: a pipe that is closed must not end it halfway.
     with progress(None) as advance:
         advance("recovering", 0)

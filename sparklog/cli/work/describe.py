@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Final
 
 from sparklog.cli.output import render, tables
 from sparklog.cli.output.columns import SPANS, with_bars, with_counts
-from sparklog.cli.output.progress import progress
+from sparklog.cli.output.progress import job_progress, progress
 from sparklog.cli.output.text import printable
-from sparklog.cli.paths import CliPath, logs_size, processes_for
 from sparklog.errors import SeglogError
-from sparklog.inspect.describe import BatchStats, PartitionDescription, Scanned, describe_partitions
+from sparklog.inspect.describe import BatchStats, PartitionDescription
 from sparklog.inspect.describe_directory import DirectoryDescription, describe_directory
 from sparklog.inspect.histogram import TimeHistogram
+from sparklog.jobs.description import DescribeJob
+from sparklog.jobs.named_logs import NamedLogs
+from sparklog.jobs.run.job import found_by
+from sparklog.jobs.run.local import runner_of
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.record.codecs.table import codec_name
 from sparklog.topic.write.configs import StoredConfigs, stored_configs
@@ -61,27 +65,19 @@ class DescribedLogs:
                 yield f"{folder.name}: {description.error}"
 
 
-def described_logs(targets: Sequence[CliPath], depth: Depth, processes: int | None) -> DescribedLogs:
+def described_logs(targets: Sequence[NamedLogs], depth: Depth, processes: int | None) -> DescribedLogs:
     """Describe the partitions of targets."""
     folders = list(dict.fromkeys(folder for target in targets for folder in target.folders))
-    work_bytes = sum(logs_size(target) for target in targets) if depth.is_full else 0
+    runner = runner_of(processes, None)
+    job = DescribeJob(tuple(folders), depth.is_full, depth.is_decompressed, runner.workers)
     found = []
-    with progress(work_bytes or len(folders), "bytes" if work_bytes else "partitions") as advance:
-        events = describe_partitions(
-            [folder.location for folder in folders],
-            is_full=depth.is_full,
-            is_decompressed=depth.is_decompressed,
-            processes=processes_for(len(folders), work_bytes, processes),
-        )
-        left = iter(folders)
-        for event in events:
-            if isinstance(event, Scanned):
-                advance(event.path, event.bytes)
-                continue
-            folder = next(left)
-            found.append((folder, event))
-            if not work_bytes:
-                advance(folder.name, 1)
+    with (
+        job_progress("scanning", has_records=False) if depth.is_full else nullcontext() as watch,
+        progress(len(folders), "partitions", is_hidden=depth.is_full) as advance,
+    ):
+        for folder, description in zip(folders, found_by(job, runner, watch), strict=True):
+            found.append((folder, description))
+            advance(folder.name, 1)
     directories = dict.fromkeys(folder.directory for folder in folders)
     return DescribedLogs(
         found,

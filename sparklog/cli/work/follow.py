@@ -6,7 +6,6 @@ import time
 from typing import Final, NamedTuple
 
 from sparklog.cli.output import render
-from sparklog.cli.paths import is_file
 from sparklog.cli.work.dump import CountedOutput, DumpOptions, refuse_outside
 from sparklog.errors import (
     CorruptLogError,
@@ -33,7 +32,7 @@ def follow(options: DumpOptions) -> None:
     CorruptLogError
         A log is damaged, and still so when it is read again.
     """
-    if is_file(options.path):
+    if options.file() is not None:
         raise InvalidOptionError("--follow is for a folder, and the path is that of a file")
     if options.wanted.end_offset is not None:
         raise InvalidOptionError("--follow has no end, and --end-offset says one: give one of them")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sparklog.cli.paths import CliPath
 from sparklog.errors import CorruptLogError, SeglogError
+from sparklog.jobs.named_logs import NamedLogs
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -32,7 +32,7 @@ class RecoverOutcome:
 
 
 def recover_rows(
-    targets: list[CliPath],
+    targets: list[NamedLogs],
     outcome: RecoverOutcome,
     staged_hours: float,
     *,

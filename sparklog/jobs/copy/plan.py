@@ -17,11 +17,11 @@ from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
 from sparklog.log.files import TopicPartition, checked_partition
-from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.layout import PartitionLayout, cut_at, read_layout
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.scan import refuse_damaged_end
-from sparklog.log.segment import OffsetPosition, OpenSegment
+from sparklog.log.segment import OpenSegment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.batches.wrappers import last_offset_inside
 from sparklog.topic.places.discovery import named
@@ -345,7 +345,7 @@ class CopyPlan:
             end = _end_offset_at(layout, end - 1)
         while is_committed and start < end < layout.end_offset:
             # What was decided before the last stable offset may have its marker behind that, as in the midst of a log.
-            stable_offset = last_stable_offset(replace(layout, end=OffsetPosition(0, end)))
+            stable_offset = last_stable_offset(cut_at(layout, end))
             if stable_offset == end:
                 break
             end = stable_offset

@@ -322,7 +322,7 @@ def test_interrupted_command_ends_as_sigint_would(tmp_path: Path) -> None:
     script = (
         "import sys, sparklog.cli.commands.main as main\n"
         "def interrupt(path): raise KeyboardInterrupt\n"
-        "main.find_target = interrupt\n"
+        "main.logs_at = interrupt\n"
         "main.run()"
     )
     ran = subprocess.run([COMMAND[0], "-c", script, "describe", str(tmp_path)], capture_output=True, text=True)
