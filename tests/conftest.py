@@ -18,6 +18,9 @@ settings.load_profile("sparklog")
 # Spark is started many times and for seconds each, in which Java's second compiler takes more time than it saves.
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+# Programs that do not say otherwise, as those of the pages, get no web server and no 200 tasks a shuffle.
+SETTINGS: Final = "--conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{SETTINGS} pyspark-shell")
 
 HERE: Final = Path(__file__).parent
 LONGEST_FIRST: Final = (
@@ -28,7 +31,6 @@ LONGEST_FIRST: Final = (
     "test_readme.py",
     "spark/test_cluster.py",
     "spark/worker/test_boundary.py",
-    "spark/test_limit.py",
     "spark/test_kills.py",
     "topic/write/test_commit.py",
     "fuzz/test_full_disk.py",

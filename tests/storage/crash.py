@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +55,7 @@ class Disk:
     """Files whose names are gone: while they are open, no other file gets their inodes."""
 
     def __post_init__(self) -> None:
+        weakref.finalize(self, _close_all, self.held)
         for folder in [self.root, *(path for path in self.root.rglob("*") if path.is_dir())]:
             self.sync_folder(folder)
             for path in folder.iterdir():
@@ -74,9 +76,8 @@ class Disk:
             self.held.append(os.open(path, os.O_RDONLY))
 
     def let_go(self) -> None:
-        """Close the files that are held."""
-        while self.held:
-            os.close(self.held.pop())
+        """Close the files that are held, as is done in any case when nobody has this disk any more."""
+        _close_all(self.held)
 
     def note(self) -> None:
         """Note the names that there are, after a change of some."""
@@ -118,6 +119,11 @@ class Disk:
                 yield from self._survivors(folder / name)
             elif not (folder / name).is_dir():
                 yield folder / name, inode
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
 
 
 def _names_in(folder: Path) -> dict[str, int]:

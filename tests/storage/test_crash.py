@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from pathlib import Path
 
@@ -56,6 +57,19 @@ def test_rename_and_removal_that_were_not_synced_are_undone(tmp_path: Path) -> N
     storage.remove(str(tmp_path / "b"))
     storage.disk.lose(keep_sizes=False)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"a", "b": b"b"}
+
+
+def test_files_that_are_held_are_closed_with_their_disk(tmp_path: Path) -> None:
+    """Thousands of disks are made by one process, and beyond 1,023 descriptors py4j does not hear Java any more."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        (tmp_path / "a").write_bytes(b"a")
+        storage = CrashingStorage(tmp_path)
+        storage.remove(str(tmp_path / "a"))
+        assert len(storage.disk.held) == 1
+        del storage
+        gc.collect()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_atomic_write_leaves_the_old_or_the_new_content(tmp_path: Path) -> None:
