@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 
 from sparklog.cli.commands.main import app
 
-COMMANDS: Final = typer.main.get_command(app)
+# Of a class of click, or of the copy of click that some versions of typer have.
+COMMANDS: Final[Any] = typer.main.get_command(app)
 
 
 def run(*arguments: Any, answer: str | bytes = "") -> Result:
