@@ -17,10 +17,10 @@ from sparklog.cli.work.export import selection_of
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.ledger import Loaded, encode_commit
 from sparklog.jobs.run.job import Amount
-from tests.cli.commands.test_main import lines, on_a_terminal, run
 from tests.cli.output.test_fields import disagreements
 from tests.golden import EXAMPLES
 from tests.jobs.tables import append, files, read, rows
+from tests.terminal import lines, on_a_terminal, run
 
 SOME = ("--topics", "shop-orders", "--processes", "1")
 

@@ -276,19 +276,18 @@ def test_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.
 def test_writer_that_dies_anywhere_loses_no_record_that_was_flushed(tmp_path: Path) -> None:
     values = [[b"first %d" % n for n in range(8)], [b"second"], [b"third %d" % n for n in range(8)]]
     config = replace(SMALL, segment_index_bytes=48)
-    done: dict[str, int] = {}
 
     def prepare(folder: Path) -> None:
         with opened(folder / "events-0", config) as log:
             log.append(table([b"old"]))
 
     def run(storage: CrashingStorage, folder: Path) -> None:
-        done[folder.name] = 0
+        storage.reached = 0
         with opened(folder / "events-0", config, storage=storage) as log:
-            for each in values:
+            for number, each in enumerate(values, 1):
                 log.append(table(list(each)))
                 log.flush()
-                done[folder.name] += 1
+                storage.reached = number
 
     refused = 0
     for crash in crashes(prepare, run, tmp_path, (*EVERY_LOSS, "pages", "pages")):
@@ -305,8 +304,9 @@ def test_writer_that_dies_anywhere_loses_no_record_that_was_flushed(tmp_path: Pa
             refused += 1
         with opened(folder, config) as log:
             log.append(table([b"new"]))
-        found, kept = read(folder), done[crash.folder.name]
-        flushed = [b"old", *(value for each in values[:kept] for value in each)]
+        found = read(folder)
+        assert isinstance(crash.reached, int)
+        flushed = [b"old", *(value for each in values[: crash.reached] for value in each)]
         every = [b"old", *(value for each in values for value in each)]
         assert found[: len(flushed)] == flushed, str(crash)
         assert found[-1] == b"new", str(crash)

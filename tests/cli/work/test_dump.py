@@ -21,8 +21,9 @@ from sparklog.cli.work.dump import CountedOutput, DumpOptions
 from sparklog.cli.work.follow import _Follower
 from sparklog.inspect.dump_range import DumpRange
 from tests.build import Record, control_batch, v2_batch, write_partition
-from tests.cli.commands.test_main import COMMAND, lines, run
+from tests.cli.commands.test_main import COMMAND
 from tests.golden import EXAMPLES, golden_set
+from tests.terminal import lines, run
 
 EVENTS = EXAMPLES / "shop-events"
 DEADLINE_SECONDS = 60
