@@ -1,4 +1,4 @@
-"""Makes the records that a consumer returns of the rows that it has fetched."""
+"""Makes a consumer's records from fetched rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from sparklog.log.files import TopicPartition
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it; the fields are those of kafka-python.
+    """A record as a consumer returns it, with kafka-python's fields.
 
     Attributes
     ----------
     timestamp : int
         ms since the epoch; ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime.
     key, value
-        Bytes, or what the deserializer makes of them; None where there is none.
+        Bytes, or the deserializer's result; None if absent.
     headers : list of (str, bytes)
     checksum : None
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        In bytes; -1 where there is none.
+        In bytes; -1 if absent.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class RecordMaker:
-    """Deserializes keys and values, and counts.
+    """Deserializes keys and values, and counts records and bytes.
 
     Attributes
     ----------
@@ -54,9 +54,9 @@ class RecordMaker:
         self.records = self.key_and_value_bytes = 0
 
     def make(self, at: TopicPartition, row: tuple[Any, ...], sizes: Sizes) -> ConsumerRecord:
-        """Return the record of a row of `Fetcher.fetch`; what a deserializer raises comes as it is.
+        """Return the record of a row of `Fetcher.fetch`. Errors of a deserializer are raised unchanged.
 
-        As in kafka-python, deserializers are called for None as well, and that of the key first.
+        As in kafka-python, deserializers are called for None as well, the key's first.
         """
         offset, timestamp, timestamp_type, key, value, pairs, leader_epoch = row
         headers = [(pair["key"], pair["value"]) for pair in pairs or ()]

@@ -1,12 +1,12 @@
-"""Writes what a producer has gathered: the work of its one background thread.
+"""Writes a producer's gathered records, in its one background thread.
 
 The records of a topic become columns, get their partitions, and are appended to the log of each partition at once. A
-record that a log refuses is taken out and the others are written; whatever else goes wrong with a log fails the records
-that were for it.
+record that a log refuses is taken out and the others are written; any other error of a log fails the records
+for it.
 
-An idempotent producer has an id from a block that no cluster reaches: Kafka's controllers give out ids from 0 upward,
-a thousand at a time, and those here are random numbers from 2**62 to 2**63 - 1. When it is not known how much of an
-append is in the log, the producer goes on under another id, so that nothing new is taken for a repetition.
+An idempotent producer has an id from a range that no cluster reaches: Kafka's controllers give out ids from 0 upward,
+a thousand at a time, and the ids here are random numbers from 2**62 to 2**63 - 1. When it is unknown how much of an
+append is in the log, the producer continues under another id, so that no new record counts as a repetition.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from sparklog.write.metrics import LogMetrics
 _log = logging.getLogger("sparklog")
 
 _RELEASED_SECONDS: Final = 3600.0
-"""How long to wait for records where no log is open; nothing is done then."""
+"""How long to wait for records while no log is open; nothing else is due then."""
 
 
 def new_producer_id() -> int:
-    """Return a producer id that nobody else has."""
+    """Return a new, unique producer id."""
     return FIRST_OWN_PRODUCER_ID + secrets.randbelow(FIRST_OWN_PRODUCER_ID)
 
 
@@ -65,18 +65,18 @@ class Sender:
     ----------
     accumulator : Accumulator
     routes : Routes
-        Of the topics that records were sent to.
+        The routes of the topics.
     acks : int
-        What records wait for: 0, 1, or `ALL` for the disk.
+        The acknowledgement that records wait for: 0, 1, or `ALL` for the disk.
     is_idempotent : bool
         Whether batches carry a producer id and sequence numbers.
     logs : SharedLogs
-        What it appends to.
+        The logs to append to.
     transactions : ProducerTransactions or None
-        What it appends by, where the producer has a transactional id.
+        The transactions to append in, if the producer has a transactional id.
     idle_seconds : float
-        After how long without records the logs are closed, so that other processes can write; and with records where
-        others wait.
+        The idle time after which the logs are closed, so that other processes can write; also the time after which a
+        busy producer closes them if others wait.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Sender:
         self.sent_records = self.failed_records = self.sent_bytes = 0
 
     def run(self) -> None:
-        """Write what comes, until the accumulator is closed and empty."""
+        """Write records until the accumulator is closed and empty."""
         wait_seconds = _RELEASED_SECONDS
         try:
             while (taken := self._accumulator.take(self._routes.full_bytes, wait_seconds)) is not None:
@@ -120,7 +120,7 @@ class Sender:
         return self._transactions is not None and self._transactions.in_transaction
 
     def _take_turns(self) -> None:
-        """Let others write who wait for the directory, where it was this producer's for long enough."""
+        """Release the directory for waiting writers, if this producer has held it for long enough."""
         now = time.monotonic()
         if self._turn_ends is None:
             self._turn_ends = now + self._idle_seconds
@@ -130,13 +130,13 @@ class Sender:
                 self._logs.give_way()
 
     def end(self, refusal: SeglogError) -> None:
-        """Have `run` write what is there and return; what comes from now on is refused."""
+        """Let `run` write the waiting records and return; refuse new ones."""
         if self._transactions is not None:
             self._transactions.give_up()
         self._accumulator.close(refusal)
 
     def logs(self) -> dict[str, LogMetrics]:
-        """Return what the open logs have counted, by their partitions."""
+        """Return the counters of the open logs, by partition."""
         return self._logs.metrics()
 
     def release(self) -> None:
@@ -153,11 +153,11 @@ class Sender:
             _log.warning("%s", error)
 
     def forget(self) -> None:
-        """Let go of the logs in a process that was forked from the one that opened them."""
+        """Release the logs in a forked child of the process that opened them."""
         self._logs.forget()
 
     def _deliver(self, pending: Pending) -> None:
-        """Write the records of one topic that wait together, and say what became of them."""
+        """Write a delivery's records, and resolve their futures."""
         records = pending.records
         try:
             self._write(pending)
@@ -184,7 +184,7 @@ class Sender:
         try:
             outcomes = self._write_by(route, pending, rows, explicit)
         except UnknownTopicOrPartitionError:
-            # The topic was deleted since its route was found.
+            # The topic has been deleted since its route was found.
             outcomes = self._write_by(self._routes.find(pending.topic, route), pending, rows, explicit)
         self.failed_records += len(outcomes.errors)
         self.sent_records += rows.num_rows - len(outcomes.errors)
@@ -200,7 +200,7 @@ class Sender:
             )  # fmt: skip
 
     def _write_by(self, route: Route, pending: Pending, rows: pa.RecordBatch, explicit: pa.Array | None) -> Outcomes:
-        """Write rows where a route says; where a log is not there any more, and nothing is written yet, raise that."""
+        """Write rows by a route. If a log has vanished before any row is written, raise that error."""
         names = rows.schema.names
         keys = rows.column("key") if "key" in names else None
         sizes = row_bytes([rows.column(name) for name in ("key", "value") if name in names], rows.num_rows)
@@ -208,7 +208,7 @@ class Sender:
         partitions = chosen.astype(np.int64)
         outcomes = Outcomes(rows, partitions)
         if self._acks == 0 and pending.table is None and not pending.is_done:
-            # Nobody waits for what becomes of them.
+            # Nobody waits for their outcome.
             pending.resolve(record_metadata(pending.topic, outcomes.written()), {})
         with nullcontext() if self._transactions is None else self._transactions.lock:
             self._append_all(route, rows, partitions, outcomes, is_whole=pending.table is not None)
@@ -226,7 +226,7 @@ class Sender:
     def _append_all(
         self, route: Route, rows: pa.RecordBatch, partitions: Int64s, outcomes: Outcomes, *, is_whole: bool
     ) -> None:
-        """Append rows to the logs of their partitions, and wait for the disk where that is asked for."""
+        """Append rows to the logs of their partitions, and sync the logs if ``acks`` demands it."""
         touched: list[tuple[PartitionFolder, Int64s]] = []
         refused: dict[LogDirectory, LockedError] = {}
         for partition, numbers in _by_partition(partitions):
@@ -244,7 +244,7 @@ class Sender:
                 self._failed(folder, error)
                 outcomes.failed(numbers, error)
                 if isinstance(error, LockedError) and folder.writable.claimed_as(folder.location) is None:
-                    # The directory is locked, not this one log: it is not waited for again for each partition.
+                    # The whole directory is locked: do not wait for it again for each partition.
                     refused[folder.directory] = error
         for folder, numbers in touched if self._acks == ALL else ():
             try:
@@ -263,7 +263,7 @@ class Sender:
         *,
         is_whole: bool,
     ) -> None:
-        """Append rows to one log; where it refuses one, all others, unless they are to be written all or none."""
+        """Append rows to one log. If it refuses a row, append the others, unless all must be written or none."""
         try:
             first = self._append_rows(route, folder, rows)
         except (InvalidOptionError, RecordTooLargeError) as error:
@@ -300,7 +300,7 @@ class Sender:
         return first, now_ms if route.config.message_timestamp_type == "LogAppendTime" else None
 
     def _failed(self, folder: PartitionFolder, error: BaseException) -> None:
-        """Go on after an error of a log: open it again, and let nothing new be taken for a repetition."""
+        """Continue after an error of a log: reopen it, under a new producer id, so that no new record counts as a repetition."""
         if isinstance(error, InvalidOptionError | RecordTooLargeError | BrokerRunningError | IllegalStateError):
             return
         self._logs.discard(folder)
@@ -309,12 +309,12 @@ class Sender:
 
 
 def _as_of_kafka(error: SeglogError) -> SeglogError:
-    """Return the error of a record that is too large under the name that producers know it by."""
+    """Return the error of a too large record under its name in producers."""
     return MessageSizeTooLargeError(error.message) if isinstance(error, RecordTooLargeError) else error
 
 
 def _by_partition(partitions: Int64s) -> list[tuple[int, Int64s]]:
-    """Return the partitions that rows go to, each with the numbers of its rows in their order."""
+    """Return the partitions of rows, each with the numbers of its rows in order."""
     if not len(partitions):
         return []
     if (partitions == partitions[0]).all():
@@ -328,7 +328,7 @@ NO_SIZE: Final = -1
 
 
 def columns_of(rows: Rows) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """Return the columns of records, and the partitions that they name, if any does."""
+    """Return the columns of records, and the partitions that they name; None if none does."""
     columns: dict[str, pa.Array] = {
         "value": pa.array(rows.values, pa.binary()),
         "timestamp": array_of(np.array(rows.timestamps, np.int64)),
@@ -350,14 +350,14 @@ def _headers(rows: Rows) -> pa.Array:
 
 
 class Outcomes:
-    """What becomes of the rows of a delivery, as their partitions are written one after the other.
+    """The outcomes of a delivery's rows, while their partitions are written one by one.
 
     Parameters
     ----------
     rows : pyarrow.RecordBatch
         The columns of the records.
     partitions : int array, shape (n_rows,)
-        Where each goes.
+        The partition of each row.
     """
 
     def __init__(self, rows: pa.RecordBatch, partitions: Int64s) -> None:
@@ -367,7 +367,7 @@ class Outcomes:
         self.errors: dict[int, Exception] = {}
 
     def wrote(self, numbers: Int64s, first_offset: int, append_ms: int | None) -> None:
-        """Note that rows were written one behind the other; ``append_ms`` is their time under LogAppendTime."""
+        """Note that rows were written consecutively; ``append_ms`` is their time under LogAppendTime."""
         self._offsets[numbers] = np.arange(first_offset, first_offset + len(numbers))
         if append_ms is not None:
             if self._append_ms is None:
@@ -379,7 +379,7 @@ class Outcomes:
         self.errors.update(dict.fromkeys(numbers.tolist(), error))
 
     def written(self) -> Written:
-        """Return what became of all rows."""
+        """Return the outcomes of all rows."""
         times = numbers_of(self._rows.column("timestamp"))
         if self._append_ms is not None:
             times = np.where(self._append_ms >= 0, self._append_ms, times)
