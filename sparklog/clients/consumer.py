@@ -190,6 +190,7 @@ class Consumer:
             By default ``max_poll_records``.
         max_bytes : int, optional
             The most bytes of keys, values and headers together; one record may have more. By default
+            ``fetch_max_bytes``, 50 MiB.
 
         Returns
         -------

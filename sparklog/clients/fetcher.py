@@ -120,7 +120,7 @@ class Fetcher:
         self._looked_seconds = float("-inf")
 
     def fetch(self, records_max: int, bytes_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...], Sizes]]:
-        """Yield rows that are there now, and their sizes; the position is behind a row when the next one is asked for.
+        """Yield available rows and their sizes. The position moves past a row when the next one is requested.
 
         They end before they exceed ``bytes_max``, but include one row at least.
 
