@@ -300,7 +300,7 @@ class Sender:
         return first, now_ms if route.config.message_timestamp_type == "LogAppendTime" else None
 
     def _failed(self, folder: PartitionFolder, error: BaseException) -> None:
-        """Continue after an error: reopen the log, under a new producer id, so that no record counts as a repetition."""
+        """Reopen a log after an error, under a new producer id, so that no record counts as a repetition."""
         if isinstance(error, InvalidOptionError | RecordTooLargeError | BrokerRunningError | IllegalStateError):
             return
         self._logs.discard(folder)
