@@ -208,8 +208,8 @@ class Sender:
         partitions = chosen.astype(np.int64)
         outcomes = Outcomes(rows, partitions)
         if self._acks == 0 and pending.table is None and not pending.is_done:
-            # Nobody waits for their outcome.
-            pending.resolve(record_metadata(pending.topic, outcomes.written()), {})
+            # Nobody waits for their outcome, which is told without offsets for good: not even those written below.
+            pending.resolve(record_metadata(pending.topic, Outcomes(rows, partitions).written()), {})
         with nullcontext() if self._transactions is None else self._transactions.lock:
             self._append_all(route, rows, partitions, outcomes, is_whole=pending.table is not None)
             if outcomes.errors and self._transactions is not None:

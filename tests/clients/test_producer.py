@@ -423,9 +423,12 @@ def test_stored_properties_are_obeyed(tmp_path: Path) -> None:
 
 def test_acks_0_tells_no_offset_and_writes(tmp_path: Path) -> None:
     with Producer(tmp_path, acks=0) as producer:
-        assert producer.send("events", b"a").get(SECONDS).offset == -1
+        future = producer.send("events", b"a")
+        assert future.get(SECONDS).offset == -1
         producer.flush()
     assert read(tmp_path, "value") == [b"a"]
+    # The metadata are made when they are asked for: the write must not have changed what they are made of.
+    assert future.get(SECONDS).offset == -1
 
 
 def test_acks_decide_whether_the_disk_is_waited_for(tmp_path: Path) -> None:
