@@ -1,8 +1,8 @@
 """Compiled code: the steps that the loops over bytes share, the scan from batch to batch, and what headers tell.
 
 Every kernel is handed the regions it may look at, checks each length against the end of its region before using it, and
-returns a status code with the place where it stopped. The records of v2 batches are walked in `kernels_v2`, messages of
-magic 0 and 1 in `kernels_legacy`; both write what they find into an `Output`.
+returns a status code with the place where it stopped. `sparklog.record.kernels.v2` walks the records of v2 batches,
+`sparklog.record.kernels.legacy` the messages of magic 0 and 1; both write what they find into an `Output`.
 
 The layouts that these loops walk are written in `sparklog.record.format.v2` and `sparklog.record.format.legacy`.
 """
