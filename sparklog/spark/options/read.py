@@ -213,7 +213,7 @@ class SeglogOptions:
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         True,
-        doc="Whether offsets of the range that are gone are an error, or only a warning.",
+        doc="Whether offsets of the range that the logs have lost are an error, or only a warning.",
     )
     include_headers: bool = option("includeHeaders", False, doc="Whether to read the column headers as well.")
     headers_as_map: bool = option(
