@@ -67,28 +67,27 @@ def copy(
     Parameters
     ----------
     source : str, os.PathLike or a sequence of them
-        Log directories (all topics except those whose name begins with ``__``), topic paths, partition folders,
-        patterns. Logs of the same partition are merged, one after another.
+        Log directories (all topics but those whose name begins with ``__``), topic paths, partition folders, patterns.
+        Logs of the same partition are merged, one behind the other.
     target : str or os.PathLike
-        A log directory without a running broker, created if it does not exist.
+        A log directory of no running broker, made where it is not there.
     renames : mapping of str to str, optional
-        New names of topics, by their names in the source; other topics keep theirs.
+        Topics, each with the one that it is copied to; the others keep their names.
     keep_offsets : bool
-        Whether batches keep their offsets; by default offsets continue from the end of the target.
+        Whether batches keep their offsets; by default these are counted on from the end of the target.
     keep_producers : bool
         Whether producers keep their ids, for a restore of the same cluster. By default they keep them only in a topic
         of the same name, in a directory with the same ``cluster.id``; elsewhere they get ids that no cluster reaches,
-        since new producers of the target's cluster may get the old ids: a broker would take their batches for
-        repetitions.
+        since new producers of the target's cluster may have theirs: a broker would take their batches for repetitions.
     recompress : str, optional
-        Compress all batches with this codec, by Kafka's name for it.
+        Give all batches this codec, as Kafka calls it.
     since_last : bool
-        Whether to leave out records that were copied before.
+        Whether what was copied before is left out.
     without_properties : bool
         Whether topics that are new in the target leave their stored properties behind, such as ``retention.ms``.
     config : mapping of str to str, optional
-        Topic properties, such as ``segment.bytes``; they override those stored in the target (``topics.properties``, or
-        the cluster's metadata there). No stored property changes the bytes of a batch: only ``recompress`` does.
+        Of the topics, such as ``segment.bytes``; over what is stored for them in the target (``topics.properties``, or
+        the cluster's metadata there). No stored property changes the bytes of a batch: ``recompress`` alone does.
 
     Returns
     -------

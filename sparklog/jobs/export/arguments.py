@@ -90,44 +90,42 @@ def export(
     Parameters
     ----------
     source : str, os.PathLike or a sequence of them
-        Log directories (all topics except those whose name begins with ``__``), topic paths, partition folders,
-        patterns.
+        Log directories (all topics but those whose name begins with ``__``), topic paths, partition folders, patterns.
     target : str or os.PathLike
-        A folder, created if it does not exist. Foreign files in it are left alone.
+        A folder, made where it is not there. It is this job's: files of others in it are left alone.
     format : str or FileFormat
-        ``parquet``, ``arrow``, ``csv`` or ``jsonl``; or ``delta`` or ``iceberg``, tables of Parquet files that record
-        themselves what was moved. JSON lines hold bytes that are UTF-8 as text, and others as base64, in a field whose
-        name ends with ``_base64``. CSV has no headers. Parquet files have delta encodings, which Spark reads from 3.4
-        on; those of Iceberg tables have none.
+        ``delta`` and ``iceberg`` are tables of Parquet files, which say themselves what was moved to them. Else
+        ``parquet``, ``arrow``, ``csv`` or ``jsonl``. JSON lines have bytes that are UTF-8 as text, and others as
+        base64, in a field with ``_base64`` behind its name. CSV has no headers. Parquet files have delta encodings,
+        which Spark reads from 3.4 on; those of Iceberg tables have none.
     table : str, optional
         The name of an Iceberg table in its catalog, such as ``sales.orders``.
     catalog : mapping of str to str, optional
         The properties of that catalog, as pyiceberg has them, and its ``name``.
     columns : str or sequence of str, optional
-        Columns of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers except
-        in CSV.
+        Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers but in CSV.
     partition_by : sequence of str
-        The levels of folders: any of ``topic``, ``partition``, ``date`` and ``hour`` (of the timestamp, UTC). Files do
-        not have the columns topic and partition if these are folders.
+        The folders in which files lie, of ``topic``, ``partition``, ``date`` and ``hour`` (of the timestamp, UTC). The
+        columns topic and partition are not in the files where they are folders.
     key_format, value_format : str, optional
         How keys and values are decoded into typed columns: a format of `sparklog.values.spec.parse_decoder`, or
         ``base64`` or ``hex``. By default they are bytes, and in CSV text.
     key_options, value_options : mapping of str to object
-        Other arguments of that function: ``schema``, ``wire``, ``schema_id`` and ``message``.
+        What else that function is given: ``schema``, ``wire``, ``schema_id`` and ``message``.
     unnests_value : bool
-        Whether the fields of a value become columns of their own, instead of the column ``value``.
+        Whether the fields of a value become columns of their own, in the place of the column ``value``.
     on_decode_error : {"fail", "dead_letter", "null"}
-        How to treat a record whose key or value does not decode, or whose time the table cannot hold: as an error that
-        ends its partition, as a row of a file of the same name in the folder ``_dead_letter``, or as null. Delta Lake
-        tables hold times up to the year 294247, and Iceberg tables up to 9999; files hold all.
+        What becomes of a record whose key or value does not decode, or whose time the table cannot hold: an error that
+        ends its partition, a row of a file of the same name in the folder ``_dead_letter``, or null. Tables of Delta
+        Lake hold times up to the year 294247, and those of Iceberg up to 9999; files hold all.
     escape_formulas : bool
-        Whether CSV gets a ' before text that a spreadsheet would take for a formula; such a file does not load back
-        unchanged.
+        Whether text of CSV gets a ' before it that a spreadsheet would take for a formula; such a file does not load
+        back as it was.
     where : str, optional
-        A filter for the records to move, such as ``key = 'user-1'``; see `LogReader.batches`. The others are skipped
-        for good: the ledger records the offsets that were looked at. A table keeps its filter.
+        Which records become rows, such as ``key = 'user-1'``, as of `LogReader.batches`. The others are passed over for
+        good: the ledger has the offsets that were looked at. A table keeps its filter.
     adopt : bool
-        Continue where the ledger and the files of the target end, even if a log is provably not the one that was
+        Go on where the ledger and the files of the target end, whatever proves that a log is not the one that was
         moved; files that the ledger does not know count as moved, by the ranges in their names.
     row_group_rows : int
         How many rows a row group of Parquet, or a batch of Arrow, has at most.

@@ -82,42 +82,42 @@ def load(
     Parameters
     ----------
     sources : path, or sequence of paths
-        Files, patterns, or folders with everything below them; Parquet, Arrow IPC (files and streams), CSV and JSON
-        lines, the last two also compressed, as their names say. Names that begin with ``_`` or ``.`` are ignored.
-        Folders named ``column=value`` give their files a column.
+        Files, patterns, or folders with all that is below them; Parquet, Arrow IPC (files and streams), CSV and JSON
+        lines, text also compressed, as their names say. Names that begin with ``_`` or ``.`` are passed over. Folders
+        that are named ``column=value`` give their files a column.
     log_directory : path
-        A log directory, created if it does not exist; or the path of a topic, or of a partition's folder in one.
+        A log directory, which is made where it is not there; or the path of a topic, or of a partition's folder in one.
     topic : str, optional
         The topic of all rows. Without it rows name their topics in the column `topic_column`.
     num_partitions : int, optional
-        How many partitions a new topic gets; without it a topic that does not exist is an error.
+        How many partitions a new topic gets; without it a topic that is not there is an error.
     config : mapping of str to object, optional
         Topic properties under Kafka's names, such as ``{"compression.type": "zstd"}``.
     partitioner : str
-        How a row that names no partition gets one; see the option of Spark's writes.
+        How a row that names no partition gets one: as of Spark's writes.
     key, value, headers, timestamp, partition, topic_column : str, optional
-        The names of columns, or None for no column. Other columns are left out. A column may be missing, except the
-        value; a name that you give must be in some file. Keys and values are text or bytes; timestamps are
-        timestamps, int64 of ms, or text of either; headers are a list of structs of key and value, or a map.
+        The names of columns; None where there is none. Other columns are left out. A column may be missing, but for
+        the value; a name that was given for one must be in some file. Keys and values are text or bytes; timestamps are
+        timestamps, int64 of ms, or text of either; headers a list of structs of key and value, or a map.
     value_json : bool
-        Make the value from all other columns, as one JSON object a row, as Spark's ``to_json`` does. From JSON lines
-        the value is the whole, unchanged line.
+        Make the value of all other columns, as one JSON object a row, in the way of Spark's ``to_json``. Of JSON lines
+        the value is the whole line, as it is.
     key_format, value_format : str, optional
-        ``base64`` or ``hex``, if an export wrote keys or values so; by default text stands for itself. It is not needed
-        for fields whose names end with ``_base64``, in which JSON lines of an export and the output of ``dump`` have
-        bytes that are not UTF-8: these are decoded.
+        ``base64`` or ``hex``, where an export was told to write keys or values so; by default text stands for itself.
+        It is not needed for fields with ``_base64`` behind their names, where JSON lines of an export, and what
+        ``dump`` prints, have bytes that are no UTF-8: they are read as these bytes.
     format : str, optional
-        "parquet", "arrow", "csv" or "json", if the names of the files do not say so.
+        "parquet", "arrow", "csv" or "json", where the names of the files do not say it.
     csv_delimiter : str
-        The character between the fields of CSV.
+        The character between fields of CSV.
     csv_columns : sequence of str
-        The names of the columns of CSV, if the first line does not have them.
+        The names of the columns of CSV, where the first line does not say them.
     csv_types : mapping of str to pyarrow.DataType, or str, optional
-        The types of CSV columns that are not text; also as text, such as ``id bigint, at timestamp``.
+        The types of those columns of CSV that are not text; also as text, such as ``id bigint, at timestamp``.
     row_bytes_max : int
-        Refuse a file with a row of about more bytes than this, decompressed: a few kilobytes may hold gigabytes.
+        Refuse a file with a row of more bytes, about, decompressed: a file of a few kilobytes may come to gigabytes.
     again : bool
-        Also load files that were loaded before.
+        Load also what was loaded before.
 
     Returns
     -------
