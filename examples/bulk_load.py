@@ -1,4 +1,4 @@
-"""A nightly load: what is new in a log directory goes to Parquet, and only that, however the last night ended.
+"""A nightly job: moves only the new records of a log directory to Parquet, however the last run ended.
 
 python examples/bulk_load.py [LOG_DIRECTORY [TABLE]]
 """

@@ -1,7 +1,7 @@
-"""Runs quickstart.py, and leaves out of its stderr a traceback of PySpark that says nothing about the demo.
+"""Runs quickstart.py, and leaves a harmless traceback of PySpark out of its stderr.
 
-Spark asks a process of Python which data sources there are, and how to make one. It hangs up as soon as it has the
-answer, and where that process has not ended yet by then, its last flush fails: it prints a BrokenPipeError.
+Spark starts a Python process that lists the data sources and makes one, and closes the connection as soon as it has
+the answer. If the process has not ended by then, its last flush fails and it prints a BrokenPipeError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BEGIN, END = "Traceback (most recent call last):\n", "BrokenPipeError: [Errno 32
 
 
 def without_hang_ups(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the tracebacks of a BrokenPipeError whose frames are all of PySpark's daemon."""
+    """Yield lines without the tracebacks of a BrokenPipeError whose frames are all in PySpark's daemon."""
     held: list[str] = []
     for line in lines:
         if held and (line.startswith("    ") or (line.startswith('  File "') and "/pyspark/daemon.py" in line)):

@@ -1,4 +1,4 @@
-"""Erases all that a customer has left in a log directory, and proves that it is gone from every file.
+"""Erases all records of some customers from a log directory, and proves that no file has them any more.
 
 python examples/erase.py [LOG_DIRECTORY KEYS]        KEYS is a Parquet or CSV file with a column key
 """
@@ -20,7 +20,7 @@ else:
     sparklog.copy(Path(__file__).parent / "data", directory, topics="shop-events")
     keys.write_text("key\nuser-002\nuser-007\n")
 
-# With a delay the old files stay under names with .deleted, and the proof below finds the keys there.
+# With a delay, the old files would stay under names with .deleted, and the proof below would find the keys there.
 done = sparklog.clean(directory, erase=keys, config={"file.delete.delay.ms": "0"})  # spark=session: on its cluster
 for each in (one for one in done.changed if one.erased):
     print(f"{each.topic}-{each.partition}: {each.erased_records} records erased, the first at {each.erased[0][0]}")

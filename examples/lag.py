@@ -1,8 +1,8 @@
-"""How far every consumer group is behind, read from the files of a broker that does not run.
+"""Prints how far every consumer group is behind, from the files of a stopped broker.
 
 python examples/lag.py [LOG_DIRECTORY]
 
-Each line is a partition that a group has committed an offset of, or that a member of it was assigned.
+Each line is a partition for which a group has committed an offset, or which was assigned to one of its members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ for row in lag.to_pylist():
     reader = f", assigned to {row['client_id']}" if row["client_id"] else ""
     print(f"{row['group']:<14}{row['topic']}-{row['partition']:<4}{committed:>9} of {row['log_end_offset']}{reader}")
 
-# A partition of which a group has committed nothing counts whole: without an offset it begins at the start.
+# If a group has committed nothing for a partition, all of it is left to read: the group begins at its start.
 left = lag.append_column("left", pc.coalesce(lag["lag"], lag["log_end_offset"]))
 for row in left.group_by("group").aggregate([("left", "sum")]).sort_by("group").to_pylist():
     print(f"{row['group']:<14}{row['left_sum']:>7} left to read")

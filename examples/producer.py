@@ -1,8 +1,8 @@
-"""A producer in one process, a consumer in another, and a kill in between: no broker, and no record lost or doubled.
+"""Runs a producer and a consumer in two processes, kills the producer, and loses or duplicates no record.
 
 python examples/producer.py [LOG_DIRECTORY]
 
-The producer is killed while it sends. What it had acknowledged is there; another producer sends the rest.
+The producer is killed while it sends. The records that it had acknowledged are there; another producer sends the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ with sparklog.Producer(directory, key_serializer=str.encode, value_serializer=st
     for number in range(first, last):
         future = producer.send("orders", f"order {number}", key=f"customer-{number % 50}")
         if number % 100 == 0:
-            print(number, future.get().offset, flush=True)  # acknowledged: it is on the disk, and all before it
+            print(number, future.get().offset, flush=True)  # acknowledged: it and all before it are on the disk
         if number == dies_at:
             os.kill(os.getpid(), 9)
 """
@@ -41,7 +41,7 @@ print(f"the consumer got {len(seen)} records, {len(set(seen))} of them different
 
 
 def produce(directory: str, first: int, dies_at: int = -1) -> int:
-    """Send orders from a number on, in a process of its own; return the last that was acknowledged."""
+    """Send orders from number `first` on, in another process; return the number of the last acknowledged order."""
     command = [sys.executable, "-c", PRODUCE, directory, str(first), str(RECORDS), str(dies_at)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     print(f"the producer ended with {done.returncode}")
@@ -52,7 +52,7 @@ def main(directory: str) -> None:
     sparklog.LogManager(directory).create_topic("orders", 3, {"retention.ms": "604800000"})
     with subprocess.Popen([sys.executable, "-c", CONSUME, directory, str(RECORDS)]) as consumer:
         acknowledged = produce(directory, 0, dies_at=1550)
-        # Behind the last acknowledgement there may be more: who sends goes on where the logs say that it is.
+        # There may be more orders than were acknowledged: the next producer continues after the last one in the logs.
         values = sparklog.open_topic(directory).read(columns="value")["value"].to_pylist()
         sent = max(int(value.split()[1]) for value in values)
         print(f"acknowledged up to order {acknowledged}, and all of {sent + 1} are there: {len(values) == sent + 1}")

@@ -1,4 +1,4 @@
-"""Reads a small log directory that a real broker wrote, with Spark and no broker, and writes another one.
+"""Reads a small log directory that a real broker wrote, with Spark and without a broker, and writes another one.
 
 Run it with ``make demo``, or with a log directory of your own: ``python examples/quickstart.py /var/lib/kafka/data``.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Spark starts its workers with the python that it finds first; they need the packages of this one.
+# Spark's workers need the packages of this Python; by default Spark starts them with the first python on the path.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import DataFrame, SparkSession

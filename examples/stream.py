@@ -1,4 +1,4 @@
-"""A live pipeline without a broker: a writer appends to a log, and a stream writes sums of it to another one.
+"""Runs a live pipeline without a broker: a writer appends sales to a log, and a stream writes their sums to another.
 
 python examples/stream.py [FOLDER]
 """
@@ -38,7 +38,7 @@ sparklog.register(spark)
 
 
 def sell(seconds: float, products: tuple[str, ...] = ("beans", "grinder", "cups")) -> None:
-    """Append some sales ten times a second, as an edge box would."""
+    """Append some sales ten times a second, as an edge device would."""
     until = time.monotonic() + seconds
     with sparklog.PartitionLog.open(folder / "shop" / "sales-0") as log:
         while time.monotonic() < until:
@@ -85,7 +85,7 @@ totals.processAllAvailable()
 print_lag()
 totals.stop()
 rows = sparklog.open_topic(folder / "sums" / "totals").read(columns=["key", "value"]).to_pylist()
-totals_now = {row["key"].decode(): int(row["value"]) for row in rows}  # of each key the last row counts
+totals_now = {row["key"].decode(): int(row["value"]) for row in rows}  # the last row of each key counts
 print(f"sold: {sorted(sold.items())}")
 print(f"says the stream: {sorted(totals_now.items())}")
 spark.stop()

@@ -98,14 +98,14 @@ _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external
 _DECODING: Final[dict[str, dict[str, Any]]] = {
     "Format": {
         "takes": "raw, string, json, json-schema, avro, protobuf or package.module:function",
-        "doc": "What {0}s are decoded as; the column {0} has the type of the schema then. By default they are bytes.",
+        "doc": "The format to decode {0}s from; the column {0} then has the schema's type. By default {0}s stay bytes.",
     },
     "Schema": {
-        "doc": "The schema of {0}s: its text, columns such as `id bigint, name string`, or a path of files of schemas."
+        "doc": "The schema of {0}s: its text, columns such as `id bigint, name string`, or a path of schema files."
     },
     "Wire": {
         "takes": "confluent or none",
-        "doc": "Whether {0}s begin with Confluent's prefix; by default those of json do not, all others do.",
+        "doc": "Whether {0}s begin with Confluent's prefix; by default json does not, and all other formats do.",
     },
     "SchemaId": {"kind": int, "doc": "The id of the schema whose columns are read; by default the highest."},
     "Message": {"doc": "The full name of the protobuf message of {0}s; by default the schema's first."},
@@ -167,8 +167,7 @@ class SeglogOptions:
         "startingOffsetsByGroup",
         None,
         parser=parse_group,
-        doc="Read from the offsets that this consumer group has committed; a partition of which it has none from its "
-        "start.",
+        doc="Read from the offsets that this consumer group has committed; partitions without one from their start.",
     )
     starting_offsets: str | Mapping[TopicPartition, int] = option(
         "startingOffsets",
@@ -189,8 +188,8 @@ class SeglogOptions:
         "endingOffsetsByGroup",
         None,
         parser=parse_group,
-        doc="Read up to the offsets that this consumer group has committed, so what it has read; nothing of a "
-        "partition of which it has none.",
+        doc="Read up to the offsets that this consumer group has committed, so what it has read; nothing of "
+        "partitions without one.",
     )
     ending_offsets: str | Mapping[TopicPartition, int] = option(
         "endingOffsets",
@@ -202,25 +201,25 @@ class SeglogOptions:
         "consumerOffsetsPath",
         (),
         parser=parse_path_or_paths,
-        doc="The log directory, or a JSON list of them, where `__consumer_offsets` is; by default those that are read.",
+        doc="The log directory, or a JSON list of them, that has `__consumer_offsets`; by default those that are read.",
     )
     timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
         "error",
         choices=("error", "latest"),
         ignores_case=True,
-        doc="Where no record is as late as the starting time: error, or latest to read nothing of that partition.",
+        doc="If a partition has no record as late as the starting time: error, or latest to read nothing of it.",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         True,
-        doc="Whether it is an error that offsets which were asked for are gone, or only a warning.",
+        doc="Whether offsets of the range that the logs have lost are an error, or only a warning.",
     )
     include_headers: bool = option("includeHeaders", False, doc="Whether to read the column headers as well.")
     headers_as_map: bool = option(
         "headersAsMap",
         False,
-        doc="Read the column headers as a map of names to values; of headers with the same name the last counts.",
+        doc="Read the column headers as a map of names to values; of several with one name the last counts.",
     )
     key_format: str = decoding_option("key", "Format")
     key_schema: str = decoding_option("key", "Schema")
@@ -237,7 +236,7 @@ class SeglogOptions:
         "fail",
         choices=("fail", "null"),
         ignores_case=True,
-        doc="What becomes of a key or a value that does not decode: an error, or null.",
+        doc="How to treat a key or a value that does not decode: as an error (fail), or as null.",
     )
     min_partitions: int | None = option(
         "minPartitions",
@@ -261,28 +260,28 @@ class SeglogOptions:
         None,
         kind=int,
         at_least=1,
-        doc="Of a stream: read about so many offsets a trigger, of each partition in proportion to what is new there.",
+        doc="Of a stream: read about this many offsets a trigger, from each partition in proportion to its new ones.",
     )
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger",
         None,
         kind=int,
         at_least=1,
-        doc="Of a stream: wait until so many offsets are new, or for maxTriggerDelay.",
+        doc="Of a stream: wait until this many offsets are new, or until maxTriggerDelay is over.",
     )
     max_trigger_delay_ms: int = option(
         "maxTriggerDelay",
         15 * 60 * 1000,
         parser=parse_duration,
         takes="a duration, as 15m",
-        doc="Of a stream: for how long to wait for minOffsetsPerTrigger; ms, or with a unit: s, m, h.",
+        doc="Of a stream: how long to wait for minOffsetsPerTrigger; ms, or with a unit: s, m, h.",
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
         None,
         kind=int,
         at_least=1,
-        doc="Of a stream: read about so many bytes of log a trigger.",
+        doc="Of a stream: read about this many bytes of log a trigger.",
     )
     pack_bytes: int = option(
         "packBytes",
@@ -313,8 +312,7 @@ class SeglogOptions:
     view_history: bool = option(
         "viewHistory",
         False,
-        doc="With `view`: whether every record is a row, and not the state that they make; commits in `seglog.offsets` "
-        "have none.",
+        doc="With `view`: read every record as a row, instead of the current state; `seglog.offsets` has no history.",
     )
     where: Where | None = option(  # noqa: RUF009 - a field, like the others
         "where",

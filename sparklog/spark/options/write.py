@@ -89,14 +89,14 @@ class WriteOptions:
         at_least=1,
         at_most=NEW_PARTITIONS_MAX,
         too_low="numPartitions must be positive",
-        doc="How many partitions a new topic gets; without it a topic that is not there is an error.",
+        doc="How many partitions a new topic gets; without it a topic that does not exist is an error.",
     )
     partitioner: str = option(
         "partitioner",
         "default",
         parser=_partitioner,
-        doc="How a row that names no partition gets one: default (the key's hash, as Kafka's producer), roundRobin, or "
-        "package.module:Name.",
+        doc="How a row that names no partition gets one: default (the key's hash, as in Kafka's producer), roundRobin, "
+        "or package.module:Name.",
     )
     topic_id: str | None = option(
         "topicId", None, parser=_topic_id, doc="The topic's id in its cluster, for partition.metadata; 22 characters."
@@ -105,7 +105,7 @@ class WriteOptions:
         "txnAppId",
         None,
         parser=lambda _, given: given,
-        doc="With txnVersion: a name for the writer, so that a rerun of a batch writes nothing. With transactional: "
+        doc="With txnVersion: a name for the writer, by which a rerun of a batch writes nothing. With transactional: "
         "the transactional id.",
     )
     version: int | None = option(
@@ -113,27 +113,26 @@ class WriteOptions:
         None,
         kind=int,
         takes="a whole number, 0 or more",
-        doc="The number of the batch, which grows from batch to batch.",
+        doc="The number of the batch; it grows from batch to batch.",
     )
     on_replay: str = option(
         "onReplay",
         "fail",
         choices=("fail", "skip"),
         ignores_case=True,
-        doc="What becomes of a batch whose number was written with other rows: an error (fail), or it is taken for "
-        "written (skip), for queries that give other rows when they are repeated.",
+        doc="How to treat a batch whose number was written with other rows: as an error (fail), or as already written "
+        "(skip), for queries that give other rows when they are repeated.",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         True,
-        doc="Of a stream: whether it is an error that batches before this one are not in the log directory, or only a "
-        "warning.",
+        doc="Of a stream: whether it is an error, or only a warning, that the log directory lacks earlier batches.",
     )
     is_transactional: bool = option(
         "transactional",
         False,
-        doc="Write the rows as one transaction of Kafka, with commit markers: whoever reads committed records sees all "
-        "of them at once, also in a broker. Needs txnAppId.",
+        doc="Write the rows as one Kafka transaction, with commit markers: readers of committed records see all of "
+        "them at once, also in a broker. Needs txnAppId.",
     )
     lock_timeout_ms: int = option(
         "lockTimeoutMs",
@@ -146,12 +145,12 @@ class WriteOptions:
         "reportPath",
         None,
         parser=location,
-        doc="A file for a report of what was written where, a JSON line for each partition.",
+        doc="A file for a report of the written offsets, with a JSON line for each partition.",
     )
     include_headers: bool = option(
         "includeHeaders",
         False,
-        doc="Accepted, as by the connector, and without effect: a column headers is always written.",
+        doc="Accepted for the connector's sake, without effect: a column headers is always written.",
     )
     config: LogConfig = field(default_factory=LogConfig)
 
