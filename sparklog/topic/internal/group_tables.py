@@ -38,7 +38,7 @@ class GroupOffsetsOf:
         Parameters
         ----------
         with_decided : bool
-            As of `sparklog.write.group_offsets.read_group_offsets`.
+            See `sparklog.write.group_offsets.read_group_offsets`.
 
         Raises
         ------

@@ -134,9 +134,9 @@ def committed(
     Parameters
     ----------
     of_cluster : mapping of TopicPartition to OffsetCommit, optional
-        What ``__consumer_offsets`` has of the group; by default it is read, with errors as of `group_logs`.
+        What ``__consumer_offsets`` has of the group; by default it is read, for errors see `group_logs`.
     with_decided : bool
-        As of `sparklog.write.group_offsets.read_group_offsets`; errors too.
+        See `sparklog.write.group_offsets.read_group_offsets`; errors too.
     """
     known = [directories] if isinstance(directories, LogDirectory) else list(directories)
     own = GroupOffsetsOf.directories(known, with_decided=with_decided).groups.get(group, {})

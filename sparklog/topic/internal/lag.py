@@ -114,7 +114,7 @@ def _names(groups: str | Sequence[str]) -> set[str]:
 
 
 def _is_shown(group: Mapping[str, Any]) -> bool:
-    """Tell whether the tool describes a group where none is named; one that cannot be read is not kept back."""
+    """Return whether the tool describes a group where none is named; one that cannot be read is not kept back."""
     return group["type"] not in (_SHARE, _STREAMS) and group["protocol_type"] in (None, "", "consumer")
 
 

@@ -154,7 +154,7 @@ class Identities:
         self._found: dict[TopicPartition, tuple[PartitionLayout, dict[int, EndBatch | None]]] = {}
 
     def is_other(self, at: TopicPartition, taken: StreamOffset, log: LiveLog) -> bool:
-        """Tell whether a log is another than the one of which an offset was taken, or was cut before it."""
+        """Return whether a log is another than the one of which an offset was taken, or was cut before it."""
         return self.difference(at, taken, log) is not None
 
     def difference(self, at: TopicPartition, taken: StreamOffset, log: LiveLog) -> str | None:
