@@ -27,7 +27,7 @@ a partition or offsets, or ends the transaction (`ids.TransactionalIds.checked`)
                                     of any other id, once the timeout has passed; so does a coordinator, which finds the
                                     partitions in ``__transaction_state``; or a person, by `hanging`
     the journal is written          the end is decided. The next process that locks the directory does the rest
-                                    (`sparklog.write.journal.apply_journal`), and the group's consumer continues after
+                                    (`sparklog.write.journal.apply_journal`); the group's consumer continues after it
 
 A job that dies before its journal is written leaves staged files, which `sparklog.topic.write.commit.sweep` removes;
 after that it is as above.
