@@ -93,7 +93,7 @@ class LogManager:
     ) -> None:
         self.directories = tuple(_directory_at(path) for path in paths_of(log_directories))
         if not self.directories or len(set(self.directories)) < len(self.directories):
-            raise InvalidOptionError("log directories are given once each, and there is at least one")
+            raise InvalidOptionError("give at least one log directory, and each only once")
         _refuse_count(num_partitions)
         self._configs = dict(configs or {})
         LogConfig.from_properties(self._configs)
@@ -312,7 +312,7 @@ class LogManager:
                     remove_folder(directory, each.name)
                     removed.append(directory.file(each.name))
                 except SeglogError as error:
-                    _log.warning("%s: what was deleted could not be removed yet", error)
+                    _log.warning("%s: a deleted partition could not be removed yet", error)
         return removed
 
     def _folders(self) -> dict[str, dict[int, PartitionFolder]]:
@@ -349,7 +349,7 @@ class LogManager:
         return [directory for directory in self.directories if directory in within]
 
     def _forget(self, directory: LogDirectory, topic: str) -> None:
-        """Remove the records about a missing topic in a directory, so that a new topic of its name has none."""
+        """Remove a missing topic's properties and checkpoint entries, which a new topic of its name must not get."""
         known = read_properties(directory).get(topic)
         if known:
             gone: dict[str, str | None] = dict.fromkeys(known)

@@ -102,7 +102,7 @@ def _swept(directory: LogDirectory, options: RecoverOptions, now_ms: int, *, are
     if directory.storage.identity(undecided) is not None:
         if not dry_run:
             directory.writable.remove(undecided)
-        yield Action(undecided, "removed, of a commit that was not decided")
+        yield Action(undecided, "removed, the journal of a commit that was not decided")
     spared += [] if are_dead else jobs_of_lock(directory)
     for name in sweep(directory, now_ms, orphan_age_ms=age_ms, spared=spared, dry_run=dry_run):
         if name not in removed:
@@ -124,7 +124,7 @@ def _recovered(folder: PartitionFolder, options: RecoverOptions, now_ms: int) ->
         if entry.is_file and is_cut_file(entry.name):
             if not options.dry_run:
                 folder.writable.remove(folder.file(entry.name))
-            yield Action(folder.file(entry.name), "removed, with what had been cut off a segment")
+            yield Action(folder.file(entry.name), "removed, with the bytes that were cut off a segment")
 
 
 def _finished(directory: LogDirectory, *, dry_run: bool) -> Iterator[Action]:
@@ -136,7 +136,7 @@ def _finished(directory: LogDirectory, *, dry_run: bool) -> Iterator[Action]:
     else:
         apply_journal(directory)
     logs = f"{len(journal.partitions)} partition{'s' * (len(journal.partitions) != 1)}"
-    yield Action(directory.file(JOURNAL), f"finished, a commit to {logs} that was decided and not done")
+    yield Action(directory.file(JOURNAL), f"finished, a commit to {logs} that was decided and interrupted")
 
 
 def jobs_of_lock(directory: LogDirectory) -> list[str]:

@@ -238,7 +238,7 @@ def _refuse_members(folder: PartitionFolder, request: OffsetRequest) -> None:
         members = "that cannot be decoded" if there is None else listed([each["member_id"] for each in there])
         raise InvalidOptionError(
             f"group {request.group!r} has members in {folder.location}: {members}. If they still run when the cluster "
-            f"is started, they go on from where they are, and commit over what is set here. Stop them, and force it "
+            f"is started, they continue from their own positions, and overwrite these offsets. Stop them, and force it "
             f"with --force"
         )
 

@@ -265,7 +265,7 @@ def _is_log_directory(folder: PartitionFolder) -> bool:
 
 
 def _at(location: Location) -> FoundPath:
-    """Return the kind of the folder at a path, without looking beside it."""
+    """Interpret a path by the folder there, without looking beside it."""
     storage, path = location
     folder = look_at(storage, path)
     kind = PathKind.NOTHING if folder.kind is FolderKind.NOTHING else PathKind.OTHER
@@ -311,7 +311,7 @@ def _refuse_unreadable(place: FoundPath) -> FoundPath:
         nearest = _nearest(place.name, _names_beside(place.parent, beside, place.name))
         raise PathNotFoundError(f"no such path: {path}; {nearest}")
     if place.kind is PathKind.LOG_DIRECTORY and holds_segments(place.folder.names):
-        _log.warning("%s is a log directory, and holds segments itself: they are nobody's, and not read", path)
+        _log.warning("%s is a log directory, and holds segments itself: they are of no partition, and not read", path)
     return place
 
 

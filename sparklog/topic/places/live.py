@@ -1,4 +1,4 @@
-"""Looks at growing logs again and again; each look reads only what has changed since the one before.
+"""Watches growing logs: each look reads only the changes since the look before.
 
 A look gets the stamps of each partition's folder and of its last segment's file from the storage, and reuses the
 known log if both are unchanged. Nothing stays open between looks.
@@ -68,7 +68,7 @@ class _Seen:
 
 
 class LiveLogs:
-    """The logs found by the last look, for the next one.
+    """Looks at logs, and remembers them for the next look.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class LiveLogs:
             layout = layout_in(view, folder)
             latest = self._stable_offset(layout) if self._is_committed else layout.end_offset
             log = LiveLog(layout, latest, topic_id_of(folder), read_log_id(folder))
-            # The stamps are at most as new as the look: the next look sees any change that was made during this one.
+            # The stamps are from before the look, or equal to these: the next look sees changes made during this one.
             stamps = (before, _stamp_of_last(layout))
         except PathNotFoundError:
             if folder.storage.is_folder(folder.location):

@@ -93,7 +93,7 @@ def commit_transaction(
         The commit; its rows were staged as rows of a transaction.
     producer : TransactionProducer or None
         The producer that `begin_transactional_id` returned when the job began; None to start the transactional id now,
-        for a job that need not be fenced: the batches of a stream have numbers.
+        for a job that cannot be fenced: the batches of a stream have numbers.
 
     Raises
     ------

@@ -56,7 +56,7 @@ class CoordinatorLog:
     found : dict or None
         The fields of the id's last record.
     is_undecided : bool
-        Whether a coordinator has an open transaction of the id that sparklog did not begin.
+        Whether a coordinator has an open transaction of the id that is not sparklog's.
     """
 
     folder: PartitionFolder
@@ -134,7 +134,7 @@ def stage_state(
         return []
     if log.is_undecided:
         _log.warning(
-            "%s has an open transaction of %r: it stays as it is, and what is written here is not recorded there",
+            "%s has an open transaction of %r: it is left open, and new states of the id are not recorded there",
             log.folder.location, name,
         )  # fmt: skip
         return []

@@ -56,7 +56,7 @@ class OpenTransaction:
     coordinator_epoch : int
         The coordinator epoch of the producer's last marker; -1 if there is none.
     first_offset : int
-        The first offset of the transaction. Readers of committed records stop at the lowest in the log.
+        The first offset of the transaction. Readers of committed records stop at the lowest one of the log.
     last_timestamp, start_timestamp : int
         The timestamps of the producer's last batch and of the transaction's first, ms since the epoch; -1 if unknown.
     last_stable_offset, end_offset : int

@@ -11,7 +11,7 @@ commit that ends a transaction replaces it together with everything else:
         state            Kafka's: Empty, Ongoing, CompleteCommit or CompleteAbort
         timeout_ms       how long its transaction may stay open; Kafka's ``transaction.timeout.ms``
         partitions       the folder names of the partitions of its transaction
-        start_ms         the begin of the transaction, ms since the epoch; -1 if none has begun
+        start_ms         the start of the transaction, ms since the epoch; -1 if none has begun
         last_update_ms   ms since the epoch
 
 Producer ids of a directory begin at a random number between 2**52 and 2**53 and count up. A cluster counts from 0, and

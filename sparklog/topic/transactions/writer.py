@@ -51,7 +51,7 @@ class Logs(Protocol):
         base_sequence: int,
         is_transactional: bool,
     ) -> tuple[int, int]:
-        """Append as `PartitionLog.append`."""
+        """Append records; see `PartitionLog.append`."""
 
     def closed(self, folders: Collection[str]) -> AbstractContextManager[None]:
         """Close some logs, by folder name, and let no one open them while the block runs."""

@@ -181,7 +181,7 @@ def _finish(directory: LogDirectory, journal: Journal) -> None:
         if _is_decided(directory, journal):
             error.outcome = WILL_BE_VISIBLE
             raise
-        _log.warning("all was written, and what the commit was made of could not all be put away: %s", error)
+        _log.warning("all records were written, but files of the commit could not be removed: %s", error)
 
 
 def _is_decided(directory: LogDirectory, journal: Journal) -> bool:
@@ -194,7 +194,7 @@ def _clear_after(job: CommitRequest, folders: Collection[str], now_ms: int) -> N
     try:
         _clear(job, folders, now_ms)
     except SeglogError as error:
-        _log.warning("all was written, and what the job has staged could not all be removed: %s", error)
+        _log.warning("all records were written, but staged files of the job could not be removed: %s", error)
 
 
 def abort(job: CommitRequest, now_ms: int) -> None:
@@ -264,7 +264,7 @@ def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> I
             try:
                 within = directory.storage.names(folder.location)
             except SeglogError as error:
-                _log.warning("%s; what jobs may have staged there is not removed", error)
+                _log.warning("%s; files that jobs may have staged there are not removed", error)
                 continue
             yield from (folder.relative(each.name) for each in within if each.name.endswith(files.STAGED))
 

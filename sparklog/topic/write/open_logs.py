@@ -5,8 +5,8 @@ one log directory an `OpenLogs`; each opens a log at its first append, or shares
 The last writer that releases a log closes it.
 
 The commit of a transaction needs its logs closed, and closes them for all writers; the next append opens a log again.
-If a log could not be closed or synced, every other writer that shares it gets that error too, at its next flush or
-close.
+If a log could not be closed or synced, every other writer that shares it gets that error too, at its next call of
+`SharedLogs.flush` or `SharedLogs.closed`.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class SharedLogs:
         with _ours.lock:
             there = [each for each in _shared.values() if each.folder.directory in awaited and each.log is not None]
         with ExitStack() as held, ExitStack() as closing:
-            # All at once: a log that is opened meanwhile would keep the directory locked. A thread that waits to open
-            # one finds it closed.
+            # All at once: a log that is opened meanwhile would keep the directory locked. A log that a thread waits to
+            # open is closed already.
             for each in sorted(there, key=lambda each: each.folder.location):
                 if each.lock.acquire(timeout=_BUSY_SECONDS):
                     held.callback(each.lock.release)

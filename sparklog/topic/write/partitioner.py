@@ -51,7 +51,7 @@ class Partitioner(Protocol):
         Returns
         -------
         int32 array, shape (n_rows,)
-            Each at least 0 and below ``partitions``.
+            The partitions, each at least 0 and below ``partitions``.
         """
 
 
@@ -230,7 +230,7 @@ def murmur2(keys: pa.Array) -> Int32s:
     Parameters
     ----------
     keys : pyarrow.Array of binary or string, length n_rows
-        Text is hashed as its UTF-8.
+        The keys; text is hashed as UTF-8.
 
     Returns
     -------

@@ -145,7 +145,7 @@ def _difference(batch: TxnVersion, written: RowsDigest | None) -> str:
     if written is None:
         return f"{name}, and it is not known any more with which rows"
     if written.rows == batch.digest.rows:
-        return f"{name}, with {written.rows} rows that are not those of now"
+        return f"{name}, with {written.rows} rows that differ from these"
     return f"{name}, with {written.rows} rows and not {batch.digest.rows}"
 
 
