@@ -1,1 +1,1 @@
-"""Many partitions: what a path means, which key goes where, and one commit over all of them."""
+"""Works on many partitions: finds them at paths, routes keys to them, and commits to all of them at once."""

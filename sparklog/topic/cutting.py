@@ -1,7 +1,8 @@
-"""Cuts logs by hand as users know it: by the properties that are stored for the topic.
+"""Cuts logs for users, obeying the properties that are stored for the topic.
 
-`sparklog.cleaner` knows one folder and nothing of topics, and cuts by what it is given. Who cuts a log by its path
-expects of it what every other cleaning does. A cut can be looked at before it is made.
+`sparklog.cleaner` knows single folders and no topics, and obeys only the configuration that it is given. A user who
+cuts a log by its path expects the topic's properties to count, as in every other cleaning. A cut can be planned, and
+made later.
 """
 
 from __future__ import annotations
@@ -28,37 +29,37 @@ def delete_records(
     config: LogConfig | None = None,
     lock_timeout_seconds: float = 60.0,
 ) -> Extent:
-    """Delete the records of a partition before an offset, or those before the first that is as late as a time.
+    """Delete a partition's records before an offset, or before the first record at or after a time.
 
-    The log start offset is raised. Segments of which nothing is left go; in the one that is left, the records before
-    the start are passed over by every reader.
+    The log start offset is raised. Segments wholly before it are removed; in the first remaining segment, every reader
+    skips the records before it.
 
     Parameters
     ----------
     path : str or os.PathLike
         The partition's folder, ``<topic>-<partition>``.
     before_offset : int, optional
-        -1 is the log end offset, as of Kafka's admin client.
+        The new log start offset; -1 is the log end offset, as in Kafka's admin client.
     before_time : int or datetime, optional
-        ms since the epoch, or a datetime that has a time zone. Where no record is as late, all are deleted.
+        ms since the epoch, or a datetime with a time zone. If no record is at or after it, all are deleted.
     config : LogConfig, optional
-        For ``file.delete.delay.ms``. It is over what is stored for the topic.
+        The configuration with ``file.delete.delay.ms``; it overrides the topic's stored properties.
     lock_timeout_seconds : float
         How long to wait for other writers; a running broker is not waited for.
 
     Returns
     -------
     Extent
-        What the log has now.
+        The offsets that the log has now.
 
     Raises
     ------
     InvalidOptionError
-        Both or none of offset and time are given, no partition has such a folder, or a stored property is wrong.
+        Both or none of offset and time are given, the path is no partition's folder, or a stored property is wrong.
     OffsetOutOfRangeError
         The offset is past the end of the log.
     LockedError
-        A broker runs on the directory, or another writer has it.
+        A broker runs on the directory, or another writer holds it.
     """
     folder = _folder_at(path)
     return truncation.delete_records(
@@ -73,30 +74,30 @@ def delete_records(
 def truncate_to(
     path: PathText, offset: int, *, config: LogConfig | None = None, lock_timeout_seconds: float = 60.0
 ) -> Extent:
-    """Cut the end of a partition's log off, from an offset on.
+    """Cut off the end of a partition's log, from an offset on.
 
-    A batch is cut off whole, so that the log may end before the offset: at the end of the last batch that is wholly
-    before it. What is cut off is gone for good: there is no ``.cut`` file, and of the segments that go whole the files
-    stay for ``file.delete.delay.ms``. Killed on the way, it leaves a sound log that ends later; run it again.
+    Only whole batches are cut off, so the log may end before the offset: at the end of the last batch that is wholly
+    before it. The records are lost: there is no ``.cut`` file, and the files of segments that are removed whole stay
+    for ``file.delete.delay.ms``. If it is killed halfway, the log is sound and ends later; run it again.
 
     Parameters
     ----------
     path, config, lock_timeout_seconds
-        As of `delete_records`.
+        See `delete_records`.
     offset : int
-        The first that is not to stay.
+        The first offset to cut off.
 
     Returns
     -------
     Extent
-        What the log has now.
+        The offsets that the log has now.
 
     Raises
     ------
     OffsetOutOfRangeError
         The offset is before the log start offset.
     InvalidOptionError, LockedError
-        As of `delete_records`.
+        See `delete_records`.
     """
     folder = _folder_at(path)
     return truncation.truncate_to(
@@ -110,14 +111,14 @@ class _Act(Protocol):
 
 @dataclass(frozen=True)
 class PlannedCut:
-    """A cut that was looked at and can be made. From `plan_deletion` or `plan_truncation`.
+    """A planned cut, which `make` carries out. Made by `plan_deletion` or `plan_truncation`.
 
     Attributes
     ----------
     folder : PartitionFolder
-        Of the log.
+        The folder of the log.
     cut : Cut
-        What would go.
+        The offsets, segments and bytes that would be removed.
     """
 
     folder: PartitionFolder
@@ -125,23 +126,23 @@ class PlannedCut:
     _act: _Act
 
     def make(self, *, config: LogConfig | None = None, lock_timeout_seconds: float = 60.0) -> Extent:
-        """Make the cut, and return what the log has then; parameters and errors as of `delete_records`.
+        """Make the cut, and return the log's new offsets; for parameters and errors see `delete_records`.
 
-        A log that has other offsets by now than when it was looked at is not truncated: `InvalidOptionError`.
+        Raise `InvalidOptionError` instead of truncating if the log's offsets have changed since the cut was planned.
         """
         return self._act(config=_config_of(self.folder, config), lock_timeout_seconds=lock_timeout_seconds)
 
 
 def plan_deletion(path: PathText, *, before_offset: int | None = None, before_time: Time | None = None) -> PlannedCut:
-    """Say what `delete_records` would take; nothing is locked or changed. Parameters and errors as there."""
+    """Plan what `delete_records` would do, without locks or changes; for parameters and errors see there."""
     folder = _folder_at(path)
     cut = truncation.look_at_deletion(folder, before_offset=before_offset, before_time=before_time)
-    # By the offset that was said, also where the log has grown since.
+    # Delete up to the planned offset, even if the log has grown since.
     return PlannedCut(folder, cut, partial(truncation.delete_records, folder, before_offset=cut.after.start_offset))
 
 
 def plan_truncation(path: PathText, offset: int) -> PlannedCut:
-    """Say what `truncate_to` would take; nothing is locked or changed. Parameters and errors as there."""
+    """Plan what `truncate_to` would do, without locks or changes; for parameters and errors see there."""
     folder = _folder_at(path)
     cut = truncation.look_at_truncation(folder, offset)
     return PlannedCut(folder, cut, partial(truncation.truncate_to, folder, offset, seen=cut.before))

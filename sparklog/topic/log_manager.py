@@ -1,9 +1,10 @@
 """Creates, deletes and lists the topics of one or more log directories, and keeps their properties.
 
-It is what Kafka's LogManager is to a broker, without one: a new partition goes to the log directory that has the fewest
-of them; a topic that is deleted is renamed to ``<topic>-<n>.<uuid>-delete`` at once, so that nobody reads it, and its
-files go when ``file.delete.delay.ms`` has passed, so that who reads them can finish. No thread runs for that: the
-time is in the folder's name, and the next change of a topic, or `LogManager.remove_deleted`, removes what is due.
+It works like Kafka's LogManager, without a broker: a new partition goes to the log directory with the fewest
+partitions; a deleted topic's folders are renamed to ``<topic>-<n>.<uuid>-delete`` at once, so that nobody opens them,
+and their files are removed after ``file.delete.delay.ms``, so that readers can finish. No thread runs for that: the
+time is in the folder's name, and the next change of a topic, or `LogManager.remove_deleted`, removes folders that are
+due.
 
 Properties are in ``topics.properties``; see `sparklog.topic.write.configs`.
 
@@ -58,16 +59,16 @@ _TOKEN_DIGITS: Final = 19
 
 
 class LogManager:
-    """The topics of some log directories. It holds no lock between calls, and threads may share it.
+    """Manages the topics of some log directories. It holds no lock between calls, and threads may share it.
 
     Parameters
     ----------
     log_directories : str, os.PathLike or a sequence of them
-        Log directories; each is made when something is first put into it.
+        Log directories; each is made when the first partition is put into it.
     num_partitions : int
-        How many partitions a new topic gets that names no number.
+        How many partitions a new topic gets by default.
     configs : mapping of str to str, optional
-        Properties that are stored for each new topic, below its own.
+        Properties that are stored for each new topic; its own override them.
     lock_timeout_seconds : float
         How long to wait for other writers.
     clock : callable
@@ -76,9 +77,9 @@ class LogManager:
     Raises
     ------
     InvalidOptionError
-        A property is wrong, a directory is there twice, or in a storage that cannot be written to.
+        A property is wrong, a directory is given twice, or its storage cannot be written to.
     PathNotFoundError
-        What is at a path is no log directory.
+        A path is not a log directory.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class LogManager:
     ) -> None:
         self.directories = tuple(_directory_at(path) for path in paths_of(log_directories))
         if not self.directories or len(set(self.directories)) < len(self.directories):
-            raise InvalidOptionError("log directories are given once each, and there is at least one")
+            raise InvalidOptionError("give at least one log directory, and each only once")
         _refuse_count(num_partitions)
         self._configs = dict(configs or {})
         LogConfig.from_properties(self._configs)
@@ -102,11 +103,11 @@ class LogManager:
         return f"LogManager({', '.join(each.path for each in self.directories)})"
 
     def topics(self) -> dict[str, int]:
-        """Return the topics, Kafka's own included, and how many partitions of each are here."""
+        """Return how many partitions of each topic are here, internal topics included."""
         return {topic: len(folders) for topic, folders in sorted(self._folders().items())}
 
     def partitions(self, topic: str) -> dict[int, PartitionFolder]:
-        """Return the folders of a topic's partitions by their numbers, ascending.
+        """Return the folders of a topic's partitions by partition number, ascending.
 
         Raises
         ------
@@ -120,7 +121,7 @@ class LogManager:
         return folders[topic]
 
     def configs(self, topic: str) -> dict[str, str]:
-        """Return the properties that are stored for a topic: in ``topics.properties``, else in the cluster's metadata.
+        """Return a topic's stored properties, from ``topics.properties``, else from the cluster's metadata.
 
         Raises
         ------
@@ -130,7 +131,7 @@ class LogManager:
         return self.stored().get(topic, {})
 
     def stored(self) -> dict[str, dict[str, str]]:
-        """Return what is stored for all topics; see `sparklog.topic.write.configs.stored_configs`."""
+        """Return the stored properties of all topics; see `sparklog.topic.write.configs.stored_configs`."""
         found: dict[str, dict[str, str]] = {}
         for directory in self.directories:
             for topic, properties in stored_configs(directory).items():
@@ -138,7 +139,7 @@ class LogManager:
         return found
 
     def config(self, topic: str, given: LogConfig | None = None, stored: StoredConfigs | None = None) -> LogConfig:
-        """Return the configuration of a topic: defaults, over them what is stored, over that what is given."""
+        """Return a topic's configuration: ``given``, else the stored properties, else the defaults."""
         return topic_config(topic, given or LogConfig(), self.stored() if stored is None else stored)
 
     def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -147,7 +148,7 @@ class LogManager:
         Returns
         -------
         dict of str to str
-            What the file says for the topic now.
+            The topic's properties in the file after the change.
 
         Raises
         ------
@@ -171,17 +172,17 @@ class LogManager:
     ) -> dict[int, PartitionFolder]:
         """Create a topic, with an empty log for each partition.
 
-        Its properties are stored first, and its partitions made from the last to the first: a topic that has its
-        partition 0 is whole, and one that was not finished is finished by the same call again.
+        Its properties are stored first, and its partitions are made from the last to the first: a topic with a
+        partition 0 is complete, and repeating the call completes an unfinished one.
 
         Parameters
         ----------
         partitions : int, optional
-            How many; by default the manager's ``num_partitions``.
+            The number of partitions; by default the manager's ``num_partitions``.
         configs : mapping of str to str, optional
-            Its own properties.
+            The topic's own properties.
         topic_id : str, optional
-            For ``partition.metadata``, without which a broker sets the folders aside.
+            The topic id for ``partition.metadata``; a broker sets folders without that file aside.
 
         Returns
         -------
@@ -190,11 +191,11 @@ class LogManager:
         Raises
         ------
         InvalidTopicError
-            No topic may have the name.
+            The name is not valid for a topic.
         TopicAlreadyExistsError
-            It is there.
+            The topic exists.
         InvalidOptionError
-            A property is wrong, or the number of partitions.
+            A property or the number of partitions is wrong.
         LockedError
             A broker runs on a directory, or another process writes to it.
         """
@@ -219,24 +220,24 @@ class LogManager:
         return chosen
 
     def add_partitions(self, topic: str, partitions: int) -> dict[int, PartitionFolder]:
-        """Give a topic more partitions, which are empty; from then on keys are in others than before.
+        """Add empty partitions to a topic; from then on, keys go to other partitions than before.
 
         Parameters
         ----------
         partitions : int
-            How many it is to have. Where the call is stopped some may be missing; repeat it.
+            The new number of partitions. If the call is interrupted, some may be missing; repeat it.
 
         Returns
         -------
         dict of int to PartitionFolder
-            Those that were made.
+            The new partitions.
 
         Raises
         ------
         UnknownTopicOrPartitionError
             There is no such topic.
         InvalidOptionError
-            It has not fewer, or some of its partitions are not here.
+            The topic has at least as many already, or some of its partitions are not here.
         LockedError
             A broker runs on a directory, or another process writes to it.
         """
@@ -266,15 +267,15 @@ class LogManager:
             ).close()
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic: nobody finds it from now on, and its files go after its ``file.delete.delay.ms``.
+        """Delete a topic: it disappears at once, and its files are removed after its ``file.delete.delay.ms``.
 
         Raises
         ------
         UnknownTopicOrPartitionError
             There is no such topic.
         LockedError
-            A log of it is open, a broker runs on a directory, or another process writes to it. Where it has several
-            partitions, some may be gone; repeat it.
+            A log of the topic is open, a broker runs on a directory, or another process writes to it. Some partitions
+            may already be deleted; repeat the call.
         """
         folders = self.partitions(name)
         due_ms = self._clock() + self.config(name).file_delete_delay_ms
@@ -293,12 +294,13 @@ class LogManager:
         self.remove_deleted()
 
     def remove_deleted(self) -> list[str]:
-        """Remove the files of deleted partitions whose time has come.
+        """Remove the files of deleted partitions whose delay has passed.
 
         Returns
         -------
         list of str
-            The paths of the folders that were removed. One that cannot be is warned of, and is tried again next time.
+            The paths of the removed folders. A folder that cannot be removed gets a warning, and is tried again next
+            time.
         """
         removed = []
         for directory in self.directories:
@@ -310,7 +312,7 @@ class LogManager:
                     remove_folder(directory, each.name)
                     removed.append(directory.file(each.name))
                 except SeglogError as error:
-                    _log.warning("%s: what was deleted could not be removed yet", error)
+                    _log.warning("%s: a deleted partition could not be removed yet", error)
         return removed
 
     def _folders(self) -> dict[str, dict[int, PartitionFolder]]:
@@ -329,7 +331,7 @@ class LogManager:
         return {topic: dict(sorted(folders.items())) for topic, folders in found.items()}
 
     def _placed(self, topic: str, count: int) -> dict[int, PartitionFolder]:
-        """Choose a log directory for each partition: the one with the fewest, and of those the first."""
+        """Choose a log directory for each partition: the first with the fewest partitions."""
         counts = dict.fromkeys(self.directories, 0)
         for folders in self._folders().values():
             for folder in folders.values():
@@ -342,12 +344,12 @@ class LogManager:
         return placed
 
     def _holding(self, folders: Mapping[int, PartitionFolder]) -> list[LogDirectory]:
-        """Return the directories that some partitions are in."""
+        """Return the directories of some partitions."""
         within = {folder.directory for folder in folders.values()}
         return [directory for directory in self.directories if directory in within]
 
     def _forget(self, directory: LogDirectory, topic: str) -> None:
-        """Remove what a directory says of a topic that is not there: it must not count for another of its name."""
+        """Remove a missing topic's properties and checkpoint entries, which a new topic of its name must not get."""
         known = read_properties(directory).get(topic)
         if known:
             gone: dict[str, str | None] = dict.fromkeys(known)
@@ -355,14 +357,14 @@ class LogManager:
         self._forget_starts(directory, topic)
 
     def _forget_starts(self, directory: LogDirectory, topic: str) -> None:
-        """Remove what the checkpoints of a directory say of partitions that are not there."""
+        """Remove the entries of missing partitions from the checkpoints of a directory."""
         with only_writer(directory, self._lock_timeout_seconds):
             there = {each.name for each in directory.storage.names(directory.path) if each.is_folder}
             for name in _CHECKPOINTS:
                 keep_offsets(directory, name, lambda at: at.topic != topic or str(at) in there)
 
     def _forget_commits(self, topic: str) -> None:
-        """Let no group have offsets of partitions of a topic that are not there; any directory may have them."""
+        """Remove groups' offsets of missing partitions of a topic; any directory may have some."""
         there = self._folders().get(topic, {})
         for directory in self.directories:
             if directory.storage.read_small(directory.file(files.GROUP_OFFSETS)) is not None:
@@ -403,7 +405,7 @@ def _refuse_count(count: int) -> None:
 
 
 def remove_folder(directory: LogDirectory, name: str) -> None:
-    """Remove the folder of a partition that was deleted, with all files in it."""
+    """Remove the folder of a deleted partition, with all its files."""
     storage, folder = directory.writable, directory.folder(name)
     for each in storage.names(folder.location):
         if not each.is_folder:

@@ -1,7 +1,7 @@
-"""The writer of one partition as users know it: it obeys the properties that are stored for the topic.
+"""Writes one partition for users, obeying the properties that are stored for the topic.
 
-`sparklog.write` knows one folder and nothing of topics, and its writer goes by what it is given. Who opens a log by its
-path expects of it what every other write does.
+`sparklog.write` knows single folders and no topics, and its writer obeys only the configuration that it is given. A
+user who opens a log by its path expects the topic's properties to count, as in every other write.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from sparklog.write import partition
 
 
 class PartitionLog(partition.PartitionLog):
-    """A partition's log, open to be appended to. Made by `open`, and used with ``with``.
+    """A partition's log, open for appends. Made by `open`, and used with ``with``.
 
-    The configuration that `open` is given is over the properties that are stored for the topic, in
-    ``topics.properties`` of the log directory or in the cluster's metadata there, and these are over the defaults. They
-    are read when the log is opened.
+    The configuration given to `open` overrides the topic's stored properties, and these override the defaults. Stored
+    properties are in ``topics.properties`` of the log directory, or in the cluster's metadata there, and are read when
+    the log is opened.
 
-    Threads may share it. A forked process may only close what it has of its parent's, which changes nothing.
+    Threads may share it. A forked process may only close its parent's logs, which changes nothing.
     """
 
     @classmethod

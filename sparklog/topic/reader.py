@@ -1,6 +1,6 @@
-"""Reads many partitions as one: all of a topic, of several, or of a log directory, in threads that decode side by side.
+"""Reads the partitions of a topic, of several, or of a log directory as one, in threads that decode side by side.
 
-`open_topic` is for Python users; Spark plans tasks of its own.
+`open_topic` is for Python users; Spark plans its own tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOPIC_COLUMN, PARTITION_COLUMN = "topic", "partition"
 TOPIC_SCHEMA: Final = LOG_SCHEMA.append(pa.field(TOPIC_COLUMN, pa.string())).append(
     pa.field(PARTITION_COLUMN, pa.int32())
 )
-"""The columns that can be asked of a topic: those of a log, and which log a record is in."""
+"""The columns of a topic: the columns of a log, and each record's topic and partition."""
 
 TOPIC_DEFAULT_COLUMNS: Final = (
     "key",
@@ -41,37 +41,37 @@ TOPIC_DEFAULT_COLUMNS: Final = (
 )
 
 _LIMITS_SIDE_BY_SIDE: Final = DecodeLimits(chunk_bytes=1 << 22, output_bytes_max=1 << 23)
-"""Threads take larger pieces: they meet at Python's lock between two calls of compiled code, and wait there."""
+"""Threads decode larger pieces, because they wait for Python's lock between two calls of compiled code."""
 
 Offsets = Mapping[Any, int]
-"""Offsets of some partitions, by topic and partition, or by partition alone where there is one topic."""
+"""Offsets of some partitions, by topic and partition, or by partition alone if there is one topic."""
 
 
 def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> TopicReader:
-    """Open all partitions of a topic, or of a log directory, to read them.
+    """Open all partitions of a topic, or of a log directory, for reading.
 
     Parameters
     ----------
     path : str, os.PathLike or a sequence of them
         A topic's path (``/logs/events`` stands for ``/logs/events-0``, ``/logs/events-1``, ...), a log directory (all
-        topics but those whose name begins with ``__``), a partition's folder, or a pattern.
+        topics except internal ones, whose names begin with ``__``), a partition's folder, or a pattern.
     threads : int
-        How many partitions are decoded at a time; 1 is the thread that asks, and no other.
+        How many partitions are decoded at a time; 1 means the calling thread alone.
 
     Returns
     -------
     TopicReader
-        To be used with ``with``. All partitions are as they were at one time: of a commit over several of them, all is
-        read or nothing.
+        The partitions, all as of one moment: a commit over several of them is read wholly or not at all. Use it with
+        ``with``.
 
     Raises
     ------
     PathNotFoundError
-        There is nothing at the path, or no partition in it; the message says what is there.
+        The path does not exist, or holds no partition; the message says what it holds.
     InvalidOptionError
-        No file can have such a path, or there is not at least one thread.
+        No file can have such a path, or ``threads`` is less than 1.
     CorruptLogError
-        The end of a log cannot be told, because its last segment is damaged there.
+        The end of a log is unknown, because its last segment is damaged there.
     """
     if threads < 1:
         raise InvalidOptionError(f"threads is {threads}, and must be at least 1")
@@ -81,18 +81,18 @@ def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> Topi
 
 
 class TopicReader:
-    """Partitions that are read as one, as they were when opened. Made by `open_topic`.
+    """Reads partitions as one, in their state at opening. Made by `open_topic`.
 
-    Whatever reads Arrow streams reads it, as it does a `LogReader`. There is no ``len``, for the same reason.
+    Any library that reads Arrow streams can read it, like a `LogReader`. It has no ``len``, for the same reason.
 
     Threads may share it, and so may a forked process. An iterator of `batches` belongs to one thread at a time, and to
-    the process that began it, in which its threads are.
+    the process that began it, because its threads are there.
 
     Parameters
     ----------
     logs : mapping of TopicPartition to LogReader
     threads : int
-        How many of them are decoded at a time.
+        How many partitions are decoded at a time.
     """
 
     def __init__(self, logs: Mapping[TopicPartition, LogReader], threads: int = 1) -> None:
@@ -106,7 +106,7 @@ class TopicReader:
         self.close()
 
     def close(self) -> None:
-        """Let go of the logs. No file stays open between reads."""
+        """Do nothing: no file stays open between reads."""
 
     def __repr__(self) -> str:
         topics = ", ".join(self.topics) or "no topic"
@@ -118,7 +118,7 @@ class TopicReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are read by default, `TOPIC_DEFAULT_COLUMNS`, with their types."""
+        """The default columns, `TOPIC_DEFAULT_COLUMNS`, with their types."""
         return _schema_of(TOPIC_DEFAULT_COLUMNS)
 
     @property
@@ -138,21 +138,21 @@ class TopicReader:
 
     @property
     def end_offsets(self) -> dict[TopicPartition, int]:
-        """The log end offset of each partition, exclusive; errors as of `LogReader.end_offset`."""
+        """The log end offset of each partition, exclusive; for errors see `LogReader.end_offset`."""
         return {found: log.end_offset for found, log in self._logs.items()}
 
     def offsets_for_time(self, timestamp: Time) -> dict[TopicPartition, int]:
-        """Find the first offset of each partition whose record is at or after a time.
+        """Return, for each partition, the offset of the first record at or after a time.
 
         Parameters
         ----------
         timestamp : int or datetime
-            ms since the epoch, or a datetime that has a time zone.
+            ms since the epoch, or a datetime with a time zone.
 
         Returns
         -------
         dict of TopicPartition to int
-            To begin or to end a read with: the log end offset of a partition where no record is as late.
+            Start or end offsets for a read; the log end offset if a partition has no record at or after the time.
         """
         time_ms = to_ms(timestamp)
         found = {each: log.offset_for_time(time_ms) for each, log in self._logs.items()}
@@ -161,26 +161,26 @@ class TopicReader:
     def offsets_for_group(
         self, group: str, offsets_path: PathText | Sequence[PathText] = ()
     ) -> dict[TopicPartition, int]:
-        """Return the offset of each partition that a consumer group has committed.
+        """Return the offsets that a consumer group has committed.
 
         Parameters
         ----------
         group : str
         offsets_path : str, os.PathLike or a sequence of them
-            The log directories where ``__consumer_offsets`` is; by default those that are read.
+            The log directories that have ``__consumer_offsets``; by default the ones of this reader.
 
         Returns
         -------
         dict of TopicPartition to int
-            To begin a read with, which then goes on where the group would; or to end one with, which then reads what
-            the group has. The log start offset of a partition of which the group has committed none.
+            As start offsets, they make a read continue where the group would; as end offsets, they make it read what
+            the group has read. For a partition without a committed offset it is the log start offset.
 
         Raises
         ------
         InvalidOptionError
-            The group has committed no offset, in ``seglog.offsets`` or in ``__consumer_offsets``.
+            The group has committed no offset in ``seglog.offsets`` or in ``__consumer_offsets``.
         """
-        # What decodes the offsets takes long to import: not for who names no group.
+        # The decoder of offsets takes long to import, which reads without a group should not pay for.
         from sparklog.topic.internal.groups import committed_by_groups
 
         directories = (log.directory for log in self._logs.values())
@@ -196,17 +196,18 @@ class TopicReader:
         where: str | Where | None = None,
         max_bytes: int | None = None,
     ) -> pa.Table:
-        """Read records into one table; other parameters and errors as of `batches`.
+        """Read records into one table; for other parameters and errors see `batches`.
 
         Parameters
         ----------
         max_bytes : int, optional
-            As of `LogReader.read`, of all partitions together: of each the table has the beginning, or nothing yet.
+            The limit of `LogReader.read`, for all partitions together: the table has the beginning of each partition's
+            range, or nothing of it.
 
         Returns
         -------
         pyarrow.Table
-            One row a record, by topic, partition and offset.
+            One row per record, by topic, partition and offset.
         """
         schema = _schema_of(_names(columns))
         pieces: dict[TopicPartition, list[pa.RecordBatch]] = {found: [] for found in self._logs}
@@ -227,32 +228,33 @@ class TopicReader:
         where: str | Where | None = None,
         max_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read records, some at a time.
+        """Read records in batches.
 
         Parameters
         ----------
         start_offsets, end_offsets : mapping, optional
             The first offset of a partition, and the one after the last, by topic and partition, ``("events", 0)``, or
-            where there is one topic by partition alone. By default, and of partitions that are not named, all.
+            by partition alone if there is one topic. By default, and for partitions that are not named, all are read.
         columns : str or sequence of str, optional
             One or more names of `TOPIC_SCHEMA`, in the order wanted; by default `TOPIC_DEFAULT_COLUMNS`.
         isolation_level, limits, fail_on_data_loss, where, max_bytes
-            As of `LogReader.batches`. Of each thread at most two batches wait to be taken.
+            See `LogReader.batches`. At most two batches per thread wait to be taken.
 
         Yields
         ------
         pyarrow.RecordBatch
-            Of one partition each, whose batches are in offset order. With one thread partition follows partition; with
-            more they come as they are decoded. Close the iterator, or forget it, and the threads end.
+            A batch of one partition; the batches of each partition are in offset order. With one thread, partition
+            follows partition; with more, batches come as they are decoded. The threads end when the iterator is closed
+            or dropped.
 
         Raises
         ------
         InvalidOptionError
-            No such column, isolation level or partition, or a filter that cannot be read.
+            A column, an isolation level or a partition does not exist, or the filter is malformed.
         OffsetOutOfRangeError, CorruptLogError, DataLossError
-            As of `LogReader.batches`; they name the partition. What has been decoded of others may not be yielded then.
+            See `LogReader.batches`; they name the partition. Decoded batches of other partitions may be lost then.
         SeglogError
-            The iterator was begun by another process, from which this one was forked.
+            Another process, from which this one was forked, began the iterator.
         """
         schema, limits = _schema_of(_names(columns)), self._limits(limits, max_bytes)
         tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, fail_on_data_loss, where)
@@ -268,7 +270,7 @@ class TopicReader:
         fail_on_data_loss: bool = True,
         where: str | Where | None = None,
     ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        """Yield batches, each with its partition; wrong arguments are refused before anything is read."""
+        """Return an iterator of batches with their partitions; refuse wrong arguments before reading anything."""
         starts, ends = self._by_partition(start_offsets, "start"), self._by_partition(end_offsets, "end")
         chosen = None if where is None else parse_where(where)
         of_log = [name for name in schema.names if name in LOG_SCHEMA.names]
@@ -288,7 +290,7 @@ class TopicReader:
         return (limits or (LIMITS if self._threads == 1 else _LIMITS_SIDE_BY_SIDE)).within(bytes_max)
 
     def _by_partition(self, offsets: Offsets | None, which: str) -> dict[TopicPartition, int]:
-        """Return offsets by topic and partition; raise `InvalidOptionError` for a partition that is not there."""
+        """Return offsets by topic and partition; raise `InvalidOptionError` for a partition that does not exist."""
         topics, found = self.topics, {}
         for each, offset in (offsets or {}).items():
             is_number = isinstance(each, int) and len(topics) == 1
@@ -313,17 +315,17 @@ _schema_of: Final = selector(TOPIC_SCHEMA)
 def of_partition(
     batches: Iterator[pa.RecordBatch], found: TopicPartition, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of one partition's log with the columns of a schema, those included that say which it is.
+    """Yield the batches of one partition's log in the columns of a schema, with the topic and partition if wanted.
 
     Parameters
     ----------
     batches : iterator of pyarrow.RecordBatch
-        In the columns of the schema that a log has.
+        Batches with the columns of the schema, except topic and partition.
     schema : pyarrow.Schema
-        Of columns of `TOPIC_SCHEMA`.
+        Columns of `TOPIC_SCHEMA`.
     """
     values: dict[str, str | int] = {TOPIC_COLUMN: found.topic, PARTITION_COLUMN: found.partition}
-    # The same for every row, so that batches share them.
+    # These values are the same in every row, so batches share them.
     repeated: dict[str, pa.Array] = {}
     try:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Puts a log directory in order after a writer died: what ``sparklog recover`` does."""
+"""Repairs a log directory after a writer died, for ``sparklog recover``."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from sparklog.write.staging import end
 
 @dataclass(frozen=True)
 class RecoverOptions:
-    """How to put a directory in order.
+    """Options of the recovery of a directory.
 
     Attributes
     ----------
     config : LogConfig
-        Says how far apart index entries are, where they are made anew.
+        The configuration with the distance of index entries, for indexes that are rebuilt.
     orphan_age_ms : int
-        How old a job must be before what it has staged is removed.
+        Staged files of a job older than this are removed.
     truncate : bool
-        Cut logs at their first damage even where no crash can have torn them, which loses what follows.
+        Cut logs at their first damage even if no crash can have torn them, which loses everything after it.
     drop_cut : bool
-        Remove the files that keep what was cut, this time and before.
+        Remove the ``.cut`` files of this and earlier recoveries.
     dry_run : bool
-        Change nothing, and say what would be done.
+        Change nothing, and only yield the actions.
     lock_timeout_seconds : float
         How long to wait for writers.
     """
@@ -51,24 +51,24 @@ class RecoverOptions:
 def recover_directory(
     directory: LogDirectory, folders: Sequence[PartitionFolder], options: RecoverOptions, now_ms: int
 ) -> Iterator[Action | SeglogError]:
-    """Finish the commit that was decided, remove what dead jobs staged, and recover logs, of which all is checked.
+    """Finish the decided commit, remove files staged by dead jobs, and recover logs, checking every batch.
 
     Parameters
     ----------
     directory : LogDirectory
-        It is there.
+        An existing log directory.
     folders : sequence of PartitionFolder
-        The partitions to recover, in it.
+        The partitions of the directory to recover.
 
     Yields
     ------
     Action or SeglogError
-        What was done, or of a log that is as it was, why it cannot be recovered.
+        An action that was done, or the reason why a log cannot be recovered; that log is unchanged.
 
     Raises
     ------
     LockedError
-        A broker runs on the directory, or a writer has it.
+        A broker runs on the directory, or a writer holds it.
     CommitError
         The commit cannot be finished.
     InvalidOptionError
@@ -90,9 +90,9 @@ def recover_directory(
 
 
 def _swept(directory: LogDirectory, options: RecoverOptions, now_ms: int, *, are_dead: bool) -> Iterator[Action]:
-    """Remove what jobs have staged that are dead, as the lock of jobs or their age tells; what lives is left alone."""
+    """Remove files staged by dead jobs: jobs whose lock is free, or that are too old. Live jobs are left alone."""
     age_ms, dry_run = options.orphan_age_ms, options.dry_run
-    # In a dry run what a commit has decided is still staged.
+    # In a dry run the files of a decided commit are still staged.
     decided = pending(directory) if dry_run else None
     spared = [] if decided is None else [decided.commit_id]
     removed = sweep_dead_jobs(directory, now_ms, age_ms, spared=spared, dry_run=dry_run) if are_dead else []
@@ -102,7 +102,7 @@ def _swept(directory: LogDirectory, options: RecoverOptions, now_ms: int, *, are
     if directory.storage.identity(undecided) is not None:
         if not dry_run:
             directory.writable.remove(undecided)
-        yield Action(undecided, "removed, of a commit that was not decided")
+        yield Action(undecided, "removed, the journal of a commit that was not decided")
     spared += [] if are_dead else jobs_of_lock(directory)
     for name in sweep(directory, now_ms, orphan_age_ms=age_ms, spared=spared, dry_run=dry_run):
         if name not in removed:
@@ -124,7 +124,7 @@ def _recovered(folder: PartitionFolder, options: RecoverOptions, now_ms: int) ->
         if entry.is_file and is_cut_file(entry.name):
             if not options.dry_run:
                 folder.writable.remove(folder.file(entry.name))
-            yield Action(folder.file(entry.name), "removed, with what had been cut off a segment")
+            yield Action(folder.file(entry.name), "removed, with the bytes that were cut off a segment")
 
 
 def _finished(directory: LogDirectory, *, dry_run: bool) -> Iterator[Action]:
@@ -136,19 +136,19 @@ def _finished(directory: LogDirectory, *, dry_run: bool) -> Iterator[Action]:
     else:
         apply_journal(directory)
     logs = f"{len(journal.partitions)} partition{'s' * (len(journal.partitions) != 1)}"
-    yield Action(directory.file(JOURNAL), f"finished, a commit to {logs} that was decided and not done")
+    yield Action(directory.file(JOURNAL), f"finished, a commit to {logs} that was decided and interrupted")
 
 
 def jobs_of_lock(directory: LogDirectory) -> list[str]:
-    """Return the jobs that hold the lock of jobs, or held it when they died: each has a file meanwhile."""
+    """Return the jobs that hold the lock of jobs, or held it when they died: each has a file while it runs."""
     found = (files.parse_exclusive_job(entry.name) for entry in directory.storage.names(directory.path))
     return [job for job in found if job is not None]
 
 
 def keep_jobs_out(directory: LogDirectory, held: ExitStack) -> bool:
-    """Take the lock of jobs, until ``held`` is closed; tell whether it was free. Where no job has left anything it is.
+    """Take the lock of jobs until ``held`` is closed, and return whether it was free; True if no job left a file.
 
-    Whoever needs the lock of writers too takes that one later.
+    A caller that also needs the lock of writers must take that one later.
     """
     if not jobs_of_lock(directory):
         return True
@@ -167,13 +167,13 @@ def sweep_dead_jobs(
     spared: Collection[str] = (),
     dry_run: bool = False,
 ) -> list[str]:
-    """Remove what jobs have left that held the lock of jobs, which the caller holds now; arguments as of `sweep`."""
+    """Remove the files of jobs that died with the lock of jobs, which the caller holds; for arguments see `sweep`."""
     removed: list[str] = []
     for dead in jobs_of_lock(directory):
         if dead in spared:
             continue
         if not dry_run:
-            # A task of it that is still at work sees by this that it must remove its own files.
+            # A task of the job that is still running sees by this that it must remove its own files.
             end(directory, dead)
         removed += sweep(directory, now_ms, dead, orphan_age_ms, folders=(), spared=spared, dry_run=dry_run)
     return removed

@@ -86,7 +86,7 @@ def test_folder_that_cannot_be_swept_does_not_fail_the_commit(
     write(tmp_path, OLD)
     monkeypatch.undo()
     assert values(tmp_path)["events-0"] == ["old 0", "old 1"]
-    assert "what jobs may have staged there is not removed" in caplog.text
+    assert "files that jobs may have staged there are not removed" in caplog.text
 
 
 def test_loop_of_links_in_another_topic_does_not_fail_the_commit(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Reads and sets what Kafka keeps in its internal topics."""
+"""Reads Kafka's internal topics, and sets committed offsets in them."""

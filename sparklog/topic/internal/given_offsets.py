@@ -1,4 +1,4 @@
-"""Offsets of consumer groups as callers give them, and where the groups commit."""
+"""Checks the offsets of consumer groups that callers give, and where the groups commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_EPOCH: Final = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to commit; that of the next record to be read."""
+    """An offset to commit: the offset of the next record to read."""
 
     offset: int
     metadata: str = ""
@@ -21,7 +21,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A group of consumers, the log directory in which it commits, and when it last did at a broker, ms since 1970."""
+    """A consumer group, the log directory where it commits, and its last commit at a broker, ms since the epoch."""
 
     group_id: str
     log_directory: LogDirectory
@@ -29,14 +29,14 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 def named_partition(partition: Any) -> TopicPartition:
-    """Return a partition that is given as a pair, such as a TopicPartition of kafka-python."""
+    """Return the partition given as a pair, such as a TopicPartition of kafka-python."""
     if not isinstance(partition, tuple) or len(partition) != 2:
         raise InvalidOptionError(f"a partition is a TopicPartition, or (topic, number), and not {partition!r}")
     return checked_partition(*partition)
 
 
 def committable(given: Any) -> OffsetAndMetadata:
-    """Return an offset to commit: a number, or a tuple such as an OffsetAndMetadata of kafka-python."""
+    """Return the offset to commit, given as a number or a tuple such as an OffsetAndMetadata of kafka-python."""
     values = given if isinstance(given, tuple) else (given,)
     found = OffsetAndMetadata(*values[:2])
     if isinstance(found.offset, bool) or not isinstance(found.offset, int) or not 0 <= found.offset <= OFFSET_MAX:
@@ -49,19 +49,19 @@ def committable(given: Any) -> OffsetAndMetadata:
 def offsets_of_group(
     directory: LogDirectory, offsets: Mapping[tuple[str, int], Any], group: Any
 ) -> tuple[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """Return a group by its name, and offsets that it is to commit in a log directory.
+    """Return a group's name, and the offsets that it is to commit in a log directory.
 
     Parameters
     ----------
     offsets : mapping of TopicPartition to OffsetAndMetadata or int
     group : str or an object with ``group_id``
-        A `ConsumerGroupMetadata` says where its group commits. Of another it can only be told by its partitions: where
-        one lies elsewhere, the group most likely commits there.
+        The group. A `ConsumerGroupMetadata` says where the group commits. For any other value only the partitions show
+        it: if one is elsewhere, the group most likely commits there.
 
     Raises
     ------
     InvalidOptionError
-        An offset or a group is none, or the group commits in another log directory.
+        An offset or the group is not valid, or the group commits in another log directory.
     UnknownTopicOrPartitionError
         A partition is not in the log directory.
     """

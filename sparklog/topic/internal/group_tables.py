@@ -1,6 +1,6 @@
-"""What consumers of ours have committed, put together with what ``__consumer_offsets`` says of the same groups.
+"""Merges the offsets committed by sparklog's consumers with those in ``__consumer_offsets`` for the same groups.
 
-A group may commit here and in a cluster, one after the other. The later commit counts, by its own time, wherever it is.
+A group may commit here and in a cluster, one after the other. The later commit counts, by its own timestamp.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from sparklog.system.consumer_offsets import GROUPS_SCHEMA, OFFSETS_SCHEMA
 from sparklog.write.group_offsets import read_group_offsets
 
 OF_GROUPS: Final = ("consumer_offsets", "consumer_groups")
-"""The views that have rows of consumers of ours."""
+"""The views that have rows of sparklog's consumers."""
 
-# As of a group that has committed in a cluster, and has no members there.
+# The same as for a group that has committed in a cluster and has no members.
 _GROUP: Final = {"type": "classic", "state": "Empty", "members": []}
 
 
 @dataclass(frozen=True)
 class GroupOffsetsOf:
-    """What the groups of consumers of ours have committed in some log directories."""
+    """The offsets committed by groups of sparklog's consumers in some log directories."""
 
     groups: GroupOffsets = field(default_factory=dict)
 
     @classmethod
     def directories(cls, directories: Iterable[LogDirectory], *, with_decided: bool = False) -> Self:
-        """Read the offsets of directories; of a partition that is in several, the last commit.
+        """Read the offsets in directories; if several have an offset for a partition, the last commit counts.
 
         Parameters
         ----------
         with_decided : bool
-            As of `sparklog.write.group_offsets.read_group_offsets`.
+            See `sparklog.write.group_offsets.read_group_offsets`.
 
         Raises
         ------
         CorruptCheckpointError
-            Those of one cannot be read.
+            The offsets of a directory cannot be read.
         """
         found: dict[str, dict[TopicPartition, OffsetCommit]] = {}
         for directory in directories:
@@ -52,7 +52,7 @@ class GroupOffsetsOf:
         return cls(found)
 
     def over(self, rows: pa.Table, name: str) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a view with those of consumers of ours, the later one of each partition of a group."""
+        """Return a view's rows merged with rows of sparklog's consumers: the later per group and partition."""
         of_cluster, own = self._offsets(rows) if name == "consumer_offsets" else (rows, self._groups(rows))
         return iter(pa.concat_tables([of_cluster, pa.Table.from_pylist(own, schema=rows.schema)]).to_batches())
 
@@ -84,7 +84,7 @@ class GroupOffsetsOf:
 
 
 def commits_of(rows: pa.Table) -> list[OffsetCommit]:
-    """Return the commits of rows of `OFFSETS_SCHEMA`."""
+    """Return the commits in rows of `OFFSETS_SCHEMA`."""
     times = rows["commit_timestamp"].cast(pa.int64()).to_pylist()
     columns = (rows["offset"].to_pylist(), rows["metadata"].to_pylist(), times)
     return [

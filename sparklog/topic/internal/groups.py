@@ -1,7 +1,7 @@
-"""Finds what consumer groups have committed, and where the offsets of each are kept.
+"""Finds the offsets that consumer groups have committed, and the logs that hold them.
 
-A group's offsets are in one partition of ``__consumer_offsets``: the hash of its id, as Java hashes text, modulo the
-number of partitions. A log directory of a cluster with several brokers may hold only some of the partitions.
+A group's offsets are in one partition of ``__consumer_offsets``: Java's string hash of its id, modulo the number of
+partitions. A log directory of a cluster with several brokers may hold only some of the partitions.
 
 Source: apache/kafka, GroupCoordinatorService.java (partitionFor), Utils.java (abs); java.lang.String.hashCode.
 """
@@ -34,11 +34,11 @@ _INT_MIN: Final = 1 << (_INT_BITS - 1)
 
 
 def partition_of_group(group: str, partitions: int) -> int:
-    """Return the partition of ``__consumer_offsets`` in which a group's records are, of so many."""
+    """Return which of the ``partitions`` of ``__consumer_offsets`` has a group's records."""
     value = 0
     for (unit,) in struct.iter_unpack(">H", group.encode("utf-16-be")):
         value = (31 * value + unit) % (1 << _INT_BITS)
-    # A negative number of Java's, whose absolute value no int has if it is the smallest; Kafka takes 0 for that.
+    # A negative number in Java. The smallest int has no absolute value, and Kafka takes 0 for it.
     distance = (1 << _INT_BITS) - value if value > _INT_MIN else value % _INT_MIN
     return distance % partitions
 
@@ -50,9 +50,9 @@ class GroupLogs:
     Attributes
     ----------
     folders : mapping of int to PartitionFolder
-        By their numbers.
+        The folders of the partitions, by partition number.
     paths : tuple of str
-        Where they were looked for.
+        The paths where the partitions were looked for.
     """
 
     folders: Mapping[int, PartitionFolder]
@@ -60,21 +60,21 @@ class GroupLogs:
 
     @property
     def partitions(self) -> int | None:
-        """How many partitions the topic has, as far as it seems: None where some are surely not here."""
+        """How many partitions the topic seems to have; None if some are certainly not here."""
         count = len(self.folders)
         return count if count and set(self.folders) == set(range(count)) else None
 
     def commits(self, group: str) -> dict[TopicPartition, OffsetCommit]:
-        """Return what a group has committed here; nothing where it is not here."""
+        """Return the offsets that a group has committed here; empty if it has none."""
         if self.partitions is not None:
-            # Most likely it is there; all are read only where it is not.
+            # Most likely the group is there; all partitions are read only if it is not.
             found = _of_group(self.offsets({partition_of_group(group, self.partitions)}), group)
             if found:
                 return found
         return _of_group(self.offsets(self.folders), group)
 
     def offsets(self, numbers: Iterable[int]) -> pa.Table:
-        """Read the offsets that are committed in some of the partitions, in the columns of the view."""
+        """Read the committed offsets in some of the partitions, in the columns of the view."""
         unreadable = Unreadable()
         tables = [
             consumer_offsets.current_offsets(InternalLog(read_layout(self.folders[number])), unreadable)
@@ -90,16 +90,16 @@ def group_logs(directories: Iterable[LogDirectory], offsets_path: Sequence[PathT
     Parameters
     ----------
     directories : iterable of LogDirectory
-        Those that are read.
+        The log directories to look in by default.
     offsets_path : sequence of str or os.PathLike
         The log directories to look in instead.
 
     Raises
     ------
     InvalidOptionError
-        One is in two places.
+        A partition is in two places.
     PathNotFoundError
-        There is nothing at a path.
+        A path does not exist.
     """
     if offsets_path:
         found = discover(offsets_path)
@@ -129,14 +129,14 @@ def committed(
     of_cluster: Mapping[TopicPartition, OffsetCommit] | None = None,
     with_decided: bool = False,
 ) -> dict[TopicPartition, OffsetCommit]:
-    """Return what a group has committed: the later of ``seglog.offsets`` and ``__consumer_offsets``, by partition.
+    """Return a group's committed offsets by partition: the later of ``seglog.offsets`` and ``__consumer_offsets``.
 
     Parameters
     ----------
     of_cluster : mapping of TopicPartition to OffsetCommit, optional
-        What ``__consumer_offsets`` has of the group; by default it is read, with errors as of `group_logs`.
+        The group's offsets in ``__consumer_offsets``; by default they are read, for errors see `group_logs`.
     with_decided : bool
-        As of `sparklog.write.group_offsets.read_group_offsets`; errors too.
+        See `sparklog.write.group_offsets.read_group_offsets`, also for errors.
     """
     known = [directories] if isinstance(directories, LogDirectory) else list(directories)
     own = GroupOffsetsOf.directories(known, with_decided=with_decided).groups.get(group, {})
@@ -147,17 +147,17 @@ def committed(
 def committed_by_groups(
     groups: Iterable[str], directories: Iterable[LogDirectory], offsets_path: Sequence[PathText] = ()
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Return the offsets that groups have committed, as `committed` does; a group without any is refused.
+    """Return the offsets committed by groups, as `committed` does; refuse a group without any.
 
     Parameters
     ----------
     offsets_path : sequence of str or os.PathLike
-        The log directories to look in instead, and nowhere else.
+        The only log directories to look in, instead of ``directories``.
 
     Raises
     ------
     InvalidOptionError
-        A group has committed nothing here; otherwise as of `committed`.
+        A group has committed nothing here; for other errors see `committed`.
     """
     known = sorted(set(directories), key=lambda each: each.path)
     logs = group_logs(known, offsets_path)

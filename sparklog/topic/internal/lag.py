@@ -1,8 +1,8 @@
-"""The lag of consumer groups: what each has committed, beside where the logs end.
+"""Computes the lag of consumer groups from their committed offsets and the ends of the logs.
 
-The rows are those of ``kafka-consumer-groups --describe``: every partition that a member is assigned, with or without a
-committed offset, and every other partition of which the group has one. The log end offset is that of the files, which
-is the high watermark of a broker that is alone, and of one that starts on the directory.
+The rows are the same as in ``kafka-consumer-groups --describe``: every partition assigned to a member, with or without
+a committed offset, and every other partition with an offset of the group. The log end offset is the end of the files,
+which is the high watermark of a single broker, and of a broker that starts on the directory.
 
 Source: apache/kafka, ConsumerGroupCommand.java (collectGroupsOffsets, collectConsumerAssignment),
 ListGroupsOptions.java (forConsumerGroups).
@@ -40,9 +40,9 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of `lag`.
 
-``current_offset`` is null where the group has committed none, ``log_end_offset`` where the log is not there, ``lag``
-where either is; the three of a member are null of a partition that none is assigned. ``committed_in`` is as of the view
-``consumer_offsets``.
+``current_offset`` is null if the group has committed none, ``log_end_offset`` if the log is missing or damaged, ``lag``
+if either is null; ``consumer_id``, ``host`` and ``client_id`` are null if no member is assigned the partition.
+``committed_in`` is the same as in the view ``consumer_offsets``.
 """
 
 
@@ -52,7 +52,7 @@ _NO_COMMIT: Final[_Commit] = (None, None)
 
 
 class _Member(NamedTuple):
-    """The member that a partition is assigned."""
+    """The group member to which a partition is assigned."""
 
     consumer_id: str | None = None
     host: str | None = None
@@ -60,30 +60,30 @@ class _Member(NamedTuple):
 
 
 def lag(path: PathText | Sequence[PathText], groups: str | Sequence[str] = ()) -> pa.Table:
-    """Return how far each consumer group is behind the end of each log.
+    """Return the lag of consumer groups: how far each is behind the end of each log.
 
     Parameters
     ----------
     path : str, os.PathLike or a sequence of them
-        Log directories, ``__consumer_offsets`` among what is in them.
+        Log directories, some of which hold ``__consumer_offsets``.
     groups : str or sequence of str
-        Only these groups. By default those that the tool shows: streams groups have one of their own, and groups of
-        another protocol, as those of Kafka Connect, none.
+        The only groups to return. By default the groups that Kafka's tool shows: not streams groups, which have their
+        own tool, and not groups of another protocol, such as Kafka Connect's.
 
     Returns
     -------
     pyarrow.Table
-        In the columns of `SCHEMA`, sorted by group, topic and partition. Share groups have no row: they commit no
-        offsets.
+        The lags in the columns of `SCHEMA`, sorted by group, topic and partition. Share groups have no rows, because
+        they commit no offsets.
 
     Raises
     ------
     InvalidOptionError
-        There is no such group.
+        A group does not exist.
     PathNotFoundError
-        There is nothing at the path, or no ``__consumer_offsets``.
+        The path does not exist, or holds no ``__consumer_offsets``.
     CorruptLogError
-        A batch of ``__consumer_offsets`` is damaged. Of a damaged log of another topic the end is null.
+        A batch of ``__consumer_offsets`` is damaged. The end of a damaged log of another topic is null.
     """
     paths = paths_of(path)
     of_groups, wanted = views.read(paths, "consumer_groups").to_pylist(), _names(groups)
@@ -114,7 +114,7 @@ def _names(groups: str | Sequence[str]) -> set[str]:
 
 
 def _is_shown(group: Mapping[str, Any]) -> bool:
-    """Tell whether the tool describes a group where none is named; one that cannot be read is not kept back."""
+    """Return whether Kafka's tool describes a group by default; also True for a group that cannot be decoded."""
     return group["type"] not in (_SHARE, _STREAMS) and group["protocol_type"] in (None, "", "consumer")
 
 
@@ -137,7 +137,7 @@ def _assigned(members: Iterable[Mapping[str, Any]]) -> Iterator[tuple[TopicParti
 
 
 def _end_offsets(paths: Sequence[PathText], wanted: set[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the log end offsets of those partitions that are there."""
+    """Return the log end offsets of the wanted partitions that exist."""
     folders = [folder for folder in discover(paths).partitions if named(folder) in wanted]
     try:
         return {at: layout.end_offset for at, layout in read_layouts(folders).items()}

@@ -1,13 +1,14 @@
 """Sets the committed offsets of a consumer group in the log directory of a stopped cluster.
 
-It is ``kafka-consumer-groups --reset-offsets`` without a broker. The records that a broker would write for it are
-appended to the group's partition of ``__consumer_offsets``, in one batch: all offsets are set, or none. While that is
-done Kafka's lock of the directory is held, so that no broker runs there. They are stamped behind what the group has
-committed in ``seglog.offsets``, so that they count for readers of ours as for a broker. Where there is no such log, the
+It is ``kafka-consumer-groups --reset-offsets`` without a broker. The records that a broker would write are appended to
+the group's partition of ``__consumer_offsets``, in one batch: all offsets are set, or none. Meanwhile Kafka's lock of
+the directory is held, so that no broker runs there. The records get later timestamps than the group's commits in
+``seglog.offsets``, so that they count for sparklog's readers and for a broker alike. If there is no such log, the
 offsets are set in that file.
 
-Nothing tells here whether a member of the group would commit again: the members that the log still has when the cluster
-is started again go on from where they are, and commit over it. So the offsets of such a group are only set when forced.
+The files do not show whether a member of the group would commit again: members that the log still has when the cluster
+starts again continue from their own positions, and overwrite the offsets. So the offsets of such a group are set only
+if forced.
 """
 
 from __future__ import annotations
@@ -47,18 +48,18 @@ _ONE_BATCH_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True)
 class Goal:
-    """Where offsets are set to: the attribute that is given says it, and of those with none ``word``.
+    """The offsets to set, by the one attribute that is given, or by ``word`` if none is.
 
     Attributes
     ----------
     offset : int, optional
-        The same for every partition.
+        The offset for every partition.
     time_ms : int, optional
-        The first record at or after it, ms since the epoch; the end where there is none.
+        A time, ms since the epoch: the offset of the first record at or after it, or the end if there is none.
     shift : int, optional
-        So many after what is committed, or before it where it is negative.
+        The distance from the committed offset, backwards if negative.
     offsets : mapping of TopicPartition to int, optional
-        One for each partition.
+        The offset for each partition.
     word : str
         "earliest" or "latest".
     """
@@ -72,20 +73,20 @@ class Goal:
 
 @dataclass(frozen=True)
 class OffsetRequest:
-    """What is to be set.
+    """A request to set the offsets of a group.
 
     Attributes
     ----------
     group : str
-        It may be new.
+        The group, which may be new.
     topics : mapping of str to tuple of int
-        The partitions of each topic, all where the tuple is empty. Without a topic, those of which the group has
-        committed offsets, or for which the goal has one.
+        The partitions of each topic, all if the tuple is empty. Without topics, the partitions for which the goal has
+        an offset, or else those for which the group has committed one.
     goal : Goal
     offsets_partitions : int or None
-        How many partitions ``__consumer_offsets`` has in its cluster, where not all of them are here.
+        The number of partitions of ``__consumer_offsets`` in its cluster, if not all are here.
     is_forced : bool
-        Set the offsets also of a group that has members.
+        Set the offsets even if the group has members.
     lock_timeout_seconds : float
         How long to wait for other writers.
     """
@@ -99,7 +100,7 @@ class OffsetRequest:
 
 
 class OffsetChange(NamedTuple):
-    """The offset of a partition as it is committed, if it is, and as it is to be."""
+    """The present committed offset of a partition, if it has one, and its new one."""
 
     topic_partition: TopicPartition
     current_offset: int | None
@@ -108,14 +109,14 @@ class OffsetChange(NamedTuple):
 
 @dataclass(frozen=True)
 class OffsetChanges:
-    """What was set, or would be.
+    """The offsets that were set, or would be.
 
     Attributes
     ----------
     location : str
-        The log of ``__consumer_offsets`` that has the group, or a file ``seglog.offsets``.
+        The path of the group's log of ``__consumer_offsets``, or of a file ``seglog.offsets``.
     log_offset : int or None
-        The offset in that log of the first record that was appended; None of a dry run, and of a file.
+        The offset in that log of the first appended record; None for a dry run, and for a file.
     """
 
     changes: tuple[OffsetChange, ...]
@@ -130,22 +131,22 @@ def set_group_offsets(
     executes: bool,
     clock: Callable[[], int] = wall_clock_ms,
 ) -> OffsetChanges:
-    """Set committed offsets of a group.
+    """Set the committed offsets of a group.
 
     Parameters
     ----------
     paths : sequence of str or os.PathLike
         The log directories of a stopped broker.
     executes : bool
-        Whether to write them; without it, nothing is changed, and it is only said what would be.
+        Whether to write the offsets; if not, nothing is changed, and the planned changes are returned.
 
     Raises
     ------
     InvalidOptionError
-        The group has members, or is a share group; its partition of ``__consumer_offsets`` is not here or cannot be
-        told; an offset that is to be shifted is not there.
+        The group has members, or is a share group; its partition of ``__consumer_offsets`` is not here or unknown; or
+        an offset to shift does not exist.
     PathNotFoundError
-        There is nothing at a path, or a partition is not there.
+        A path or a partition does not exist.
     LockedError
         A broker runs there, or another writer is at work.
     CorruptLogError
@@ -165,7 +166,7 @@ def set_group_offsets(
         if not executes or not changes:
             return OffsetChanges(changes, location)
         offsets = {each.topic_partition: each.new_offset for each in changes}
-        # Behind every commit that there is, whatever the clocks of those who made them said.
+        # Later than every existing commit, whatever the clocks of their writers showed.
         time_ms = max([clock(), *(known[at].timestamp + 1 for at in offsets if at in known)])
         if folder is not None and before is not None:
             return OffsetChanges(changes, location, _append(folder, request, before, offsets, time_ms, clock))
@@ -176,7 +177,7 @@ def set_group_offsets(
 
 @contextmanager
 def _held(directory: LogDirectory, request: OffsetRequest) -> Iterator[None]:
-    """Keep brokers out; an error that does not say what is visible comes before anything was written."""
+    """Keep brokers out; an error without an outcome was raised before anything was written."""
     with outcome(NOTHING_VISIBLE), hold(directory, request.lock_timeout_seconds, is_shared=True):
         yield
 
@@ -184,9 +185,9 @@ def _held(directory: LogDirectory, request: OffsetRequest) -> Iterator[None]:
 def _folder_of(
     logs: GroupLogs, request: OffsetRequest, own: Mapping[TopicPartition, OffsetCommit]
 ) -> PartitionFolder | None:
-    """Return the log of ``__consumer_offsets`` that has the group, or is to have it; None where that is not here.
+    """Return the log of ``__consumer_offsets`` that has the group, or will have it; None if it is not here.
 
-    Then the group must be one of consumers of ours: here no log would have it, or it has committed in our file.
+    None is returned only if no such log is here at all, or the group has committed in ``seglog.offsets``.
     """
     if not logs.folders:
         return None
@@ -207,7 +208,7 @@ def _folder_of(
 
 
 def _checked(logs: GroupLogs, folder: PartitionFolder, request: OffsetRequest) -> GroupRecords:
-    """Read what there is of the group; raise where its offsets may not be set."""
+    """Read the group's records; raise if its offsets may not be set."""
     count, group = request.offsets_partitions or logs.partitions or 0, request.group
     before = None
     for number, each in logs.folders.items():
@@ -237,7 +238,7 @@ def _refuse_members(folder: PartitionFolder, request: OffsetRequest) -> None:
         members = "that cannot be decoded" if there is None else listed([each["member_id"] for each in there])
         raise InvalidOptionError(
             f"group {request.group!r} has members in {folder.location}: {members}. If they still run when the cluster "
-            f"is started, they go on from where they are, and commit over what is set here. Stop them, and force it "
+            f"is started, they continue from their own positions, and overwrite these offsets. Stop them, and force it "
             f"with --force"
         )
 
@@ -268,7 +269,7 @@ def _selected(
 
 
 def _new_offset(at: TopicPartition, layout: PartitionLayout, current: int | None, goal: Goal) -> int:
-    """Return the offset that a goal means in a partition, which the log has."""
+    """Return the offset that a goal means in a partition, within its log."""
     if goal.time_ms is not None:
         found = LogReader(layout).offset_for_time(goal.time_ms)
         return layout.end_offset if found is None else found
@@ -286,7 +287,7 @@ def _new_offset(at: TopicPartition, layout: PartitionLayout, current: int | None
 
 
 def _inside(at: TopicPartition, layout: PartitionLayout, offset: int) -> int:
-    """Return the offset nearest to a given one that the log has, or that comes next."""
+    """Return the offset nearest to a given one within the log, its end included."""
     inside = min(max(offset, layout.start_offset), layout.end_offset)
     if inside != offset:
         _log.warning(
@@ -307,7 +308,7 @@ def _append(
     """Append the records to the group's log; return the offset of the first."""
     records = commit_records(request.group, offsets, before, time_ms)
     columns = {"key": [each.key for each in records], "value": [each.value for each in records]}
-    # As a coordinator writes them: one batch, not compressed.
+    # Like a coordinator: in one batch, not compressed.
     config = LogConfig.from_properties(
         {
             "compression.type": "uncompressed",

@@ -1,9 +1,9 @@
 """Reads Kafka's internal topics as tables; public as ``sparklog.views``.
 
-A view is a table by one of the names of `NAMES`, such as ``consumer_offsets``: its current state, as a broker that
-loads the logs would have it, or with ``history`` every record of them. `sparklog.system` makes the rows of one log;
-here are paths and the logs of a topic put together. What consumers of ours have committed in a log directory
-(``seglog.offsets``) is in the current state of offsets and groups where it is later than what the logs say.
+A view is a table with one of the names in `NAMES`, such as ``consumer_offsets``. It has the current state, as a broker
+that loads the logs would have it, or with ``history`` every record of the logs. `sparklog.system` makes the rows of one
+log; this module finds paths and joins the logs of a topic. Offsets that sparklog's consumers have committed in a log
+directory (``seglog.offsets``) are in the current state of offsets and groups if they are later than the logs' offsets.
 """
 
 from __future__ import annotations
@@ -52,55 +52,55 @@ def read(path: Paths, name: str, *, history: bool = False) -> pa.Table:
     Parameters
     ----------
     path : str, os.PathLike or a sequence of them
-        A log directory, or the path or a partition's folder of the internal topic.
+        A log directory, the path of the internal topic, or the folder of one of its partitions.
     name : str
         One of `NAMES`.
     history : bool
-        Whether every record is wanted, and not the current state.
+        Whether to return every record instead of the current state.
 
     Returns
     -------
     pyarrow.Table
-        In the columns of `schema`. Records that cannot be decoded are in the history as their bytes, and not in the
-        current state; one warning counts them.
+        The view in the columns of `schema`. Records that cannot be decoded are in the history as their bytes, and
+        missing from the current state; one warning counts them.
 
     Raises
     ------
     InvalidOptionError
         There is no such view.
     PathNotFoundError
-        There is nothing at the path, or not the internal topic.
+        The path does not exist, or lacks the internal topic.
     CorruptLogError
         A batch of a log is damaged.
     CorruptCheckpointError
-        What consumers of ours have committed cannot be read.
+        The offsets committed by sparklog's consumers cannot be read.
     """
     return pa.Table.from_batches(batches(path, name, history=history), schema=schema(name, history=history))
 
 
 def batches(path: Paths, name: str, *, history: bool = False) -> Iterator[pa.RecordBatch]:
-    """Read a view, some rows at a time; as `read`.
+    """Read a view, some rows at a time; for parameters and errors see `read`.
 
     Yields
     ------
     pyarrow.RecordBatch
-        Of one log each. The rows of a history are in the order of their log.
+        A batch of one log. The rows of a history are in the order of their log.
     """
     return find_view(path, name, history=history).batches()
 
 
 @dataclass(frozen=True)
 class FoundView:
-    """A view, and all that its rows come from.
+    """A view, and the sources of its rows.
 
     Attributes
     ----------
     name : str
-        Of the view.
+        The name of the view.
     folders : tuple of PartitionFolder
-        The logs of the internal topic; none where only consumers of ours have committed.
+        The logs of the internal topic; empty if only sparklog's consumers have committed.
     own : GroupOffsetsOf
-        What consumers of ours have committed; nothing in a history, which `seglog.offsets` does not keep.
+        Offsets committed by sparklog's consumers; empty in a history, which `seglog.offsets` does not keep.
     history : bool
         Whether every record is a row.
     """
@@ -111,29 +111,29 @@ class FoundView:
     history: bool = False
 
     def parts(self) -> list[FoundView]:
-        """Return parts that can be read apart: a log each, but all in one where rows of our own are laid over them."""
+        """Return parts that can be read separately: one per log, or a single one if ``own`` must be merged in."""
         if self.own.groups:
             return [self]
         return [replace(self, folders=(folder,)) for folder in self.folders]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; as `batches`."""
+        """Yield the rows; see the function `batches`."""
         view = view_of(self.name)
         rows = _rows_of(view, self.folders, self.history)
         return self.own.over(pa.Table.from_batches(rows, schema=view.schema), self.name) if self.own.groups else rows
 
 
 def find_view(path: Paths, name: str, *, history: bool = False) -> FoundView:
-    """Find what a view is made of; parameters as of `read`.
+    """Find the sources of a view; for parameters see `read`.
 
     Raises
     ------
     InvalidOptionError
         There is no such view.
     PathNotFoundError
-        There is nothing at the path, or not the internal topic, and no consumer of ours has committed there.
+        The path does not exist or lacks the internal topic, and none of sparklog's consumers has committed there.
     CorruptCheckpointError
-        What consumers of ours have committed cannot be read.
+        The offsets committed by sparklog's consumers cannot be read.
     """
     try:
         folders = _find_logs(path, name)
@@ -160,7 +160,7 @@ def _find_logs(path: Paths, name: str) -> list[PartitionFolder]:
 
 
 def _metadata_log(paths: Sequence[PathText]) -> PartitionFolder:
-    """Find the log of a cluster's metadata, which is no topic to others: its own folder, or a directory with that."""
+    """Find the log of a cluster's metadata, which discovery does not list, by its folder or its log directory."""
     if len(paths) != 1:
         raise InvalidOptionError(
             f"{len(paths)} paths are given, and the metadata of one cluster is read: name one path"
@@ -176,7 +176,7 @@ def _metadata_log(paths: Sequence[PathText]) -> PartitionFolder:
 
 def _rows_of(view: View, folders: Sequence[PartitionFolder], history: bool) -> Iterator[pa.RecordBatch]:
     unreadable = Unreadable()
-    # Of each directory once, however many logs of the topic it has.
+    # Once per directory, however many logs of the topic it has.
     topic_names = lru_cache(maxsize=None)(_topic_names) if view.names_topics and not history else _no_names
     for folder in folders:
         log = InternalLog(read_layout(folder), topic_names(folder.directory))
@@ -185,7 +185,7 @@ def _rows_of(view: View, folders: Sequence[PartitionFolder], history: bool) -> I
 
 
 def read_one(folder: PartitionFolder, name: str, *, history: bool) -> Iterator[pa.RecordBatch]:
-    """Read what one log of the internal topic adds to a view."""
+    """Read the rows that one log of the internal topic adds to a view."""
     return _rows_of(view_of(name), [folder], history)
 
 
@@ -194,7 +194,7 @@ def _no_names(_: LogDirectory) -> dict[str, str]:
 
 
 def _topic_names(directory: LogDirectory) -> dict[str, str]:
-    """Return the topics of a log directory by their ids, as far as its partitions say them."""
+    """Return the topics of a log directory by topic id, for partitions that store one."""
     found: dict[str, str] = {}
     named: set[str] = set()
     for each in directory.storage.names(directory.path):

@@ -1,1 +1,1 @@
-"""Finds partitions, and cuts their offsets into work."""
+"""Finds partitions, and divides their offsets among tasks."""

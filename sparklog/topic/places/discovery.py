@@ -1,18 +1,18 @@
-"""Which topic-partitions are at the paths that a user gives: to a read, to a write, and at the command line.
+"""Finds the topic-partitions at the paths that users give to reads, to writes, and at the command line.
 
-A path is one of three things, told apart by what is there and not by its name alone, since a log directory may well be
-called ``kafka-logs-1``; `sparklog.log.folders` has the rules.
+A path is one of three things. They are told apart by their contents and not by the name alone, since a log directory
+may well be called ``kafka-logs-1``; `sparklog.log.folders` has the rules.
 
 - a log directory;
 - a partition's folder;
-- a topic path: ``/logs/events`` where there is no such folder stands for ``/logs/events-0``, ``/logs/events-1``, ...
+- a topic path: if no folder ``/logs/events`` exists, it stands for ``/logs/events-0``, ``/logs/events-1``, ...
 
-What is a partition's folder and a topic's path as well (``/logs/a-0`` beside ``/logs/a-0-0``) is refused.
+A path that is both a partition's folder and a topic's path (``/logs/a-0`` beside ``/logs/a-0-0``) is refused.
 
-A pattern stands for what matches it, of which only log directories, partitions and topics are read; the text of paths
-and patterns is read by `sparklog.storage.registry`. Folders that Kafka has set aside (``-delete``, ``-future``,
-``-stray``), ``__cluster_metadata``, ``remote-log-index-cache`` and foreign names are passed over; a warning names those
-that look like a partition and have a number that no partition has.
+A pattern stands for the log directories, partitions and topics that match it; `sparklog.storage.registry` reads the
+text of paths and patterns. Folders that Kafka has set aside (``-delete``, ``-future``, ``-stray``),
+``__cluster_metadata``, ``remote-log-index-cache`` and foreign names are ignored; a warning names folders that look like
+a partition and have a number that no partition can have.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _log = logging.getLogger("sparklog")
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was found at some paths.
+    """The topic-partitions found at some paths.
 
     Attributes
     ----------
     partitions : tuple of PartitionFolder
-        Every topic-partition, sorted, Kafka's own included.
+        Every topic-partition, sorted, internal topics included.
     named_by_path : frozenset of PartitionFolder
-        Those whose topic a path names, and not merely the log directory that they are in.
+        The partitions whose topic a path names, instead of only their log directory.
     """
 
     paths: tuple[str, ...]
@@ -63,19 +63,19 @@ class Discovery:
         return sorted({found.topic for found in self.partitions})
 
     def select(self, selection: Selection | None = None, *, may_come_later: bool = False) -> list[PartitionFolder]:
-        """Return the partitions that are asked for; by default all but those of internal topics that no path names.
+        """Return the selected partitions; by default all, except internal topics that no path names.
 
-        Topics, patterns and partitions are read here and nowhere else.
+        Only this function interprets selections of topics, patterns and partitions.
 
         Parameters
         ----------
         may_come_later : bool
-            Whether what is not there yet is left out, and no error.
+            Whether missing topics and partitions are left out instead of raising.
 
         Raises
         ------
         PathNotFoundError
-            A topic or a partition is not there, or no topic that the pattern matches.
+            A topic or a partition does not exist, or the pattern matches no topic.
         """
         selection = selection or Selection()
         partitions, topics, pattern = set(selection.partitions), set(selection.topics), selection.topic_pattern
@@ -96,17 +96,17 @@ class Discovery:
         return found
 
     def _is_of_user(self, found: PartitionFolder) -> bool:
-        """Tell whether it is no partition of an internal topic, or of one that a path names."""
+        """Return whether the partition is of no internal topic, or of one that a path names."""
         return not found.topic.startswith(INTERNAL_PREFIX) or found in self.named_by_path
 
 
 def place_at(path: PathText, argument: str = "path") -> Location:
-    """Return the only place that a path, or a pattern, stands for; errors as of `locate` and `expand_one`."""
+    """Return the one place that a path or a pattern stands for; for errors see `locate` and `expand_one`."""
     return expand_one(locate(path, argument), argument)
 
 
 def places_at(paths: PathText | Sequence[PathText], argument: str = "path") -> tuple[Location, ...]:
-    """Return the places of one or several paths, patterns as they are; errors as of `locate`."""
+    """Return the places of one or several paths, patterns unexpanded; for errors see `locate`."""
     return tuple(locate(path, argument) for path in paths_of(paths))
 
 
@@ -116,18 +116,18 @@ def discover(paths: Sequence[PathText]) -> Discovery:
     Parameters
     ----------
     paths : sequence of str or Path
-        Log directories, topic paths, partition folders and patterns, in any mix; relative ones are taken from where we
-        run.
+        Log directories, topic paths, partition folders and patterns, in any mix; relative ones start at the working
+        directory.
 
     Returns
     -------
     Discovery
-        Also of a log directory that holds no topic yet.
+        It is empty for a log directory that holds no topic yet.
 
     Raises
     ------
     PathNotFoundError
-        There is nothing at a path, or no partition in it; the message says what is there. Or nothing matches a pattern.
+        A path does not exist or holds no partition (the message says what it holds), or nothing matches a pattern.
     InvalidOptionError
         A topic-partition is in two places.
     StorageError
@@ -151,22 +151,22 @@ def discover(paths: Sequence[PathText]) -> Discovery:
 
 
 def log_directories(paths: Iterable[PathText]) -> list[LogDirectory]:
-    """Return those of some paths, and of what patterns stand for, that are log directories."""
+    """Return the log directories among some paths and the matches of patterns."""
     located = [each for location in places_at(list(paths)) for each in expand(location)]
     return [LogDirectory(*each) for each in located if look_at(*each).kind is FolderKind.LOG_DIRECTORY]
 
 
 def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, PartitionLayout]:
-    """Read what partitions hold now, all of them as they were at one time; see `sparklog.log.layout.read_layouts`."""
+    """Read the layouts of partitions, all as of one moment; see `sparklog.log.layout.read_layouts`."""
     found = list(folders)
     return {named(folder): of_folder for folder, of_folder in zip(found, layout.read_layouts(found), strict=True)}
 
 
 def read_found(find: Callable[[], Sequence[PartitionFolder]]) -> dict[TopicPartition, PartitionLayout]:
-    """Find partitions, and read what they hold, as `read_layouts` does.
+    """Find partitions, and read their layouts as `read_layouts` does.
 
-    They are found again behind that: a commit that was carried out meanwhile may have made some, and of its records all
-    are there or none. Topics that a broker makes without end are not waited for.
+    Partitions are listed again after their layouts are read, because a commit may have created some in between, and all
+    or none of its records must be read. If a broker keeps creating topics, the listing ends after a few rounds.
     """
     folders = find()
     for _ in range(_FINDINGS_MAX):
@@ -178,28 +178,28 @@ def read_found(find: Callable[[], Sequence[PartitionFolder]]) -> dict[TopicParti
 
 
 class PathKind(Enum):
-    """What a path means."""
+    """The meaning of a path."""
 
     LOG_DIRECTORY = auto()
     TOPIC = auto()
     PARTITION = auto()
     OTHER = auto()
-    """There is something, and it is none of these."""
+    """Something else exists at the path."""
     NOTHING = auto()
 
 
 @dataclass(frozen=True)
 class FoundPath:
-    """What a path means, and the partitions that it stands for.
+    """The meaning of a path, and the partitions that it stands for.
 
     Attributes
     ----------
     path : str
-        Absolute.
+        The absolute path.
     folder : Folder
-        What there is at the path itself.
+        The folder at the path itself, if there is one.
     partitions : tuple of PartitionFolder
-        Of a log directory all of them, Kafka's own included.
+        The partitions; for a log directory all, internal topics included.
     """
 
     kind: PathKind
@@ -218,24 +218,24 @@ class FoundPath:
 
     @property
     def is_topic_named(self) -> bool:
-        """Whether the path is of one topic, and not merely of the log directory that it is in."""
+        """Whether the path names one topic, instead of only its log directory."""
         return self.kind in (PathKind.TOPIC, PathKind.PARTITION)
 
 
 def interpret(location: Location, *, is_matched: bool = False) -> FoundPath:
-    """Tell what a path means: the same to whoever reads, writes or looks.
+    """Interpret a path, in the same way for reads, writes and inspections.
 
     Parameters
     ----------
     location : Location
-        Not of a pattern.
+        A path that is no pattern.
     is_matched : bool
-        Whether a pattern matched its name, and so means the folder of that name.
+        Whether a pattern matched the path's name, so that it means the folder of that name.
 
     Raises
     ------
     InvalidOptionError
-        It means two things, or what would be the partitions of a topic are log directories.
+        The path means two things, or the folders that would be a topic's partitions are log directories.
     StorageError
         A folder cannot be listed.
     """
@@ -257,7 +257,7 @@ def interpret(location: Location, *, is_matched: bool = False) -> FoundPath:
 
 
 def _is_log_directory(folder: PartitionFolder) -> bool:
-    """Tell whether a folder that is named as a partition's is a log directory; one that cannot be read says nothing."""
+    """Return whether a folder with a partition's name is a log directory; False if it cannot be read."""
     try:
         return look_at(folder.storage, folder.location).kind is FolderKind.LOG_DIRECTORY
     except StorageError:
@@ -265,7 +265,7 @@ def _is_log_directory(folder: PartitionFolder) -> bool:
 
 
 def _at(location: Location) -> FoundPath:
-    """Tell what the folder at a path is, if there is one."""
+    """Interpret a path by the folder there, without looking beside it."""
     storage, path = location
     folder = look_at(storage, path)
     kind = PathKind.NOTHING if folder.kind is FolderKind.NOTHING else PathKind.OTHER
@@ -280,7 +280,7 @@ def _at(location: Location) -> FoundPath:
 
 
 def _found_at(location: Location) -> list[FoundPath]:
-    """Return what a path or a pattern means, without what a pattern matches that cannot be read."""
+    """Interpret a path or the matches of a pattern, without matches that hold no partition."""
     if not is_pattern(location):
         return [_refuse_unreadable(interpret(location))]
     _, last = split_path(location.path)
@@ -296,7 +296,7 @@ def _found_at(location: Location) -> list[FoundPath]:
 
 
 def _is_internal(place: FoundPath) -> bool:
-    """Tell whether a path is of one of Kafka's own topics, which a pattern does not stand for unless it names them."""
+    """Return whether a path is of an internal topic; a pattern matches these only if it begins with ``__``."""
     return place.is_topic_named and place.partitions[0].topic.startswith(INTERNAL_PREFIX)
 
 
@@ -311,7 +311,7 @@ def _refuse_unreadable(place: FoundPath) -> FoundPath:
         nearest = _nearest(place.name, _names_beside(place.parent, beside, place.name))
         raise PathNotFoundError(f"no such path: {path}; {nearest}")
     if place.kind is PathKind.LOG_DIRECTORY and holds_segments(place.folder.names):
-        _log.warning("%s is a log directory, and holds segments itself: they are nobody's, and not read", path)
+        _log.warning("%s is a log directory, and holds segments itself: they are of no partition, and not read", path)
     return place
 
 
@@ -321,12 +321,12 @@ def _names_in(directory: LogDirectory) -> list[Name]:
 
 
 def is_same(folder: PartitionFolder, other: PartitionFolder) -> bool:
-    """Tell whether two places are one folder."""
+    """Return whether two places are the same folder."""
     return folder.storage.identity(folder.location) == other.storage.identity(other.location)
 
 
 def _names_beside(parent: LogDirectory, beside: list[Name], name: str) -> list[str]:
-    """List what may have been meant by a name: other partitions of its topic, else topics and other names."""
+    """List the names that a user may have meant: other partitions of the topic, else topics and other names."""
     folders = [parent.folder(each.name) for each in beside if each.is_folder and parse_partition_folder(each.name)]
     meant = parse_partition_folder(name)
     partitions = [each.name for each in folders if meant and each.topic == meant.topic]
@@ -337,7 +337,7 @@ def _names_beside(parent: LogDirectory, beside: list[Name], name: str) -> list[s
 def _partition_folders(
     directory: LogDirectory, names: Iterable[Name], topic: str | None = None
 ) -> tuple[PartitionFolder, ...]:
-    """Return the partitions' folders among the names in a log directory: all of them, or those of one topic."""
+    """Return the partition folders among the names in a log directory, of all topics or of one."""
     found: list[PartitionFolder] = []
     for each in names:
         at = parse_partition_folder(each.name) if each.is_folder else None
@@ -349,14 +349,13 @@ def _partition_folders(
 
 
 def partitions_in(directory: LogDirectory, topic: str) -> tuple[PartitionFolder, ...]:
-    """Return the partitions of a topic in a log directory, none where there are none."""
+    """Return the partitions of a topic in a log directory; empty if it has none."""
     return _partition_folders(directory, directory.storage.names(directory.path), topic)
 
 
 @lru_cache(maxsize=1024)
 def _warn_of_number(directory: LogDirectory, name: str) -> None:
-    """Say of a folder that is named as a partition's, but for its number, that it is passed over: once, however often
-    it is found."""
+    """Warn once that a folder with a partition's name, except for an invalid number, is ignored."""
     if topic_of_passed_over(name) is not None:
         _log.warning(
             "%s is passed over: the number of a partition is at most %d, without leading zeros",
@@ -366,7 +365,7 @@ def _warn_of_number(directory: LogDirectory, name: str) -> None:
 
 
 def named(folder: PartitionFolder) -> TopicPartition:
-    """Return the topic-partition of a folder that discovery has found."""
+    """Return the topic-partition of a folder that discovery found."""
     if folder.topic_partition is None:
         raise AssertionError(f"a folder that discovery has found, and not {folder.location}")
     return folder.topic_partition

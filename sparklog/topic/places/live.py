@@ -1,7 +1,7 @@
-"""Logs that others write to, looked at again and again: each look reads only what has changed since the one before.
+"""Watches growing logs: each look reads only the changes since the look before.
 
-A look asks the storage for the stamp of each partition's folder and of its last segment's file, and takes what it knows
-where both are as they were. Nothing stays open between looks.
+A look gets the stamps of each partition's folder and of its last segment's file from the storage, and reuses the
+known log if both are unchanged. Nothing stays open between looks.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _SETTLED_AFTER_NS: Final = 2_000_000_000
 
 @dataclass(frozen=True)
 class LiveLog:
-    """A log as it was when it was looked at.
+    """The state of a log at the time of a look.
 
     Attributes
     ----------
     layout : PartitionLayout
-        Its segments, and its start and end.
+        The segments, start and end of the log.
     latest : int
-        The offset that it can be read up to: its end, or its last stable offset.
+        The offset up to which the log can be read: its end, or its last stable offset.
     topic_id : str or None
-        That of ``partition.metadata``; None where there is none, or none that can be read.
+        The topic id in ``partition.metadata``; None if missing or unreadable.
     log_id : str or None
-        The same of `sparklog.log.log_identity`.
+        The log's own id, of `sparklog.log.log_identity`; None if missing or unreadable.
     """
 
     layout: PartitionLayout
@@ -49,16 +49,16 @@ class LiveLog:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A log, and what it is known by to be still the same.
+    """A log, and the facts that must stay the same for it to be unchanged.
 
     Attributes
     ----------
     stamps : tuple of Stamp
-        Of the folder, and of the last segment's file.
+        The stamps of the folder and of the last segment's file.
     start_offset : int
         The log start offset of the checkpoint.
     bound : LogExtent or None
-        Where a commit that is not done begins.
+        The beginning of an unfinished commit in the log.
     """
 
     log: LiveLog
@@ -68,7 +68,7 @@ class _Seen:
 
 
 class LiveLogs:
-    """What was found of the logs of a directory, for the next look.
+    """Looks at logs, and remembers them for the next look.
 
     Parameters
     ----------
@@ -82,12 +82,12 @@ class LiveLogs:
         self._transactions: dict[PartitionFolder, SeenTransactions] = {}
 
     def look(self, folders: Iterable[PartitionFolder]) -> dict[TopicPartition, LiveLog]:
-        """Look at logs, all of them as they were at one time: of a commit over many of them, all or nothing.
+        """Look at logs, all as of one moment: a commit over many of them is seen wholly or not at all.
 
         Returns
         -------
         dict of TopicPartition to LiveLog
-            Without those whose folders are gone.
+            The logs, except those whose folders are gone.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class LiveLogs:
             layout = layout_in(view, folder)
             latest = self._stable_offset(layout) if self._is_committed else layout.end_offset
             log = LiveLog(layout, latest, topic_id_of(folder), read_log_id(folder))
-            # The stamps are those of before the look, or are the same: what changes during it is seen by the next.
+            # The stamps are from before the look, or equal to these: the next look sees changes made during this one.
             stamps = (before, _stamp_of_last(layout))
         except PathNotFoundError:
             if folder.storage.is_folder(folder.location):
@@ -142,11 +142,11 @@ def stamps_of(layout: PartitionLayout) -> tuple[Stamp | None, ...]:
 
 
 def _stamp_of_last(layout: PartitionLayout) -> Stamp | None:
-    """Return the stamp of the last segment's file; None where there is no segment."""
+    """Return the stamp of the last segment's file; None if there is no segment."""
     return layout.storage.stamp(layout.segments[-1].path()) if layout.segments else None
 
 
 def _is_settled(seen: _Seen, settled_ns: int) -> bool:
-    """Tell whether a change that comes now will be seen by the stamps."""
+    """Return whether the stamps are old enough that any later change will change them."""
     needed = seen.stamps if seen.log.layout.segments else seen.stamps[:1]
     return all(stamp is not None and stamp.modified_ns < settled_ns for stamp in needed)

@@ -1,4 +1,4 @@
-"""Packs ranges of offsets into tasks: a task of Python costs Spark some tens of ms, however little it reads."""
+"""Packs ranges of offsets into tasks: a Python task costs Spark some tens of ms, however little it reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 PACK_BYTES: Final = 1 << 25
 
 OPENING_BYTES: Final = 1 << 17
-"""The bytes of log that are read in about the time that it takes to open a partition."""
+"""The bytes of log that can be read in about the time of opening a partition."""
 
 
 def pack(
@@ -20,10 +20,10 @@ def pack(
     offsets_max: int | None = None,
     tasks_min: int = 1,
 ) -> list[slice]:
-    """Choose which neighbouring ranges a task reads.
+    """Choose the neighbouring ranges that each task reads.
 
-    A task takes ranges, in order, until it has enough. Where that would make too few tasks, all of them take less, so
-    that they stay about the same size.
+    A task takes ranges, in order, until it has enough. If that would make too few tasks, all of them take less, so that
+    they stay about the same size.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def pack(
 
 
 def _filled(costs: Sequence[int], offsets: Sequence[int], bytes_max: int, offsets_max: int) -> list[slice]:
-    """Fill one task after the other with as many ranges as it may read; with one range, where that is too large."""
+    """Fill one task after the other with as many ranges as it may read; a range that is too large gets its own."""
     tasks: list[slice] = []
     first = task_bytes = task_offsets = 0
     for row, (cost, count) in enumerate(zip(costs, offsets, strict=True)):

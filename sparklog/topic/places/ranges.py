@@ -1,6 +1,6 @@
-"""Ranges of offsets of partitions, of which tasks are made: by Spark's planner and by that of jobs.
+"""Cuts partitions into ranges of offsets, from which Spark's planner and the planner of jobs make tasks.
 
-Names, sizes and offset indexes are read, and no batch.
+It reads names, sizes and offset indexes, but no batch.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from sparklog.log.segment import Segment
 from sparklog.topic.places.discovery import named
 
 OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
-"""By groups, of the partitions that each has committed offsets of."""
+"""Committed offsets by group and partition."""
 
 
 @dataclass(frozen=True)
 class ReadRange:
-    """A range of offsets of one partition, the end exclusive. No other task reads any of it.
+    """A range of offsets of one partition, the end exclusive. Ranges of different tasks do not overlap.
 
     Attributes
     ----------
     folder : PartitionFolder
-        Where its log is: a task does not look its storage up.
+        The folder of the log, with its storage, so that a task need not look that up.
     stable_offset : int
-        Where the log ended, for a reader of this isolation level, when it was planned.
+        The end of the log at planning time, for a reader of this isolation level.
     """
 
     folder: PartitionFolder
@@ -54,7 +54,7 @@ class ReadRange:
 
 
 def log_bytes(piece: ReadRange, layout: PartitionLayout) -> int:
-    """Estimate how many bytes of log a range has, by the sizes of its segments; nothing is read."""
+    """Estimate the bytes of log in a range from the sizes of its segments, without reading anything."""
     estimate = 0
     for segment in _segments_of(piece, layout):
         base, upper = segment.base_offset, min(segment.upper_offset, layout.end_offset)
@@ -64,14 +64,14 @@ def log_bytes(piece: ReadRange, layout: PartitionLayout) -> int:
 
 
 def cut_by_bytes(whole: ReadRange, layout: PartitionLayout, bytes_max: int) -> list[tuple[ReadRange, int]]:
-    """Cut a range into pieces of about the same number of bytes of log, no more than about ``bytes_max`` each.
+    """Cut a range into pieces of about equal bytes of log, each at most about ``bytes_max``.
 
-    Cuts are where batches begin, by the offset indexes; a segment without an index is not cut.
+    Cuts are at the beginnings of batches, by the offset indexes; a segment without an index is not cut.
 
     Returns
     -------
     list of (ReadRange, int)
-        The pieces in order, none empty, and about how many bytes of log each has.
+        The pieces in order, none empty, and the approximate bytes of log of each.
     """
     if whole.size <= 0:
         return []
@@ -91,7 +91,7 @@ def _segments_of(piece: ReadRange, layout: PartitionLayout) -> tuple[Segment, ..
 
 
 def _spans(whole: ReadRange, layout: PartitionLayout) -> Iterator[tuple[Segment, int, int]]:
-    """Yield the segments of a range, each with the positions between which it is read."""
+    """Yield the segments of a range, each with the start and end positions to read."""
     for segment in _segments_of(whole, layout):
         is_first, is_last = segment.base_offset < whole.start_offset, segment.upper_offset > whole.end_offset
         start = position_before(segment, whole.start_offset) if is_first else 0
@@ -102,7 +102,7 @@ def _spans(whole: ReadRange, layout: PartitionLayout) -> Iterator[tuple[Segment,
 def _boundaries(
     whole: ReadRange, spans: list[tuple[Segment, int, int]], wanted: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield where to cut, as offsets and the bytes before them, near the wanted numbers of bytes; ascending."""
+    """Yield the cuts nearest to the wanted numbers of bytes, ascending, as offsets and the bytes before them."""
     before, row, last_cut = 0, 0, whole.start_offset
     for segment, start, end in spans:
         while row < len(wanted) and wanted[row] < before + end - start:

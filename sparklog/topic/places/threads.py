@@ -1,7 +1,7 @@
-"""Runs several iterators side by side in threads, and gives what they give as it comes.
+"""Runs several iterators side by side in threads, and yields their items as they come.
 
-Decoding leaves Python's lock alone for most of its time, so that two threads on two cores take little more than half
-as long as one. At most `_WAITING_A_THREAD` items wait for the caller per thread; a thread that has another one waits.
+Decoding releases Python's lock for most of its time, so two threads on two cores take little more than half as long as
+one. At most `_WAITING_A_THREAD` items per thread wait for the caller; a thread with one more item blocks.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class _End:
 
 
 def merged(iterators: Sequence[Iterator[Item]], threads: int) -> Iterator[Item]:
-    """Give the items of several iterators, those of each in their order.
+    """Yield the items of several iterators; the items of each stay in order.
 
     Parameters
     ----------
     iterators : sequence of generators
-        Each is run and closed by one thread. Those that were never begun are closed by nobody.
+        Each is run and closed by one thread. Iterators that never began are not closed.
     threads : int
-        How many run at a time; with 1, or with a single iterator, one after the other, while the caller asks.
+        How many run at a time; with 1, or a single iterator, they run one after the other in the caller's thread.
 
     Yields
     ------
@@ -47,8 +47,8 @@ def merged(iterators: Sequence[Iterator[Item]], threads: int) -> Iterator[Item]:
     Raises
     ------
     SeglogError
-        Another process began to iterate, and this one was forked from it: its threads are not here. What an iterator
-        raises is raised at once, after which the others are ended.
+        The iteration began in another process, from which this one was forked without its threads. An error of an
+        iterator is raised at once, and ends the others.
     """
     threads = min(threads, len(iterators))
     if threads <= 1:
@@ -60,7 +60,7 @@ def _side_by_side(iterators: Sequence[Iterator[Item]], threads: int) -> Iterator
     left, process = deque(iterators), process_id()
     done: Queue[Any] = Queue(_WAITING_A_THREAD * threads)
     is_over = threading.Event()
-    # What is left of a thread when the interpreter ends must not keep it from ending.
+    # A thread that is still running must not keep the interpreter from ending.
     workers = [threading.Thread(target=_work, args=(left, done, is_over), daemon=True) for _ in range(threads)]
     for worker in workers:
         worker.start()
@@ -101,7 +101,7 @@ def _work(left: deque[Iterator[Any]], done: Queue[Any], is_over: threading.Event
 
 
 def _end(workers: list[threading.Thread], done: Queue[Any]) -> None:
-    """Wait until threads have ended that were told to; what they wait to hand over is thrown away."""
+    """Wait until the threads have ended, and discard the items that they still hand over."""
     for worker in workers:
         while worker.is_alive():
             try:

@@ -1,1 +1,1 @@
-"""The offsets of a stream, and how they know their logs."""
+"""Handles the offsets of a stream, and recognises the logs that they belong to."""

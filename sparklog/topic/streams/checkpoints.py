@@ -1,10 +1,10 @@
-"""Where a stopped or running query of Spark is, by its checkpoint: of this source, or of Spark's Kafka source.
+"""Reads the offsets of a Spark query, stopped or running, from its checkpoint, for seglog and Spark's Kafka source.
 
     <checkpoint>/offsets/<batch>   v1 or v2, a line of JSON about the batch, and for each source a line with its end
-                                   offset, or - where the source gave none; in v2, which Spark 4.2 and newer write where
-                                   they are told to, the line begins with the source's name, or its number, and a colon,
-                                   and the order of lines means nothing
-    <checkpoint>/commits/<batch>   is there once the batch is done, whatever its version
+                                   offset, or - if the source gave none; in v2, which Spark 4.2 and newer write if
+                                   configured, the line begins with the source's name, or its number, and a colon, and
+                                   the order of lines means nothing
+    <checkpoint>/commits/<batch>   exists once the batch is done, whatever its version
 
 Source: apache/spark, OffsetSeqLog.scala, CommitLog.scala.
 """
@@ -28,37 +28,36 @@ _NO_OFFSET: Final = "-"
 
 
 def offsets_of_checkpoint(path: PathText, source: int | str = 0) -> str:
-    """Return the offsets up to which a query has read, for the option ``startingOffsets`` of a new one.
+    """Return the offsets up to which a query has read, for the option ``startingOffsets`` of a new query.
 
-    The query may be one of ``format("kafka")``, which a query of ``format("seglog")`` on the same topics goes on from.
-    Stop it first: what it reads afterwards is read again.
+    The query may use ``format("kafka")``; a query with ``format("seglog")`` on the same topics then continues from it.
+    Stop it first: records that it reads afterwards are read again.
 
     Parameters
     ----------
     path : str or os.PathLike
-        The checkpoint.
+        The path of the checkpoint.
     source : int or str
-        Which of the query's sources, where it has several: its number, or the name that it was given with
-        ``readStream.name``.
+        The source, if the query has several: its number, or its name from ``readStream.name``.
 
     Returns
     -------
     str
-        JSON, for each partition the offset of the next record. A batch that was planned and not committed is not
-        counted.
+        The offset of the next record for each partition, as JSON. A batch that was planned but not committed does not
+        count.
 
     Raises
     ------
     PathNotFoundError
-        There is no checkpoint, or no batch of it was committed.
+        There is no checkpoint, or none of its batches was committed.
     InvalidOptionError
-        The checkpoint has no such source, is not of one of these two formats, or its version is not known.
+        The checkpoint has no such source, is of another format, or has an unknown version.
     """
     return json.dumps(committed_offset(path, source).topics_json())
 
 
 def committed_offset(path: PathText, source: int | str = 0) -> StreamOffset:
-    """Return the offset up to which a query has read; the rest as of `offsets_of_checkpoint`."""
+    """Return the offsets up to which a query has read; for arguments and errors see `offsets_of_checkpoint`."""
     ((storage, place),) = places_at(path)
     offsets, commits = (join_path(place, name) for name in ("offsets", "commits"))
     if not storage.is_folder(offsets):
@@ -70,7 +69,7 @@ def committed_offset(path: PathText, source: int | str = 0) -> StreamOffset:
 
 
 def lag_of(offset: StreamOffset, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return how many offsets each partition has that were not read; of one that is new, all that it has."""
+    """Return the number of unread offsets of each partition; for a new partition, of all its offsets."""
     return {at: max(end - offset.offsets.get(at, 0), 0) for at, end in ends.items()}
 
 
@@ -81,7 +80,7 @@ def _numbers(storage: Storage, path: str) -> set[int]:
 
 
 def _first(storage: Storage, path: str, source: int | str) -> StreamOffset:
-    """Return where a query began that has committed no batch."""
+    """Return the start of a query that has committed no batch."""
     if storage.identity(path) is not None:
         first = _offset(storage, path, source).first
         if first is not None:

@@ -1,17 +1,17 @@
-"""The offsets of a stream, as Spark keeps them in a checkpoint, JSON, and the logs that they were taken of.
+"""Reads and writes the offsets of a stream as JSON, as Spark keeps them in checkpoints, and recognises their logs.
 
     {"events": {"0": 123, "1": 7}, "@topicIds": {"events": "Q2TYVrXaSDWPZ5lUZtm3Jg"}, "@from": {"events": {"0": 100}}}
 
-Topics are as in the offsets of Spark's Kafka source: for each partition the offset of the next record. No topic has an
+Topics are as in the offsets of Spark's Kafka source: the offset of the next record for each partition. No topic has an
 @ in its name.
 
-    @topicIds   the ids of the topics that have one, which tell a topic that was made anew
-    @logIds     of topics without an id, for each partition the id of its log, where it has one (`log.log_identity`)
-    @endBatches of topics without an id, for each partition the batch that holds the offset before (`log.end_batch`):
-                its fields in their order; by it a topic that was made anew is known, as far as that can be proven
-    @from       only in the first: where the stream began
-    @initial    true, and nothing else: before the first, since Spark does not keep where a stream begins. A first batch
-                that is run again thereby reads what it was to read.
+    @topicIds   the ids of topics that have one, which reveal a topic that was recreated
+    @logIds     for topics without an id, the id of each partition's log, if it has one (`log.log_identity`)
+    @endBatches for topics without an id, the batch of each partition that holds the offset before (`log.end_batch`):
+                its fields in their order; it reveals a topic that was recreated, as far as that can be proven
+    @from       only in the first: the start of the stream
+    @initial    true, and nothing else: before the first, because Spark does not keep the start of a stream. So a first
+                batch that is run again reads the same records.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _MARK: Final = "@"
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Where a stream is.
+    """The position of a stream.
 
     Attributes
     ----------
     offsets : mapping of TopicPartition to int
-        Of each partition the offset of the next record.
+        The offset of the next record in each partition.
     topic_ids : mapping of str to str
-        By topic.
+        Topic ids by topic.
     first : mapping of TopicPartition to int, optional
-        Where the stream began.
+        The start of the stream.
     end_batches : mapping of TopicPartition to EndBatch
-        Of logs of topics without an id the batch before the offset.
+        The batch before the offset, for logs of topics without an id.
     log_ids : mapping of TopicPartition to str
-        Of such logs their own ids.
+        The logs' own ids, for logs of topics without an id.
     """
 
     offsets: Offsets
@@ -63,15 +63,15 @@ class StreamOffset:
     log_ids: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def identity(self, at: TopicPartition) -> LogIdentity:
-        """Return what is kept of a log by which it is known."""
+        """Return the stored identity of a log."""
         return LogIdentity(self.topic_ids.get(at.topic), self.log_ids.get(at), self.end_batches.get(at))
 
     def topics_json(self) -> dict[str, dict[str, int]]:
-        """Return the offsets as Spark's Kafka source has them."""
+        """Return the offsets in the form of Spark's Kafka source."""
         return _nested(self.offsets)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what Spark keeps."""
+        """Return the JSON value that Spark keeps."""
         made: dict[str, Any] = self.topics_json()
         if self.topic_ids:
             made[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
@@ -85,12 +85,12 @@ class StreamOffset:
 
     @classmethod
     def parse(cls, found: object) -> StreamOffset:
-        """Read what Spark has kept, of this source or of its Kafka source.
+        """Parse the JSON value that Spark has kept, for this source or for its Kafka source.
 
         Raises
         ------
         InvalidOptionError
-            It is no offset of a stream.
+            The value is not the offset of a stream.
         """
         if not isinstance(found, dict) or found == INITIAL:
             raise InvalidOptionError(f"not the offsets of a stream: {str(found)[:200]}")
@@ -148,17 +148,17 @@ _KEPT_MAX: Final = 2
 
 
 class Identities:
-    """Compares logs with offsets that were taken of them; what was read of a log is kept until it is looked at anew."""
+    """Compares logs with the offsets taken from them; batches read from a log are cached until its layout changes."""
 
     def __init__(self) -> None:
         self._found: dict[TopicPartition, tuple[PartitionLayout, dict[int, EndBatch | None]]] = {}
 
     def is_other(self, at: TopicPartition, taken: StreamOffset, log: LiveLog) -> bool:
-        """Tell whether a log is another than the one of which an offset was taken, or was cut before it."""
+        """Return whether an offset was taken from another log than this one, or the log was cut before the offset."""
         return self.difference(at, taken, log) is not None
 
     def difference(self, at: TopicPartition, taken: StreamOffset, log: LiveLog) -> str | None:
-        """Return what tells a log from the one of which an offset was taken, as `LogIdentity.difference` does."""
+        """Return the difference of a log from the one an offset was taken from, as `LogIdentity.difference` does."""
         if at not in taken.offsets:
             return None
         known = taken.identity(at)
@@ -168,13 +168,14 @@ class Identities:
     def end_batches(
         self, end: Offsets, before: StreamOffset, logs: Mapping[TopicPartition, LiveLog]
     ) -> dict[TopicPartition, EndBatch]:
-        """Return by what the logs of topics without an id are known at an end; what was known at the same offset stays.
+        """Return the end batches of the logs of topics without an id; those known at the same offset are kept.
 
         Parameters
         ----------
         end : mapping of TopicPartition to int
+            The end offsets of a batch of the stream.
         before : StreamOffset
-            Where the batch begins that ends there.
+            The start offset of that batch.
         """
         self._found = {at: found for at, found in self._found.items() if at in logs}
         known = {

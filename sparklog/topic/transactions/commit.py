@@ -1,4 +1,4 @@
-"""Starts transactional ids, and ends their transactions by commits; `sparklog.topic.transactions` has the theory."""
+"""Starts transactional ids, and ends their transactions by commits; `sparklog.topic.transactions` has the design."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from sparklog.write.staging import StagedRun, TaskStage, begin
 _log = logging.getLogger("sparklog")
 
 _COORDINATOR_EPOCH: Final = 0
-"""Of the markers of our transactions, which no coordinator of Kafka knows."""
+"""The coordinator epoch of sparklog's markers; no coordinator of Kafka knows their transactions."""
 
 
 def begin_transactional_id(
     directory: LogDirectory, name: str, now_ms: int, *, timeout_ms: int = TIMEOUT_MS, lock_timeout_seconds: float = 60.0
 ) -> TransactionProducer:
-    """Start a transactional id: fence whoever started it before, and abort the transaction that is open.
+    """Start a transactional id: fence its previous writer, and abort its open transaction.
 
-    Transactions of other ids of ours that are open for longer than their timeouts are aborted as well. The directory is
-    made where it is not there.
+    Transactions of sparklog's other ids that have been open for longer than their timeouts are aborted as well. A
+    missing directory is made.
 
     Returns
     -------
@@ -54,8 +54,8 @@ def begin_transactional_id(
     Raises
     ------
     LockedError
-        A broker runs on the directory, other writers took too long, or a log of the transaction that is to be aborted
-        is open in this process.
+        A broker runs on the directory, other writers took too long, or a log of the transaction to abort is open in
+        this process.
     """
     with outcome(NOTHING_VISIBLE), ExitStack() as held:
         make_directory(directory)
@@ -68,14 +68,14 @@ def begin_transactional_id(
 def add_to_transaction(
     directory: LogDirectory, name: str, producer: TransactionProducer, folders: Collection[str], now_ms: int
 ) -> None:
-    """Write down that the transaction of a producer has offsets, or partitions before anything is appended to them.
+    """Record that a producer's transaction has offsets, or partitions before anything is appended to them.
 
     The caller holds the lock of the directory.
 
     Raises
     ------
     InvalidProducerEpochError
-        Somebody has started the transactional id since.
+        Another writer has started the transactional id since.
     """
     states = known_ids(directory)
     log = coordinator_log(directory, name, states.checked(name, producer))
@@ -85,20 +85,20 @@ def add_to_transaction(
 def commit_transaction(
     job: CommitRequest, staged: Sequence[StagedRun], name: str, producer: TransactionProducer | None, now_ms: int
 ) -> Mapping[str, Any]:
-    """Commit staged runs as one transaction; as `sparklog.topic.write.commit.commit`.
+    """Commit staged runs as one transaction; see also `sparklog.topic.write.commit.commit`.
 
     Parameters
     ----------
     job : CommitRequest
-        Its rows were staged as those of a transaction.
+        The commit; its rows were staged as rows of a transaction.
     producer : TransactionProducer or None
-        What `begin_transactional_id` returned when the job began; None to start the transactional id now, for who
-        cannot be fenced: the batches of a stream have numbers.
+        The producer that `begin_transactional_id` returned when the job began; None to start the transactional id now,
+        for a job that cannot be fenced: the batches of a stream have numbers.
 
     Raises
     ------
     InvalidProducerEpochError
-        Somebody has started the transactional id since the job began.
+        Another writer has started the transactional id since the job began.
     """
     with ExitStack() as held:
         with outcome(NOTHING_VISIBLE):
@@ -118,14 +118,14 @@ def commit_transaction(
 
 
 def known_ids(directory: LogDirectory) -> TransactionalIds:
-    """Return what a directory knows of transactional ids; the caller holds its lock."""
+    """Return the transactional ids of a directory; the caller holds its lock."""
     return read_transactional_ids(directory) or first_transactional_ids(directory)
 
 
 def _begun(
     directory: LogDirectory, name: str, now_ms: int, timeout_ms: int
 ) -> tuple[TransactionalIds, CoordinatorLog | None]:
-    """Return what is known after a new start of a transactional id, whose open transaction is aborted; and its log."""
+    """Return the ids after a new start of one, whose open transaction is aborted, and the log of the id."""
     states = _without_overdue(directory, known_ids(directory), name, now_ms)
     found = states.ids.get(name)
     log = coordinator_log(directory, name, found)
@@ -138,10 +138,10 @@ def _begun(
 
 
 def _without_overdue(directory: LogDirectory, states: TransactionalIds, but: str, now_ms: int) -> TransactionalIds:
-    """Abort the transactions of other ids that are open for too long, as a coordinator would.
+    """Abort the transactions of other ids that have been open for too long, as a coordinator would.
 
-    A writer of this process that still has logs of its transaction open is left to end it. One that cannot be ended, of
-    whatever reason, is nothing that the caller is to fail for.
+    If a writer of this process still has logs of a transaction open, the writer is left to end it. The caller must not
+    fail because another id's transaction cannot be ended.
     """
     for name, found in states.ids.items():
         if name == but or not found.is_overdue(now_ms):
@@ -162,7 +162,7 @@ def _without_overdue(directory: LogDirectory, states: TransactionalIds, but: str
 def _aborted(
     directory: LogDirectory, states: TransactionalIds, log: CoordinatorLog | None, name: str, now_ms: int
 ) -> tuple[TransactionalIds, CoordinatorLog | None]:
-    """Return what is known once the open transaction of a transactional id is aborted, by a coordinator or here."""
+    """Return the ids after the open transaction of one is aborted, by a coordinator or here, and the log of the id."""
     found = states.ids[name]
     if log is not None and log.has_gone_on_with(found):
         return states.ended(name, now_ms, is_abort=True), log
@@ -173,7 +173,7 @@ def _aborted(
 def _job_of_id(
     directory: LogDirectory, config: LogConfig, name: str, states: TransactionalIds, now_ms: int
 ) -> CommitRequest:
-    """Return a job that changes what is known of a transactional id."""
+    """Return a job that changes the state of a transactional id."""
     return CommitRequest(
         job_id=job_of_stream(f"transactional id {name}", now_ms),
         directory=directory,
@@ -196,12 +196,12 @@ def end_transaction(
     is_abort: bool,
     group_offsets: GroupOffsets | None = None,
 ) -> TransactionalIds:
-    """End the open transaction of a transactional id in the partitions that have records of it, by one commit.
+    """End the open transaction of a transactional id in all its partitions, by one commit.
 
     Parameters
     ----------
     log : CoordinatorLog or None
-        From `sparklog.topic.transactions.coordinator_log.coordinator_log`.
+        The log of the id, from `sparklog.topic.transactions.coordinator_log.coordinator_log`.
     group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit, optional
         Offsets of consumer groups that the transaction commits.
     """
@@ -216,7 +216,7 @@ def end_transaction(
 
 
 def _endings(folders: Collection[str], producer: TransactionProducer, *, is_abort: bool) -> list[Ending]:
-    """Return the ends of a transaction, whose markers have the epoch behind that of its batches."""
+    """Return the ends of a transaction, whose markers have the epoch after the epoch of its batches."""
     marker = EndMarker(producer.producer_id, producer.producer_epoch + 1, is_abort, _COORDINATOR_EPOCH)
     return [Ending(folder, marker) for folder in folders]
 
@@ -224,7 +224,7 @@ def _endings(folders: Collection[str], producer: TransactionProducer, *, is_abor
 def _record(
     directory: LogDirectory, states: TransactionalIds, log: CoordinatorLog | None, name: str, now_ms: int
 ) -> None:
-    """Write down what is known once a transactional id has changed, here and in the log that has it, in one step."""
+    """Record a changed transactional id in ``seglog.transactions`` and in its log, in one step."""
     if log is not None:
         job = _job_of_id(directory, LogConfig(), name, states, now_ms)
         recorded = stage_state(job, log, name, states.ids[name], now_ms)
@@ -235,7 +235,7 @@ def _record(
 
 
 _LAST_TASK: Final = (1 << 31) - 1
-"""A number above those of all tasks of a job: the runs of a partition are committed in the order of tasks."""
+"""A number greater than all tasks of a job: the runs of a partition are committed in the order of tasks."""
 
 
 class Ending(NamedTuple):
@@ -244,9 +244,9 @@ class Ending(NamedTuple):
     Attributes
     ----------
     folder : str
-        The partition's folder by its name.
+        The name of the partition's folder.
     marker : EndMarker
-        Its base offset does not matter.
+        The marker; its base offset does not matter.
     """
 
     folder: str
@@ -254,7 +254,7 @@ class Ending(NamedTuple):
 
 
 def stage_ends(job: CommitRequest, endings: Sequence[Ending], now_ms: int) -> list[StagedRun]:
-    """Stage the markers of a job, and return them; several of one log stay in their order."""
+    """Stage the markers of a job, and return their runs; markers of one log stay in order."""
     if not endings:
         return []
     folders: list[str] = []
@@ -265,7 +265,7 @@ def stage_ends(job: CommitRequest, endings: Sequence[Ending], now_ms: int) -> li
         markers += (each.marker._replace(base_offset=number) for number, each in enumerate(of_folder))
         batch_ends.append(len(markers))
     encoded = encode_end_markers(markers, now_ms)
-    # A reader gets none of them.
+    # Readers get no record of them.
     encoded.headers.table["record_count"] = 0
     begin(job.directory, job.job_id)
     stage = TaskStage(job.directory, job.job_id, _LAST_TASK, 0, job.config)

@@ -1,10 +1,10 @@
-"""Records our transactional ids in ``__transaction_state``, where a log directory has the partition that is theirs.
+"""Records sparklog's transactional ids in ``__transaction_state``, if a log directory has the partition of the id.
 
-A coordinator that adopts the directory then knows each id with its producer, and fences it or goes on with it as if the
-producer had been its own. Every state is recorded, by the commit that makes it so: Empty after a start, Ongoing before
-the first batch of a transaction in each of its partitions, CompleteCommit and CompleteAbort after its end.
+A coordinator that adopts the directory then knows each id with its producer, and fences or continues it as if the
+producer were its own. Every state is recorded by the commit that causes it: Empty after a start, Ongoing before the
+first batch of a transaction in each of its partitions, CompleteCommit and CompleteAbort after its end.
 
-Which partition is an id's follows from how many the topic has. `sparklog.topic.transactions` says when nothing is
+The partition of an id depends on how many partitions the topic has. `sparklog.topic.transactions` says when nothing is
 recorded, and why.
 
 Source: apache/kafka, TransactionLog.scala, TransactionStateManager.scala (partitionFor); KIP-98, KIP-890.
@@ -37,26 +37,26 @@ from sparklog.write.staging import StagedRun, TaskStage, begin
 _log = logging.getLogger("sparklog")
 
 _TASK: Final = (1 << 31) - 2
-"""A number above those of all tasks of a job that stage rows."""
+"""A number greater than all tasks of a job that stage rows."""
 _CONFIG: Final = LogConfig.from_properties({"compression.type": "uncompressed"})
 _VERSION: Final = 1
-"""Of a value in a log that has none: what Kafka 4 writes."""
+"""The version of the first value in a log: the one that Kafka 4 writes."""
 _TRANSACTION_VERSION: Final = 2
-"""Kafka's ``transaction.version`` of our producers; before its first transaction a coordinator has 0."""
+"""Kafka's ``transaction.version`` of sparklog's producers; before an id's first transaction a coordinator has 0."""
 
 
 @dataclass(frozen=True)
 class CoordinatorLog:
-    """The log of ``__transaction_state`` that has a transactional id, or is to have it.
+    """The log of ``__transaction_state`` that has a transactional id, or will have it.
 
     Attributes
     ----------
     version : int
-        Of new values: the newest that the log has.
+        The version for new values: the newest in the log.
     found : dict or None
         The fields of the id's last record.
     is_undecided : bool
-        Whether a coordinator has a transaction of the id that it has not ended, and that is not ours.
+        Whether a coordinator has an open transaction of the id that is not sparklog's.
     """
 
     folder: PartitionFolder
@@ -65,7 +65,7 @@ class CoordinatorLog:
     is_undecided: bool
 
     def has_gone_on_with(self, known: TransactionalId) -> bool:
-        """Tell whether a coordinator has gone on with a producer of ours, and so has ended its transaction or will."""
+        """Return whether a coordinator has continued an id's producer, and so has ended its transaction or will."""
         if self.found is None:
             return False
         if self.found["producerId"] != known.producer_id:
@@ -73,17 +73,17 @@ class CoordinatorLog:
         return bool(self.found["producerEpoch"] > known.producer_epoch)
 
     def after(self, known: TransactionalId) -> CoordinatorLog:
-        """Return the log with the record of a state as the id's last."""
+        """Return the log after a state of the id was recorded."""
         return self if self.is_undecided else replace(self, found=_fields(known, self.found))
 
 
 def coordinator_log(directory: LogDirectory, name: str, known: TransactionalId | None) -> CoordinatorLog | None:
-    """Find the log of a transactional id; None where the directory has not all partitions, or seems not to.
+    """Find the log of a transactional id; None if the directory lacks partitions, or seems to.
 
     Parameters
     ----------
     known : TransactionalId or None
-        What the directory knows of the id.
+        The state of the id in the directory.
     """
     folders = {each.partition: each for each in partitions_in(directory, TOPIC)}
     count = len(folders)
@@ -109,15 +109,15 @@ def coordinator_log(directory: LogDirectory, name: str, known: TransactionalId |
 def _is_undecided(found: Fields | None, known: TransactionalId | None) -> bool:
     if found is None or state_name(found["transactionStatus"]) not in UNDECIDED:
         return False
-    # A coordinator goes on with a producer in another epoch.
+    # A coordinator continues a producer in another epoch.
     is_ours = known is not None and known.is_open and known.producer == (found["producerId"], found["producerEpoch"])
     return not is_ours
 
 
 def after_coordinator(log: CoordinatorLog | None, known: TransactionalId) -> TransactionalId:
-    """Return what is known of an id that a coordinator may have gone on with: with its epoch, where that is higher.
+    """Return an id's state with the coordinator's epoch, if a coordinator has continued its producer to a higher one.
 
-    Where it has a transaction open, with the last epoch, so that the next start takes a new producer.
+    If the coordinator has an open transaction, it is the last epoch, so that the next start takes a new producer.
     """
     if log is None or log.found is None or log.found["producerId"] != known.producer_id:
         return known
@@ -129,12 +129,12 @@ def after_coordinator(log: CoordinatorLog | None, known: TransactionalId) -> Tra
 def stage_state(
     job: CommitRequest, log: CoordinatorLog | None, name: str, known: TransactionalId, now_ms: int
 ) -> list[StagedRun]:
-    """Stage the record of a transactional id's state; none where the directory has no place for it."""
+    """Stage the record of a transactional id's state; none if the directory has no log for it."""
     if log is None:
         return []
     if log.is_undecided:
         _log.warning(
-            "%s has an open transaction of %r: it stays as it is, and what is written here is not recorded there",
+            "%s has an open transaction of %r: it is left open, and new states of the id are not recorded there",
             log.folder.location, name,
         )  # fmt: skip
         return []
@@ -145,7 +145,7 @@ def stage_state(
         "timestamp": pa.array([now_ms], pa.int64()),
     }
     encoded = encode_records(pa.RecordBatch.from_pydict(columns), _CONFIG, 0, now_ms, name=log.folder.name)
-    # A reader gets none of it.
+    # Readers get no record of it.
     encoded.headers.table["record_count"] = 0
     begin(job.directory, job.job_id)
     stage = TaskStage(job.directory, job.job_id, _TASK, 0, job.config)

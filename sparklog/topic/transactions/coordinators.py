@@ -1,6 +1,6 @@
-"""What a log directory tells of its cluster's transaction coordinators: their transactions, and the producer ids given.
+"""Reads a cluster's coordinated transactions and producer ids from a log directory.
 
-A directory holds some partitions of ``__transaction_state``, or none, and the cluster's metadata where its broker is a
+A directory holds some partitions of ``__transaction_state``, or none, and the cluster's metadata if its broker is a
 controller too.
 """
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("sparklog")
 _PRODUCER_IDS: Final = "ProducerIdsRecord"
 _DRAWN_BITS: Final = 42
 _IDS_OF_A_DRAW: Final = 1 << 9
-"""The first id is one of 2**42 that lie so far apart."""
+"""The first id is one of 2**42 numbers that lie this far apart."""
 
 
 def _drawn() -> int:
@@ -35,10 +35,10 @@ def _drawn() -> int:
 
 
 def first_transactional_ids(directory: LogDirectory, draw: Callable[[], int] = _drawn) -> TransactionalIds:
-    """Return what a directory knows of transactional ids before the first: which producer ids are free.
+    """Return an empty set of transactional ids, with the first free producer id.
 
-    They are random ones of our range, above all of it that the directory's logs and its cluster have, which has some
-    where the file of transactional ids was lost.
+    Draw the first producer id at random from sparklog's range, above every id of the range that this directory's logs
+    or its cluster already have, as they do if the file of transactional ids was lost.
     """
     taken = [each for each in _taken_producer_ids(directory) if PRODUCER_IDS_FROM <= each < PRODUCER_IDS_UNTIL]
     drawn = PRODUCER_IDS_FROM + draw() * _IDS_OF_A_DRAW
@@ -46,7 +46,7 @@ def first_transactional_ids(directory: LogDirectory, draw: Callable[[], int] = _
 
 
 def transactions_of_brokers(directory: LogDirectory) -> list[dict[str, Any]]:
-    """Return the rows of the view ``transactions`` of what the directory holds of ``__transaction_state``."""
+    """Return the rows of the view ``transactions`` from the directory's partitions of ``__transaction_state``."""
     unreadable, rows = Unreadable(), list[dict[str, Any]]()
     for folder in _folders(directory):
         if folder.topic == TOPIC:
@@ -61,7 +61,7 @@ def _folders(directory: LogDirectory) -> list[PartitionFolder]:
 
 
 def _taken_producer_ids(directory: LogDirectory) -> Iterator[int]:
-    """Yield producer ids that logs and the cluster know, the largest of them at least."""
+    """Yield producer ids of logs and the cluster, including the largest of each."""
     for found in (_of_cluster, _of_coordinators, _of_snapshots):
         try:
             yield from found(directory)

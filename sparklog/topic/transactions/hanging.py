@@ -1,8 +1,8 @@
-"""Finds the transactions that are open in logs, and ends those that nobody else will: ``kafka-transactions``.
+"""Finds the open transactions in logs, and aborts those that hang, as ``kafka-transactions`` does.
 
-An abort marker lets readers of committed records go on behind a transaction that hangs; `sparklog.topic.transactions`
+An abort marker lets readers of committed records continue past a transaction that hangs; `sparklog.topic.transactions`
 says when one does. The marker has the epoch of the producer, and the coordinator epoch of the producer's last marker,
-or 0, as the one has that ``kafka-transactions abort`` asks a broker for.
+or 0, like the marker that ``kafka-transactions abort`` requests from a broker.
 
 Source: apache/kafka, TransactionsCommand.java; KIP-664.
 """
@@ -34,12 +34,12 @@ from sparklog.write.journal import only_writer
 
 @dataclass(frozen=True)
 class Coordinated:
-    """What a coordinator, of a broker's or ours, knows of a transactional id.
+    """A transactional id as a coordinator knows it, of a broker or of sparklog.
 
     Attributes
     ----------
     partitions : frozenset of str
-        Of the transaction that is not ended; empty where none is.
+        The partitions of its open transaction, by folder name; empty if none is open.
     """
 
     transactional_id: str
@@ -49,20 +49,20 @@ class Coordinated:
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction that is open in one log.
+    """An open transaction in one log.
 
     Attributes
     ----------
     coordinator_epoch : int
-        Of the producer's last marker; -1 none.
+        The coordinator epoch of the producer's last marker; -1 if there is none.
     first_offset : int
-        Of the transaction. Readers of committed records come no further than to the lowest of the log.
+        The first offset of the transaction. Readers of committed records stop at the lowest one of the log.
     last_timestamp, start_timestamp : int
-        ms since the epoch, of the producer's last batch and of the transaction's first; -1 not known.
+        The timestamps of the producer's last batch and of the transaction's first, ms since the epoch; -1 if unknown.
     last_stable_offset, end_offset : int
-        Of the log.
+        The last stable offset and the end offset of the log.
     transactional_id, timeout_ms : str, int or None
-        As a coordinator knows them; None where none knows the producer.
+        The transactional id and timeout that a coordinator has; None if none knows the producer.
     is_coordinated : bool
         Whether a coordinator knows that the transaction is open.
     """
@@ -85,12 +85,12 @@ class OpenTransaction:
         return TopicPartition(self.folder.topic, self.folder.partition or 0)
 
     def age_ms(self, now_ms: int) -> int | None:
-        """Return how long it has been open; None where that is not known."""
+        """Return how long it has been open; None if unknown."""
         since = self.start_timestamp if self.start_timestamp >= 0 else self.last_timestamp
         return max(now_ms - since, 0) if since >= 0 else None
 
     def is_hanging(self, now_ms: int) -> bool:
-        """Tell whether no coordinator will end it, or one should have by now."""
+        """Return whether no coordinator will end it, or one should have ended it by now."""
         age_ms = self.age_ms(now_ms)
         is_over = self.timeout_ms is not None and age_ms is not None and age_ms > self.timeout_ms
         return is_over or not self.is_coordinated
@@ -98,16 +98,16 @@ class OpenTransaction:
 
 @dataclass(frozen=True)
 class AbortRequest:
-    """Which open transactions are to be aborted.
+    """The choice of the open transactions to abort.
 
     Attributes
     ----------
     topic_partition : TopicPartition or None
-        Only those in this partition.
+        Abort only transactions in this partition.
     producer_id : int or None
-        Only those of this producer.
+        Abort only transactions of this producer.
     is_all : bool
-        Whether all are, where neither is given.
+        Abort all transactions, of the paths or of the partition; not given together with a producer id.
     lock_timeout_seconds : float
         How long to wait for other writers.
     """
@@ -134,12 +134,12 @@ class AbortRequest:
 
 
 def open_transactions(paths: Sequence[PathText]) -> list[OpenTransaction]:
-    """Find the transactions that are open in logs, also in those of internal topics.
+    """Find the open transactions in logs, also of internal topics.
 
     Raises
     ------
     PathNotFoundError
-        There is nothing at a path.
+        A path does not exist.
     CorruptLogError
         A log is damaged.
     """
@@ -152,22 +152,22 @@ def open_transactions(paths: Sequence[PathText]) -> list[OpenTransaction]:
 def abort_transactions(
     paths: Sequence[PathText], request: AbortRequest, now_ms: int, *, executes: bool
 ) -> list[OpenTransaction]:
-    """Abort open transactions in the log directories of stopped brokers: those of a directory by one commit.
+    """Abort open transactions in the log directories of stopped brokers, with one commit per directory.
 
     Parameters
     ----------
     executes : bool
-        Whether to write the markers; without it, nothing is changed.
+        Whether to write the markers; if not, nothing is changed.
 
     Returns
     -------
     list of OpenTransaction
-        Those that were aborted, or would be, as they were before.
+        The transactions that were aborted, or would be, in their state before.
 
     Raises
     ------
     PathNotFoundError
-        There is nothing at a path, or no such transaction is open.
+        A path does not exist, or no such transaction is open.
     LockedError
         A broker runs on a directory, or another writer is at work.
     CorruptLogError
@@ -185,7 +185,7 @@ def abort_transactions(
     for directory in dict.fromkeys(each.folder.directory for each in chosen):
         folders = list(dict.fromkeys(each.folder for each in chosen if each.folder.directory == directory))
         with outcome(NOTHING_VISIBLE), only_writer(directory, request.lock_timeout_seconds):
-            # Looked for again now that nobody can end them any more.
+            # Looked for again, now that nobody else can end them.
             found = request.chosen(_open_in(directory, folders))
             _abort(directory, found, now_ms)
         done += found
@@ -244,7 +244,7 @@ def _described(
 
 
 def _timestamp_at(layout: PartitionLayout, offset: int) -> int:
-    """Return the timestamp of the batch at an offset; -1 where that is before the log start."""
+    """Return the timestamp of the batch at an offset; -1 if that is before the log start."""
     if offset < layout.start_offset:
         return -1
     with layout.segments[layout.segment_of(offset)].open() as log:
@@ -253,7 +253,7 @@ def _timestamp_at(layout: PartitionLayout, offset: int) -> int:
 
 
 def _coordinated(directory: LogDirectory) -> dict[int, Coordinated]:
-    """Return what coordinators know, by producer id."""
+    """Return the transactional ids that coordinators know, by producer id."""
     found = {row["producer_id"]: _of_broker(row) for row in transactions_of_brokers(directory)}
     states = read_transactional_ids(directory)
     for name, each in states.ids.items() if states is not None else ():

@@ -1,24 +1,24 @@
-"""The transactional ids that have been written with, and their producers: Kafka's ``__transaction_state`` of ours.
+"""Keeps the transactional ids of a log directory and their producers, as Kafka does in ``__transaction_state``.
 
-``seglog.transactions`` lies in the log directory, one JSON object. What changes it holds the lock of the directory; the
+``seglog.transactions`` in the log directory is one JSON object. It is changed under the lock of the directory; the
 commit that ends a transaction replaces it together with everything else:
 
     version             1
-    next_producer_id    the id that the next new producer gets; none is given twice
+    next_producer_id    the id of the next new producer; no id is given twice
     transactional_ids   by transactional id:
         producer_id
-        producer_epoch   of its transaction, or of the next one
+        producer_epoch   the epoch of its transaction, or of the next one
         state            Kafka's: Empty, Ongoing, CompleteCommit or CompleteAbort
         timeout_ms       how long its transaction may stay open; Kafka's ``transaction.timeout.ms``
-        partitions       of its transaction, the names of their folders
-        start_ms         when the transaction began, ms since the epoch; -1 where none has
+        partitions       the folder names of the partitions of its transaction
+        start_ms         the start of the transaction, ms since the epoch; -1 if none has begun
         last_update_ms   ms since the epoch
 
-Producer ids of a directory begin at a random number between 2**52 and 2**53 and count up. A cluster counts from 0, so
-that it comes there after four quadrillion producers. Ids of two directories hardly meet where a log of one is copied to
-the other. And programs that read JSON numbers as floating-point ones get them right.
+Producer ids of a directory begin at a random number between 2**52 and 2**53 and count up. A cluster counts from 0, and
+gets there after four quadrillion producers. If a log is copied to another directory, the ids of the two hardly collide.
+And programs that read JSON numbers as floating-point numbers read them exactly.
 
-How epochs fence is said in `sparklog.topic.transactions`.
+`sparklog.topic.transactions` explains how epochs fence.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ TIMEOUT_MS: Final = 60_000
 PRODUCER_IDS_FROM: Final = 1 << 52
 PRODUCER_IDS_UNTIL: Final = 1 << 53
 EPOCH_MAX: Final = (1 << 15) - 3
-"""The last epoch that a transaction is written with. Its marker has the next one, the last that Kafka gives out."""
+"""The last epoch of a transaction. Its marker has the next epoch, which is Kafka's last."""
 EXPIRATION_MS: Final = 7 * 24 * 3600 * 1000
-"""Kafka's ``transactional.id.expiration.ms``: how long a transactional id is remembered that does nothing."""
+"""Kafka's ``transactional.id.expiration.ms``: an idle transactional id is forgotten after this time."""
 
 EMPTY: Final = "Empty"
 ONGOING: Final = "Ongoing"
@@ -52,7 +52,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class TransactionalId:
-    """What is known of one transactional id; see the module for the fields."""
+    """The state of one transactional id; see the module for the fields."""
 
     producer_id: int
     producer_epoch: int
@@ -68,23 +68,23 @@ class TransactionalId:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a transaction that is not ended."""
+        """Whether it has an open transaction."""
         return self.state == ONGOING
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Tell whether it has a transaction that has been open for longer than its timeout."""
+        """Return whether its transaction has been open for longer than its timeout."""
         return self.is_open and now_ms - self.start_ms > self.timeout_ms
 
 
 @dataclass(frozen=True)
 class TransactionalIds:
-    """All that a log directory knows. Each change of it is a new value."""
+    """All transactional ids of a log directory. Each change makes a new value."""
 
     next_producer_id: int
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
 
     def begun(self, name: str, timeout_ms: int, now_ms: int) -> TransactionalIds:
-        """Return what is known after a new start of a transactional id, which has no open transaction."""
+        """Return the ids after a new start of a transactional id, which has no open transaction."""
         found = self.ids.get(name)
         if found is None:
             after, producer = self._with_new_producer()
@@ -94,7 +94,7 @@ class TransactionalIds:
         return after._with(name, begun)
 
     def opened(self, name: str, now_ms: int, folders: Collection[str] = ()) -> TransactionalIds:
-        """Return what is known once partitions or offsets are part of the transaction, which begins by the first."""
+        """Return the ids after partitions or offsets were added to a transaction; the first addition begins it."""
         found = self.ids[name]
         before = found.partitions if found.is_open else ()
         start_ms = found.start_ms if found.is_open else now_ms
@@ -104,7 +104,7 @@ class TransactionalIds:
         )
 
     def ended(self, name: str, now_ms: int, *, is_abort: bool) -> TransactionalIds:
-        """Return what is known after the markers of a transaction were written, in the epoch that follows its own."""
+        """Return the ids after the markers of a transaction were written, in the next epoch."""
         found = self.ids[name]
         after, producer = self._after_epoch(found.producer)
         state = ABORTED if is_abort else COMMITTED
@@ -112,12 +112,12 @@ class TransactionalIds:
         return after._with(name, ended)
 
     def checked(self, name: str, producer: TransactionProducer) -> TransactionalId:
-        """Return a transactional id that is still its producer's.
+        """Return the state of a transactional id, checking that it still belongs to a producer.
 
         Raises
         ------
         InvalidProducerEpochError
-            Somebody has started it since.
+            Another writer has started the id since.
         """
         found = self.ids.get(name)
         if found is None or found.producer != producer:
@@ -134,7 +134,7 @@ class TransactionalIds:
         return replace(self, ids={**kept, name: changed})
 
     def _after_epoch(self, producer: TransactionProducer) -> tuple[TransactionalIds, TransactionProducer]:
-        """Return the same producer in its next epoch, or a new one after the last."""
+        """Return the same producer in its next epoch, or a new producer after the last epoch."""
         if producer.producer_epoch >= EPOCH_MAX:
             return self._with_new_producer()
         return self, TransactionProducer(producer.producer_id, producer.producer_epoch + 1)
@@ -155,19 +155,19 @@ class TransactionalIds:
 
 
 def check_transactional_id(name: str) -> str:
-    """Return a transactional id; raise `InvalidOptionError` if it can be none."""
+    """Return a transactional id; raise `InvalidOptionError` if it is not valid."""
     if not isinstance(name, str) or not name:
         raise InvalidOptionError(f"a transactional id is a text that is not empty, got {name!r}")
     return name
 
 
 def read_transactional_ids(directory: LogDirectory) -> TransactionalIds | None:
-    """Return what a log directory knows of transactional ids; None where there has been none.
+    """Read the transactional ids of a log directory; None if it has never had any.
 
     Raises
     ------
     CorruptCheckpointError
-        The file cannot be read. Nothing may be written in a transaction then: a producer id might be given twice.
+        The file cannot be read. Nothing may be written in a transaction then, because a producer id might be reused.
     """
     path = directory.file(TRANSACTIONAL_IDS)
     data = directory.storage.read_small(path)

@@ -51,21 +51,21 @@ class Logs(Protocol):
         base_sequence: int,
         is_transactional: bool,
     ) -> tuple[int, int]:
-        """Append as `PartitionLog.append`."""
+        """Append records; see `PartitionLog.append`."""
 
     def closed(self, folders: Collection[str]) -> AbstractContextManager[None]:
-        """Close those logs, and let nobody open one while the block runs."""
+        """Close some logs, by folder name, and let no one open them while the block runs."""
 
 
 class TransactionalWriter:
     """Writes transactions under one transactional id. Made by `open`, and used with ``with``.
 
     Records are appended at once, and get their offsets; readers of committed records see them when the transaction is
-    committed, in all partitions at once, and never when it is aborted. Where the process dies before that, the
-    transaction stays open until the id is started again, or as `sparklog.topic.transactions` says.
-    ``sparklog transactions --hanging`` shows it, and ends it too.
+    committed, in all partitions at once, or never if it is aborted. If the process dies before that, the transaction
+    stays open until the id is started again, or as `sparklog.topic.transactions` says.
+    ``sparklog transactions --hanging`` shows it, and can abort it.
 
-    While a transaction is open the log directory is locked to other processes. One thread may use a writer at a time.
+    While a transaction is open, the log directory is locked to other processes. One thread may use a writer at a time.
 
     Attributes
     ----------
@@ -105,32 +105,32 @@ class TransactionalWriter:
         storage: Storage | None = None,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> Self:
-        """Start a transactional id: fence whoever started it before, and abort the transaction that was left open.
+        """Start a transactional id: fence its previous writer, and abort the transaction that was left open.
 
         Parameters
         ----------
         log_directory : str or os.PathLike
-            It is made where it is not there.
+            The log directory, which is made if it does not exist.
         config : LogConfig, optional
             Kafka's topic properties; by default Kafka's defaults.
         timeout_ms : int
-            How long a transaction may stay open before it counts as hanging; Kafka's ``transaction.timeout.ms``. The
-            next start of any transactional id aborts it then, or a broker that adopts the directory.
+            A transaction that is open for longer counts as hanging; Kafka's ``transaction.timeout.ms``. The next start
+            of any transactional id, or a broker that adopts the directory, then aborts it.
         logs : Logs, optional
-            Open logs that others of this process append to as well. Without it the writer opens its own, and no other
-            may have them open.
+            Open logs to which other writers of this process append as well. By default the writer opens its own, and
+            no other may have them open.
         lock_timeout_seconds : float
             How long to wait for other writers of the log directory; a running broker is not waited for.
         storage, clock
-            Where the directory is, if not where the path says; and the time in ms.
+            The storage of the directory, if not the one of the path; and a function that returns the time in ms.
 
         Raises
         ------
         InvalidOptionError
             The transactional id is empty, or the storage cannot be written to.
         LockedError
-            A broker runs on the directory, other writers took too long, or a log whose transaction is to be aborted is
-            open in this process.
+            A broker runs on the directory, other writers took too long, or a log of the transaction to abort is open in
+            this process.
         """
         check_transactional_id(transactional_id)
         if timeout_ms < 1:
@@ -179,7 +179,7 @@ class TransactionalWriter:
 
     @property
     def producer_epoch(self) -> int:
-        """The epoch of the transaction that is open, or of the next one."""
+        """The epoch of the open transaction, or of the next one."""
         return self._producer.producer_epoch
 
     @property
@@ -193,7 +193,7 @@ class TransactionalWriter:
         Raises
         ------
         InvalidTransactionStateError
-            One has begun and not ended, or the writer is closed.
+            A transaction has begun and not ended, or the writer is closed.
         """
         self._refuse_closed()
         if self._next_sequences is not None:
@@ -201,26 +201,26 @@ class TransactionalWriter:
         self._next_sequences, self._group_offsets = {}, {}
 
     def append(self, topic: str, partition: int, table: Records) -> tuple[int, int]:
-        """Append records to a partition, as part of the transaction.
+        """Append records to a partition as part of the transaction.
 
         Parameters
         ----------
         table : Records
-            As of `sparklog.PartitionLog.append`.
+            See `sparklog.PartitionLog.append`.
 
         Returns
         -------
         (int, int)
-            The offsets of the first and the last record; for no record, the log end offset and the one before it.
+            The offsets of the first and the last record; without records, the log end offset and the one before it.
 
         Raises
         ------
         InvalidTransactionStateError
             No transaction has begun.
         InvalidProducerEpochError
-            Somebody has started the transactional id since; this writer is fenced.
+            Another writer has started the transactional id since; this writer is fenced.
         SeglogError
-            As of `sparklog.PartitionLog.append`. None of these records is in the log, and the transaction is as before.
+            See `sparklog.PartitionLog.append`. None of these records is in the log, and the transaction is as before.
         """
         sequences = self._begun_sequences()
         topic, partition = at = checked_partition(topic, partition)
@@ -239,24 +239,24 @@ class TransactionalWriter:
         return first_offset, last_offset
 
     def send_offsets(self, offsets: Mapping[tuple[str, int], Any], group: Any) -> None:
-        """Have offsets of a consumer group committed with the transaction, at once with its records, or not at all.
+        """Add offsets of a consumer group to the transaction, to be committed with its records or not at all.
 
         Parameters
         ----------
         offsets : mapping of TopicPartition to OffsetAndMetadata or int
-            Those of the next records to be read. They are over those that were sent before.
+            The offsets of the next records to read. They override offsets that were sent before.
         group : str or an object with ``group_id``
-            Such as `Consumer.group_metadata` returns. Given as a text, it is one that commits in this log directory,
-            and so the partitions lie here.
+            The group, as `Consumer.group_metadata` returns it. A group given as a text must commit in this log
+            directory, and so its partitions are here.
 
         Raises
         ------
         InvalidTransactionStateError
             No transaction has begun.
         InvalidProducerEpochError
-            Somebody has started the transactional id since; this writer is fenced.
+            Another writer has started the transactional id since; this writer is fenced.
         InvalidOptionError
-            The group commits in another log directory, or an offset or a group is none.
+            The group commits in another log directory, or an offset or the group is not valid.
         UnknownTopicOrPartitionError
             A partition is not in this log directory.
         """
@@ -266,7 +266,7 @@ class TransactionalWriter:
         if chosen:
             self._add_to_transaction()
             self._group_offsets.setdefault(name, {}).update(chosen)
-            # As a consumer's commit: behind what its group is known to have committed at a broker.
+            # Like a consumer's commit: later than the group's last known commit at a broker.
             self._commits_from_ms = max(self._commits_from_ms, getattr(group, "broker_commit_ms", 0) + 1)
 
     def _append(self, topic: str, partition: int, table: Records, base_sequence: int) -> tuple[int, int]:
@@ -282,7 +282,7 @@ class TransactionalWriter:
             )
 
     def _add_to_transaction(self, *folders: str) -> None:
-        """Write down that the transaction has offsets, or a partition before anything is appended to it."""
+        """Record that the transaction has offsets, or a partition before anything is appended to it."""
         with outcome(NOTHING_VISIBLE), only_writer(self.directory, self._lock_timeout_seconds):
             add_to_transaction(self.directory, self.transactional_id, self._producer, folders, self._clock())
         self._is_recorded = True
@@ -290,14 +290,14 @@ class TransactionalWriter:
     def commit(self) -> None:
         """Make the records of the transaction visible to readers of committed records, in all partitions at once.
 
-        The offsets that were sent are committed with them.
+        The sent offsets are committed with them.
 
         Raises
         ------
         InvalidTransactionStateError
             No transaction has begun, or it can only be aborted: its logs could not be synced.
         InvalidProducerEpochError
-            Somebody has started the transactional id since; the transaction was aborted.
+            Another writer has started the transactional id since; the transaction was aborted.
         SeglogError
             Its ``outcome`` says whether the transaction is still open, or will be committed.
         """
@@ -308,7 +308,7 @@ class TransactionalWriter:
         self._end(is_abort=False)
 
     def abort(self) -> None:
-        """End the transaction so that no reader of committed records ever sees its records; errors as of `commit`."""
+        """End the transaction so that no reader of committed records ever sees its records; for errors see `commit`."""
         self._end(is_abort=True)
 
     def _end(self, *, is_abort: bool) -> None:
@@ -318,7 +318,7 @@ class TransactionalWriter:
                 self._write_ends(folders, is_abort=is_abort)
             except SeglogError as error:
                 if error.outcome != NOTHING_VISIBLE:
-                    # It is decided, and whoever writes next does it: what is known is not what this writer knows.
+                    # The end is decided, and the next writer carries it out: this writer's state is out of date.
                     self._is_open, self._next_sequences = False, None
                 raise
         self._next_sequences, self._must_abort, self._is_recorded = None, False, False
@@ -356,7 +356,7 @@ class TransactionalWriter:
         try:
             held.enter_context(self._logs.closed(folders))
         except SeglogError as error:
-            # To have synced again says nothing: a disk that has failed once may have dropped what it could not write.
+            # A second sync would prove nothing: a disk that failed once may have dropped what it could not write.
             self._must_abort, error.outcome = True, NOTHING_VISIBLE
             raise
 
@@ -371,11 +371,11 @@ class TransactionalWriter:
             raise InvalidTransactionStateError(f"the writer of {self.transactional_id!r} is closed")
 
     def close(self) -> None:
-        """Abort the transaction that is open, if one is, and close the logs that the writer has opened."""
+        """Abort the open transaction, if there is one, and close the logs that the writer has opened."""
         with self._resources:
             try:
                 if self._is_open and self.in_transaction:
-                    # Where the writer is fenced, the newer one has aborted it.
+                    # If the writer is fenced, the newer one has aborted the transaction.
                     with suppress(InvalidProducerEpochError):
                         self.abort()
             finally:
@@ -394,17 +394,17 @@ def transaction(
 ) -> Iterator[TransactionalWriter]:
     """Write one transaction over partitions of a log directory.
 
-    It is committed where the ``with`` block ends, and aborted where an error leaves it.
+    It is committed when the ``with`` block ends, and aborted if an error leaves the block.
 
     Parameters
     ----------
     log_directory, transactional_id, config, timeout_ms, logs, lock_timeout_seconds
-        As of `TransactionalWriter.open`.
+        See `TransactionalWriter.open`.
 
     Yields
     ------
     TransactionalWriter
-        Its transaction has begun.
+        The writer, whose transaction has begun.
     """
     with TransactionalWriter.open(
         log_directory,

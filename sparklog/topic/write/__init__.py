@@ -1,1 +1,1 @@
-"""Writes to many partitions at once: partitioning, staging, and one commit."""
+"""Writes to many partitions at once: chooses partitions, stages batches, and commits them together."""

@@ -1,7 +1,7 @@
-"""Gathers the rows of a task, sorts them by partition, and stages the batches that are made of them.
+"""Gathers the rows of a task, sorts them by partition, and stages batches of them.
 
-The rows that are gathered are bounded in bytes, whatever the number of partitions. When there are enough, all of them
-are encoded, the rows of many partitions at once, and staged as one run a partition.
+The gathered rows are bounded in bytes, whatever the number of partitions. When they are enough, all are encoded, the
+rows of many partitions at once, and staged as one run per partition.
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ from sparklog.write.pipeline import (
 from sparklog.write.staging import StagedRun, TaskStage
 
 BUFFERED_BYTES_MAX: Final = 1 << 25
-"""Rows are encoded when they have this many bytes, whatever the number of partitions that they go to."""
+"""Rows are encoded when they have this many bytes, whatever the number of their partitions."""
 
 _BUFFERED_BYTES_MIN: Final = 1 << 24
 _BUFFERED_BATCHES: Final = 16
-"""They are sooner where they go to few partitions, and each of these gets this many batches of them, about.
+"""Rows of few partitions are encoded sooner, when they fill about this many batches per partition.
 
-More rows take memory that is new to the processor, and so longer."""
+More rows would take memory that the processor has not used yet, and so more time."""
 
 _ENCODED_BYTES_MAX: Final = 1 << 23
-"""About so many bytes of rows are encoded at once, whatever the number of partitions that they go to."""
+"""About this many bytes of rows are encoded at once, whatever the number of their partitions."""
 
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """One attempt of a task, and what it writes.
+    """One attempt of a task, and its settings.
 
     Attributes
     ----------
     target : WriteTarget
         The log directory and the topics that are written to.
     config : LogConfig
-        What was asked for; it is over what is stored for a topic.
+        The caller's properties; they override the stored properties of topics.
     partitioner : str
         The name of the partitioner; see `make_partitioner`.
     job_id : str
-        The job, which has begun; see `sparklog.write.staging.begin`.
+        The id of the job, which has begun; see `sparklog.write.staging.begin`.
     task : int
         The number of the task in the job.
     attempt : int
-        The number of the attempt, which no other attempt of the job's tasks has.
+        The number of the attempt, unique in the job.
     now_ms : int
-        The time of the job, ms since the epoch. Records without a timestamp get it, and all under LogAppendTime.
+        The time of the job, ms since the epoch. Records without a timestamp get it; under LogAppendTime all do.
     is_transactional : bool
         Whether the rows belong to a transaction, whose producer the commit writes into the batches.
     base_offsets : mapping of str to int
-        The offset that the first record of the task is expected to get in a partition, by the name of its folder.
+        The expected offset of the task's first record in each partition, by folder name.
     is_numbered : bool
-        Whether the job is a batch of an application, whose rows are told from those of a repetition by their digest.
+        Whether the job is a batch of an application; a digest of its rows shows whether a rerun has the same rows.
     """
 
     target: WriteTarget
@@ -89,21 +89,21 @@ class TaskAttempt:
 
 
 class RecordAccumulator:
-    """Takes a task's rows and leaves staged files; it leaves none where an error leaves its ``with`` block.
+    """Takes a task's rows and leaves staged files; it leaves none if an error leaves its ``with`` block.
 
     Parameters
     ----------
     task : TaskAttempt
-        What is written.
+        The attempt whose rows it takes.
     clock : callable
         Returns wall-clock time, ms since the epoch.
     buffered_bytes_max : int
-        How many bytes of rows to gather at most before they are encoded.
+        The most bytes of rows to gather before they are encoded.
 
     Attributes
     ----------
     digest : RowsDigest
-        That of the rows that were staged, where the job is numbered.
+        The digest of the staged rows, if the job is numbered.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RecordAccumulator:
 
     def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         if kind is not None:
-            # The error that is being raised says more than one that the removal may meet.
+            # The error that is being raised says more than an error of the removal.
             with contextlib.suppress(SeglogError):
                 self._stage.discard()
 
@@ -134,11 +134,11 @@ class RecordAccumulator:
         Raises
         ------
         InvalidOptionError
-            A row has no topic, or one that may not be written to, or names a partition that does not exist.
+            A row has no topic, or a topic that may not be written to, or names a partition that does not exist.
         RecordTooLargeError
             A record can never fit into a batch.
         CommitError
-            The job has ended, and nobody waits for this task.
+            The job has ended without this task.
         """
         self._buffer.append(rows)
         if self._buffer.size_bytes >= self._worth_encoding_bytes():
@@ -149,7 +149,7 @@ class RecordAccumulator:
         return min(max(batches_bytes, _BUFFERED_BYTES_MIN), self._buffered_bytes_max)
 
     def finish(self, *, is_synced: bool = True) -> list[StagedRun]:
-        """Stage the remaining rows, and return all files; see `sparklog.write.staging.TaskStage.finish`."""
+        """Stage the remaining rows, and return all staged runs; see `sparklog.write.staging.TaskStage.finish`."""
         self._flush()
         return self._stage.finish(is_synced=is_synced)
 
@@ -182,7 +182,7 @@ class RecordAccumulator:
         return self._stage.end_offset(folder, self._task.base_offsets.get(folder, 0))
 
     def _config_of(self, topic: str) -> LogConfig:
-        """Return the properties of a topic; those that are stored are read once for each."""
+        """Return the configuration of a topic, which is made once per topic."""
         config = self._configs.get(topic)
         if config is None:
             config = topic_config(topic, self._task.config, self._task.target.stored)
@@ -221,7 +221,7 @@ class RecordAccumulator:
 
 
 def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each topic that they name; all of them, where one topic is given."""
+    """Yield each topic with its rows; all rows, if ``topic`` is given."""
     if topic is not None:
         yield topic, rows
         return

@@ -1,7 +1,7 @@
-"""One commit over many partitions: what the tasks of a job have staged becomes visible, all of it or nothing.
+"""Commits the staged files of a job to many partitions: all records become visible, or none.
 
-Under the lock of the log directory: staged files get their offsets, everything that is to happen is written down in the
-journal, which is the commit, and then it is done. A commit that died is finished by the next one, or by `recover`.
+Under the lock of the log directory, staged files get their offsets, all changes are listed in the journal, whose
+writing is the commit, and then the changes are made. A commit that dies is finished by the next one, or by `recover`.
 """
 
 from __future__ import annotations
@@ -46,40 +46,40 @@ class CommitRequest:
     Attributes
     ----------
     job_id : str
-        From `sparklog.write.job_names.new_job`.
+        The job's id, from `sparklog.write.job_names.new_job`.
     directory : LogDirectory
-        Where the topics are.
+        The log directory of the topics.
     config : LogConfig
-        The properties that were asked for; they are over those that are stored for a topic.
+        The caller's properties; they override the stored properties of topics.
     new_topics : mapping of str to int
         Topics to be made, with the number of their partitions.
     topic_id : str or None
-        Goes into ``partition.metadata`` of every partition written to.
+        The topic id for ``partition.metadata`` of every partition written to.
     is_overwrite : bool
-        Whether to raise the log start offsets to the ends that the logs have now.
+        Whether to raise the log start offsets to the present ends of the logs.
     overwritten_topics : collection of str
-        Topics that are overwritten even where nothing is written to them.
+        Topics that are overwritten even if no record is written to them.
     transaction : TxnVersion or None
-        Makes the job a no-op if it has been committed; see `sparklog.topic.write.txn_versions`.
+        The batch of an application that the job writes; if it has been committed before, the job does nothing. See
+        `sparklog.topic.write.txn_versions`.
     lock_timeout_seconds : float
         How long to wait for other writers.
     appended : mapping of str to bytes, or to a function
-        Bytes by which the commit extends files of the log directory, by the names of the files, or what makes them of
-        the changes to logs, by their folders. A file that is not there is made.
+        Bytes by which the commit extends files of the log directory, by file name, or functions that make the bytes
+        from the changes to logs by folder. Missing files are made.
     append_positions : mapping of str to int
-        Where the bytes go that do not go to the end of their file. What lies behind such a position counts as never
-        written: it is cut off before the commit is decided.
+        Positions for such bytes, by file name, by default the end of the file. Bytes after such a position count as
+        never written: they are cut off before the commit is decided.
     replaced : mapping of str to bytes
-        Files of the log directory that the commit replaces, and their new contents, by the names of the files.
+        The new contents of files of the log directory that the commit replaces, by file name.
     producer : TransactionProducer or None
-        The producer of the transaction that the staged rows are; its markers are staged as well.
+        The producer, if the staged rows are a transaction; its markers are staged as well.
     bounds : mapping of str to OffsetBounds
-        Where the logs that get copied batches are to start and end, by the names of their folders, which are made where
-        they are not there.
+        The start and end offsets of logs that get copied batches, by folder name. Missing folders are made.
     stored : mapping of str to mapping of str to str
-        The properties that are stored for topics; see `sparklog.topic.write.configs.stored_configs`.
+        The stored properties of topics; see `sparklog.topic.write.configs.stored_configs`.
     group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit
-        Offsets of consumer groups that are committed with everything else.
+        Offsets of consumer groups that the commit includes.
     """
 
     job_id: str
@@ -101,37 +101,37 @@ class CommitRequest:
 
 
 def commit(job: CommitRequest, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:
-    """Commit staged runs: make all of their records visible at once.
+    """Commit staged runs: make all their records visible at once.
 
     Parameters
     ----------
     job : CommitRequest
-        What is written, and how.
+        The commit, except for its staged runs.
     staged : sequence of StagedRun
-        From all tasks; of each task, those of the attempt that counts.
+        The staged runs of all tasks, from the successful attempt of each.
     now_ms : int
-        The time.
+        Wall-clock time, ms since the epoch.
     is_held : bool
-        Whether the caller keeps brokers and other writers out, and has finished what was decided.
+        Whether the caller keeps brokers and other writers out, and has finished any decided commit.
 
     Returns
     -------
     mapping
-        What went where, of plain values: ``job_id``, ``is_skipped``, ``committed_ms``, and ``partitions``, a list with
+        A summary in plain values: ``job_id``, ``is_skipped``, ``committed_ms``, and ``partitions``, a list with
         ``topic``, ``partition``, ``first_offset``, ``last_offset``, ``records``, ``batches``, ``bytes`` and
-        ``segments`` of each that was written to.
+        ``segments`` of each partition that was written to.
 
     Raises
     ------
     LockedError
         A broker runs on the directory, or other writers took too long.
     CommitError
-        The number of the batch was written with other rows, or a stream's batches before it are missing.
+        The batch's number was written with other rows, or earlier batches of the stream are missing.
     CorruptLogError
-        A log that is written to is damaged.
+        A log to write to is damaged.
     SeglogError
-        Whatever it is, its ``outcome`` says whether nothing is visible, or all will be. Once all is visible nothing is
-        raised any more.
+        The ``outcome`` of any error says whether nothing is visible, or all records will be. Once all records are
+        visible, nothing is raised.
     """
     directory = job.directory
     with ExitStack() as held:
@@ -156,7 +156,7 @@ def commit(job: CommitRequest, staged: Sequence[StagedRun], now_ms: int, *, is_h
 
 
 def _refuse_in_the_way(directory: LogDirectory, logs: Collection[str], taken: Collection[str]) -> None:
-    """Refuse a commit to logs whose folders cannot be made, once it is decided, since something else has their name."""
+    """Refuse a commit to new logs whose folders could not be made, because something else has their name."""
     for name in logs:
         if name in taken:
             raise CommitError(f"{directory.file(name)} is no folder, where a log is to be: remove it")
@@ -165,7 +165,7 @@ def _refuse_in_the_way(directory: LogDirectory, logs: Collection[str], taken: Co
 def _decide(directory: LogDirectory, journal: Journal) -> None:
     """Write the journal if it can be applied; an error says whether it was written."""
     try:
-        # What is decided must be finishable: a journal that is not would keep every later write out.
+        # A decided journal must be one that can be finished: otherwise it would keep every later write out.
         refuse_foreign_changes(directory, journal)
         write_journal(directory, journal)
     except SeglogError as error:
@@ -174,14 +174,14 @@ def _decide(directory: LogDirectory, journal: Journal) -> None:
 
 
 def _finish(directory: LogDirectory, journal: Journal) -> None:
-    """Apply the journal. A failure after it was put away does not fail the write, all of which is visible by then."""
+    """Apply the journal. A failure after its removal does not fail the write, whose records are all visible by then."""
     try:
         apply_journal(directory, journal)
     except SeglogError as error:
         if _is_decided(directory, journal):
             error.outcome = WILL_BE_VISIBLE
             raise
-        _log.warning("all was written, and what the commit was made of could not all be put away: %s", error)
+        _log.warning("all records were written, but files of the commit could not be removed: %s", error)
 
 
 def _is_decided(directory: LogDirectory, journal: Journal) -> bool:
@@ -190,11 +190,11 @@ def _is_decided(directory: LogDirectory, journal: Journal) -> bool:
 
 
 def _clear_after(job: CommitRequest, folders: Collection[str], now_ms: int) -> None:
-    """Remove the files that the job has left. Its records are visible by now, so no failure may be raised."""
+    """Remove the job's leftover files. Its records are visible by now, so no failure may be raised."""
     try:
         _clear(job, folders, now_ms)
     except SeglogError as error:
-        _log.warning("all was written, and what the job has staged could not all be removed: %s", error)
+        _log.warning("all records were written, but staged files of the job could not be removed: %s", error)
 
 
 def abort(job: CommitRequest, now_ms: int) -> None:
@@ -222,21 +222,21 @@ def sweep(
     spared: Collection[str] = (),
     dry_run: bool = False,
 ) -> list[str]:
-    """Remove the staged files of one job, and of all jobs that were made so long ago that they must be dead.
+    """Remove the staged files of one job, and of all jobs old enough that they must be dead.
 
-    What says that a job runs is removed first, so that a task of it that still runs sees that it must remove its own.
+    The file that marks a job as running is removed first, so that a task still running knows to remove its own files.
 
     Parameters
     ----------
     spared : collection of str
-        Jobs that are known to live.
+        Jobs that are known to be alive.
     folders : collection of str, optional
-        The folders of partitions in which to look as well, where earlier versions have staged files: by default all.
+        The partition folders to look in as well, by default all: earlier versions staged files there.
 
     Returns
     -------
     list of str
-        What was removed, relative to the directory; with ``dry_run``, what would be.
+        The removed files, relative to the directory; with ``dry_run``, the files that would be removed.
     """
     names = _staged_names(directory, folders)
     found = [name for name in names if _is_orphan(name, job_id, now_ms - orphan_age_ms, spared)]
@@ -255,7 +255,7 @@ def _is_orphan(name: str, job_id: str | None, made_before_ms: int, spared: Colle
 
 
 def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> Iterable[str]:
-    """List the files in a log directory and in folders of it, or all; a folder that cannot be listed is named."""
+    """List the files in a log directory and in some or all partition folders; warn of folders that cannot be listed."""
     for entry in directory.storage.names(directory.path):
         if not entry.is_folder:
             yield entry.name
@@ -264,7 +264,7 @@ def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> I
             try:
                 within = directory.storage.names(folder.location)
             except SeglogError as error:
-                _log.warning("%s; what jobs may have staged there is not removed", error)
+                _log.warning("%s; files that jobs may have staged there are not removed", error)
                 continue
             yield from (folder.relative(each.name) for each in within if each.name.endswith(files.STAGED))
 
@@ -276,12 +276,12 @@ def _planned(
     ledger: TxnLedger,
     now_ms: int,
 ) -> Journal:
-    """Give the staged runs their offsets, and plan every move of the commit; no visible file is changed, or made.
+    """Give the staged runs their offsets, and plan every move of the commit, without changing any visible file.
 
     Parameters
     ----------
     there : collection of str
-        The names of the folders in the log directory; those of new logs are made once all is decided.
+        The names of the folders in the log directory; folders of new logs are made after the commit is decided.
     """
     directory, storage = job.directory, job.directory.writable
     own_name = files.staged_name(job.job_id, "commit")
@@ -304,7 +304,7 @@ def _planned(
     storage.sync_files([directory.file(name) for name in [own_name, *alone]])
     moves = [move for each in changes.values() for move in each.moves]
     moves += [*extending, *_of_directory(job, changes, ledger)]
-    # What a recovery has removed must not come back to where the moves put files.
+    # Files that a recovery removed must not come back in places where the moves put files.
     storage.sync_folders([directory.path, *(directory.file(name) for name in by_folder if name in there)])
     return Journal(
         commit_id=job.job_id,
@@ -346,7 +346,7 @@ def _named(folder: str) -> TopicPartition:
 
 
 def _extending(job: CommitRequest, small: SmallFiles, changes: Mapping[str, PartitionChange]) -> list[Move]:
-    """Return the moves that extend files of the log directory, each of which is cut to where it is to go on."""
+    """Return the moves that extend files of the log directory, after cutting each file to its position."""
     moves: list[Move] = []
     for name, data in job.appended.items():
         position = _cut_file(job.directory, name, job.append_positions.get(name))
@@ -355,7 +355,7 @@ def _extending(job: CommitRequest, small: SmallFiles, changes: Mapping[str, Part
 
 
 def _cut_file(directory: LogDirectory, name: str, position: int | None) -> int:
-    """Cut a file of the log directory to a position, where one is given; return the size that it has then."""
+    """Cut a file of the log directory to a position, if one is given, and return its size."""
     path = directory.file(name)
     try:
         with directory.storage.open(path) as file:
@@ -388,7 +388,7 @@ def _of_directory(job: CommitRequest, changes: Mapping[str, PartitionChange], le
 
 
 def _is_overwritten(job: CommitRequest, folder: str) -> bool:
-    """Tell whether the records that a log has are removed: never those of transactions, which the commit adds to."""
+    """Return whether the commit removes a log's records; never for ``__transaction_state``, to which it adds."""
     return job.is_overwrite and _named(folder).topic != files.TRANSACTION_STATE_TOPIC
 
 
@@ -404,7 +404,7 @@ def _replacing(job: CommitRequest, name: str, data: bytes) -> Rename:
 def _unclean_meanwhile(moves: list[Move]) -> list[Move]:
     """Hide the marker of a broker's clean shutdown while the moves are made.
 
-    A broker that is started although they were not finished then looks for torn ends of logs, and cuts them.
+    A broker that starts before they are finished then looks for torn ends of logs, and cuts them.
     """
     return [
         Rename(files.CLEAN_SHUTDOWN, files.MARKER_OF_COMMIT),

@@ -1,18 +1,18 @@
-"""The properties that are stored for the topics of a log directory, which every write and every cleaning obeys.
+"""Stores and reads the properties of the topics of a log directory, which every write and every cleaning obeys.
 
-They are in ``topics.properties``, a file of ours in the log directory, in Java's format of properties. A key is the
+They are in ``topics.properties``, sparklog's own file in the log directory, in Java's properties format. A key is the
 topic's name, a slash and the property's name; no topic has a slash in its name:
 
     events/retention.ms=604800000
     events/cleanup.policy=compact,delete
     metrics.cpu/segment.bytes=104857600
 
-A property that the file does not say for a topic is as the cluster's metadata says, where the directory has the log of
-them (``__cluster_metadata-0``); else it has its default. What the caller of a write asks for is over both. The file is
-of a person or of `sparklog.LogManager`, and what is wrong in it is an error; metadata that cannot be read, or a
-property in them that is not known here, is warned of.
+A property that is not in the file comes from the cluster's metadata, if the directory has their log
+(``__cluster_metadata-0``); else it has its default. The properties that the caller of a write gives override both. A
+person or `sparklog.LogManager` writes the file, and mistakes in it are errors; metadata that cannot be read, and
+properties in them that are unknown here, only cause warnings.
 
-A log directory that a broker serves has its properties in the cluster: a broker does not read the file.
+The topics of a broker have their properties in the cluster: a broker does not read the file.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ from sparklog.write.small_files import write_atomically
 _log = logging.getLogger("sparklog")
 
 StoredConfigs = Mapping[str, Mapping[str, str]]
-"""Properties by their names, by the names of topics."""
+"""Properties by topic and by name."""
 
 _BEHIND_TOPIC: Final = "/"
 _CLUSTER_VIEW: Final = "cluster_configs"
 
 
 def stored_configs(directory: LogDirectory, *, warns_of: Collection[str] = frozenset()) -> dict[str, dict[str, str]]:
-    """Return the properties that are stored for the topics of a log directory.
+    """Return the stored properties of the topics of a log directory.
 
     Parameters
     ----------
     warns_of : collection of str
-        Properties that only a broker has a use for, and that a caller would expect to count: a warning names those that
-        are stored. Else all such properties are left out in silence.
+        Properties that only a broker uses, but that a caller would expect to count: a warning names those that are
+        stored. Other properties that only a broker uses are left out silently.
 
     Returns
     -------
     dict of str to dict of str to str
-        By topic; only those that have some. Each can be read by `LogConfig.from_properties`.
+        The properties by topic; topics without any are left out. `LogConfig.from_properties` accepts each.
 
     Raises
     ------
     InvalidOptionError
         ``topics.properties`` is malformed; the message names the key.
     StorageError
-        It cannot be read.
+        The file cannot be read.
     """
     found = _of_cluster(directory)
     for topic, properties in read_properties(directory).items():
@@ -71,19 +71,19 @@ def stored_configs(directory: LogDirectory, *, warns_of: Collection[str] = froze
 
 
 def topic_config(topic: str, given: LogConfig, stored: StoredConfigs) -> LogConfig:
-    """Make the configuration of a topic: defaults, over them what is stored, over that what the caller says.
+    """Return a topic's configuration: the caller's properties, else the stored ones, else the defaults.
 
     Parameters
     ----------
     given : LogConfig
-        What the caller says.
+        The caller's properties.
     stored : mapping of str to mapping of str to str
-        From `stored_configs`.
+        The stored properties, from `stored_configs`.
 
     Raises
     ------
     InvalidOptionError
-        A stored value is wrong, or contradicts what the caller says.
+        A stored value is wrong, or contradicts the caller's properties.
     """
     properties = stored.get(topic)
     if not properties:
@@ -95,9 +95,9 @@ def topic_config(topic: str, given: LogConfig, stored: StoredConfigs) -> LogConf
 
 
 def read_properties(directory: LogDirectory) -> dict[str, dict[str, str]]:
-    """Return what ``topics.properties`` says, by topic; nothing where there is no file. Errors as of `stored_configs`.
+    """Return the contents of ``topics.properties`` by topic, empty without the file; for errors see `stored_configs`.
 
-    Values are checked as well: a cleaning must not go by a default because a number is misspelt.
+    Values are checked as well: a cleaning must not use a default because a number is misspelt.
     """
     path, found = directory.file(files.TOPICS_PROPERTIES), dict[str, dict[str, str]]()
     data = directory.storage.read_small(path)
@@ -121,19 +121,19 @@ def update_configs(
     *,
     lock_timeout_seconds: float = 60.0,
 ) -> dict[str, str]:
-    """Change what ``topics.properties`` says for a topic, in one step; comments in the file stay.
+    """Change a topic's properties in ``topics.properties``, in one step; comments in the file stay.
 
-    Logs that are open go on with what they were opened with.
+    Open logs keep the properties that they were opened with.
 
     Parameters
     ----------
     changes : mapping of str to str or None
-        Values by the names of properties; None removes one.
+        New values by property name; None removes a property.
 
     Returns
     -------
     dict of str to str
-        What the file says for the topic now.
+        The topic's properties in the file after the change.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def update_configs(
 
 
 def changed_properties(directory: LogDirectory, changes: Mapping[str, Mapping[str, str | None]]) -> bytes:
-    """Return ``topics.properties`` with other values, by topic and name; None removes one, and comments stay."""
+    """Return ``topics.properties`` with values changed by topic and name; None removes one, and comments stay."""
     text = javaproperties.PropertiesFile.loads(
         directory.storage.read_small(directory.file(files.TOPICS_PROPERTIES)) or b""
     )
@@ -171,12 +171,12 @@ def changed_properties(directory: LogDirectory, changes: Mapping[str, Mapping[st
 
 
 def _without_brokers_own(properties: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what only a broker has a use for, of which a warning would tell each time."""
+    """Return the properties without those that only a broker uses, which would cause a warning each time."""
     return {name: value for name, value in properties.items() if name not in BROKER_ONLY}
 
 
 def _warn(stored: StoredConfigs, names: Collection[str]) -> None:
-    """Warn once of properties with one of some names, and say of which topics they are."""
+    """Warn of each named property that is stored, with the topics that have it."""
     for name in sorted(names):
         topics = sorted(topic for topic, properties in stored.items() if name in properties)
         if topics:
@@ -184,12 +184,12 @@ def _warn(stored: StoredConfigs, names: Collection[str]) -> None:
 
 
 def _of_cluster(directory: LogDirectory) -> dict[str, dict[str, str]]:
-    """Return what the cluster's metadata say of topics, as far as they are there, and say what is passed over."""
+    """Return the properties of topics in the cluster's metadata, if they are there; warn of those that are ignored."""
     found: dict[str, dict[str, str]] = {}
     folder = directory.folder(files.METADATA_FOLDER)
     if not directory.storage.is_folder(folder.location):
         return found
-    # Few directories have the log, and whoever writes to the others should not load what decodes it.
+    # Few directories have the log, and writes to the others should not load its decoder.
     from sparklog.topic.internal.views import read_one
 
     try:
@@ -204,7 +204,7 @@ def _of_cluster(directory: LogDirectory) -> dict[str, dict[str, str]]:
 
 
 def _is_readable(path: str, topic: str, row: Mapping[str, str]) -> bool:
-    """Tell whether a property of the cluster means something here, and warn if it should and does not."""
+    """Return whether a property of the cluster can be used here; warn if it is unknown or wrong."""
     name = row["name"]
     if name in BROKER_ONLY:
         return True

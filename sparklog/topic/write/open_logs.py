@@ -1,12 +1,12 @@
-"""The logs that this process has open to append to: each once, however many writers share it.
+"""Shares the logs that this process has open for appends: each is open once, however many writers share it.
 
-A process may open a folder once, and its threads may share a `PartitionLog`. A writer has a `SharedLogs`, or for one
-log directory an `OpenLogs`; each opens a log when it first appends to it, or shares the one that another writer has
-open. Whoever lets go of a log last closes it.
+A process may open a folder only once, and its threads may share a `PartitionLog`. A writer has a `SharedLogs`, or for
+one log directory an `OpenLogs`; each opens a log at its first append, or shares the log that another writer has open.
+The last writer that releases a log closes it.
 
 The commit of a transaction needs its logs closed, and closes them for all writers; the next append opens a log again.
-Where a log could not be closed or synced, every other writer that shares it gets that error too, when it next asks
-whether its records are on the disk.
+If a log could not be closed or synced, every other writer that shares it gets that error too, at its next call of
+`SharedLogs.flush` or `SharedLogs.closed`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from sparklog.write.metrics import LogMetrics
 from sparklog.write.partition import PartitionLog
 
 _BUSY_SECONDS: Final = 1.0
-"""How long a log is waited for that another thread appends to, so that it can be closed for others."""
+"""How long to wait for another thread's append to a log before the log can be closed."""
 
 
 class _Shared:
-    """A log and the writers that share it; ``lock`` is held by whoever appends to it, opens or closes it."""
+    """A log and the writers that share it; a thread holds ``lock`` to append to it, open it or close it."""
 
     def __init__(self, folder: PartitionFolder) -> None:
         self.folder, self.lock = folder, threading.RLock()
@@ -49,7 +49,7 @@ class _Shared:
 
     @contextmanager
     def telling_others(self, by: SharedLogs) -> Iterator[None]:
-        """Have the others that share the log know of an error after which it is not known what is on the disk."""
+        """Record an error for the log's other writers too: after it, their records may not be on the disk."""
         try:
             yield
         except SeglogError as error:
@@ -65,15 +65,15 @@ _ours = ProcessState(threading.Lock, _shared)
 
 
 class SharedLogs:
-    """Logs that a writer has open, and shares with the other writers of the process.
+    """The open logs of a writer, shared with the other writers of the process.
 
-    Threads may append at the same time; while one lets go of logs, no other may use the same `SharedLogs`.
+    Threads may append at the same time; while one releases logs, no other may use the same `SharedLogs`.
 
     Parameters
     ----------
     config_of : callable
-        Returns the properties that a log is opened with, or raises where it is not to be; asked while no other process
-        can make, move or delete it.
+        Returns the configuration to open a log with, or raises to forbid that; called while no other process can make,
+        move or delete the log.
     lock_timeout_seconds : float
         How long to wait for other writers of a log directory.
     clock : callable
@@ -82,7 +82,7 @@ class SharedLogs:
     Attributes
     ----------
     failures : dict of PartitionFolder to SeglogError
-        Errors of logs that another writer could not close or sync.
+        Errors of logs that another writer failed to close or sync.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SharedLogs:
         self.failures: dict[PartitionFolder, SeglogError] = {}
 
     def append(self, folder: PartitionFolder, table: Records, **options: Any) -> tuple[int, int]:
-        """Append records to a log; arguments, result and errors as of `PartitionLog.append` and `PartitionLog.open`."""
+        """Append records to a log; see `PartitionLog.append`, and for further errors `PartitionLog.open`."""
         shared = self._share(folder)
         with shared.lock:
             if shared.log is None:
@@ -113,7 +113,7 @@ class SharedLogs:
             return shared.log.append(table, **options)
 
     def flush(self, folder: PartitionFolder) -> None:
-        """Return when what this writer has appended to a log is on the disk; errors as of `PartitionLog.flush`."""
+        """Wait until this writer's records of a log are on the disk; for errors see `PartitionLog.flush`."""
         shared = self._share(folder)
         with shared.lock:
             self._raise_failure(folder)
@@ -123,7 +123,7 @@ class SharedLogs:
 
     @contextmanager
     def closed(self, folders: Collection[PartitionFolder]) -> Iterator[None]:
-        """Close some logs, and let nobody of this process open one while the block runs."""
+        """Close some logs, and keep this process from opening them while the block runs."""
         shared = [self._share(folder) for folder in sorted(folders, key=lambda each: each.location)]
         with ExitStack() as held:
             for each in shared:
@@ -136,20 +136,20 @@ class SharedLogs:
             yield
 
     def discard(self, folder: PartitionFolder) -> None:
-        """Close a log after an error of it, so that the next append opens it again."""
+        """Close a log after an error, so that the next append opens it again."""
         shared = self._share(folder)
         with shared.lock, suppress(SeglogError):
             shared.close(self)
         self._release(shared)
 
     def close(self) -> None:
-        """Let go of all logs, also where closing one of them raises; an append opens what it needs again."""
+        """Release all logs, even if closing one of them raises; an append opens its log again."""
         with ExitStack() as closing:
             for each in list(self._held.values()):
                 closing.callback(self._release, each)
 
     def give_way(self) -> None:
-        """Close all logs of this process, whoever shares them, in directories that others wait for.
+        """Close all logs of this process, of all writers, in directories for which other processes wait.
 
         The next append waits for its turn.
         """
@@ -157,21 +157,22 @@ class SharedLogs:
         with _ours.lock:
             there = [each for each in _shared.values() if each.folder.directory in awaited and each.log is not None]
         with ExitStack() as held, ExitStack() as closing:
-            # All at once: one that is opened meanwhile would keep the directory. Who waits to open one has it closed.
+            # All at once: a log that is opened meanwhile would keep the directory locked. A log that a thread waits to
+            # open is closed already.
             for each in sorted(there, key=lambda each: each.folder.location):
                 if each.lock.acquire(timeout=_BUSY_SECONDS):
                     held.callback(each.lock.release)
                     closing.callback(each.close, self)
 
     def forget(self) -> None:
-        """Let go of the logs in a process that was forked from the one that opened them."""
+        """Drop the logs in a process that was forked from the one that opened them."""
         for shared in self._held.values():
             if shared.log is not None:
                 shared.log.close()
         self._held = {}
 
     def metrics(self) -> dict[str, LogMetrics]:
-        """Return what the open logs have counted, by the names of their folders."""
+        """Return the metrics of the open logs by folder name."""
         logs = {folder.name: shared.log for folder, shared in list(self._held.items())}
         return {name: log.metrics() for name, log in logs.items() if log is not None}
 
@@ -191,7 +192,7 @@ class SharedLogs:
                 shared.writers.discard(self)
                 if shared.writers:
                     return
-            # Whoever shares it from here on waits for its lock, and so it stays while it is closed.
+            # A writer that shares the log from here on waits for its lock, so the log stays known while it is closed.
             try:
                 shared.close(self)
             finally:
@@ -211,11 +212,11 @@ class OpenLogs:
     Parameters
     ----------
     directory : LogDirectory
-        Its path is without links.
+        The directory, whose path has no links.
     config : LogConfig
-        What the caller says of all topics; it is over what is stored for each.
+        The caller's properties for all topics; they override the stored properties of each.
     lock_timeout_seconds, clock
-        As of `SharedLogs`.
+        See `SharedLogs`.
     """
 
     def __init__(
@@ -239,13 +240,13 @@ class OpenLogs:
         self.close()
 
     def append(self, topic: str, partition: int, table: Records, **producer: Any) -> tuple[int, int]:
-        """Append records to a log; arguments, result and errors as of `PartitionLog.append`."""
+        """Append records to a log; for arguments, result and errors see `PartitionLog.append`."""
         return self._logs.append(PartitionFolder(self._directory, topic, partition), table, **producer)
 
     def closed(self, folders: Collection[str]) -> AbstractContextManager[None]:
-        """Close some logs, by the names of their folders, and let nobody open one while the block runs."""
+        """Close some logs, by folder name, and keep this process from opening them while the block runs."""
         return self._logs.closed([self._directory.folder(name) for name in folders])
 
     def close(self) -> None:
-        """Let go of all logs; an append opens what it needs again."""
+        """Release all logs; an append opens its log again."""
         self._logs.close()

@@ -1,4 +1,4 @@
-"""Chooses the partition of each record: by the column ``partition``, else by the key's hash, else a sticky partition.
+"""Chooses the partition of each record: from the column ``partition``, else by the key's hash, else a sticky one.
 
 A partitioner is made for one topic and one task, and keeps its state between calls. With the same seed and the same
 rows it chooses the same partitions, however the rows are cut into calls, so a task that runs again writes the same.
@@ -34,7 +34,7 @@ _OFFSET_TYPES: Final = (
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for the rows of one topic, in the order in which they are written."""
+    """Chooses partitions for the rows of one topic, in the order of writing."""
 
     def partition(self, keys: pa.Array | None, row_bytes: Int64s, partitions: int) -> Int32s:
         """Choose a partition for each row.
@@ -42,7 +42,7 @@ class Partitioner(Protocol):
         Parameters
         ----------
         keys : pyarrow.Array of binary or string, length n_rows, optional
-            The keys; None where no row has one.
+            The keys; None if no row has one.
         row_bytes : int64 array, shape (n_rows,)
             The approximate size of each record, uncompressed; from `row_bytes`.
         partitions : int
@@ -51,14 +51,14 @@ class Partitioner(Protocol):
         Returns
         -------
         int32 array, shape (n_rows,)
-            Each at least 0 and below ``partitions``.
+            The partitions, each at least 0 and below ``partitions``.
         """
 
 
 class PartitionerFactory(Protocol):
     """Makes a partitioner; a class can be one.
 
-    ``seed`` is another for each task; ``batch_bytes`` is ``batch.size``.
+    ``seed`` differs between tasks; ``batch_bytes`` is ``batch.size``.
     """
 
     def __call__(self, *, seed: int, batch_bytes: int) -> Partitioner: ...
@@ -118,7 +118,7 @@ class RoundRobinPartitioner:
 
 
 def _round_robin(*, seed: int, batch_bytes: int) -> Partitioner:  # noqa: ARG001
-    # Were all tasks to begin at 0, many small ones would leave the last partitions empty.
+    # If all tasks began at 0, many small ones would leave the last partitions empty.
     return RoundRobinPartitioner(start=seed)
 
 
@@ -135,9 +135,9 @@ def make_partitioner(name: str, *, seed: int, batch_bytes: int) -> Partitioner:
     name : str
         ``default``, ``roundRobin``, or ``package.module:Name`` of a `PartitionerFactory`.
     seed : int
-        At least 0; the same for every attempt of a task, and another for each task.
+        A number of at least 0, the same for every attempt of a task, and another for each task.
     batch_bytes : int
-        After how many bytes rows with no key go to another partition: ``batch.size``.
+        Rows without a key go to another partition after this many bytes: ``batch.size``.
 
     Raises
     ------
@@ -168,16 +168,16 @@ def _imported(name: str) -> PartitionerFactory:
 def assign_partitions(
     partitioner: Partitioner, explicit: pa.Array | None, keys: pa.Array | None, row_bytes: Int64s, partitions: int
 ) -> Int32s:
-    """Choose a partition for each row: the one that the row names, else the one that the partitioner chooses.
+    """Choose a partition for each row: the one named by the row, else by the partitioner.
 
     Parameters
     ----------
     partitioner : Partitioner
-        Called for the rows that name no partition, and only for those.
+        The partitioner, called only for the rows that name no partition.
     explicit : pyarrow.Array of integers, length n_rows, optional
-        The column ``partition``; null where a row names none.
+        The column ``partition``; null if a row names none.
     keys, row_bytes, partitions
-        As in `Partitioner.partition`.
+        See `Partitioner.partition`.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def murmur2(keys: pa.Array) -> Int32s:
     Parameters
     ----------
     keys : pyarrow.Array of binary or string, length n_rows
-        Text is hashed as its UTF-8.
+        The keys; text is hashed as UTF-8.
 
     Returns
     -------

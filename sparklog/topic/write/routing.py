@@ -1,4 +1,4 @@
-"""Sorts rows by the partition that they go to."""
+"""Sorts rows by partition."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sparklog.record.format.arrays import array_of
 
 
 class GroupedRows(NamedTuple):
-    """The rows of some partitions, those of one behind those of another.
+    """The rows of some partitions, one partition after the other.
 
     Attributes
     ----------
     rows : pyarrow.RecordBatch
         All rows.
     partitions : list of int
-        The partitions, ascending; none without rows.
+        The partitions that have rows, ascending.
     ends : int64 array, shape (n_partitions,)
-        For each of them, the row behind its last one.
+        For each partition, the row after its last one.
     """
 
     rows: pa.RecordBatch
@@ -30,7 +30,7 @@ class GroupedRows(NamedTuple):
     ends: npt.NDArray[np.int64]
 
     def portions(self, bytes_max: int) -> Iterator[GroupedRows]:
-        """Yield the rows of some partitions after those of others, about so many bytes; none is cut."""
+        """Yield the rows in portions of whole partitions, about ``bytes_max`` each."""
         rows_max = self.rows.num_rows * bytes_max // max(self.rows.nbytes, 1)
         first = start = 0
         while first < len(self.partitions):
@@ -43,7 +43,7 @@ class GroupedRows(NamedTuple):
 
 
 def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> GroupedRows:
-    """Put the rows of each partition together, in the order that they have.
+    """Put the rows of each partition together, keeping their order.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> GroupedR
     """
     if not len(partitions) or (partitions == partitions[0]).all():
         return GroupedRows(rows, partitions[:1].tolist(), np.array([len(partitions)][: len(partitions)], np.int64))
-    # numpy sorts numbers of 16 bits by their digits, which is many times as fast.
+    # numpy uses radix sort for 16-bit numbers, which is many times as fast.
     narrow = partitions.astype(np.int16) if partitions.max() <= np.iinfo(np.int16).max else partitions
     order = np.argsort(narrow, kind="stable")
     ends = np.flatnonzero(np.diff(partitions[order], append=-1)) + 1

@@ -1,7 +1,6 @@
 """Finds the target of a write: the log directory, its topics, and how many partitions each has.
 
-A path means what it does to a read, and may also be of what is not there yet: a new log directory, or a new topic in
-one that is there.
+A path means the same as in a read, and may also name a new log directory, or a new topic in an existing one.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ class WriteTarget:
     Attributes
     ----------
     directory : LogDirectory
-        It may not be there yet.
+        The log directory, which need not exist yet.
     topic : str or None
-        The only topic; None where each row names its own.
+        The only topic; None if each row names its own.
     partition : int or None
-        The only partition, where the path is of one.
+        The only partition, if the path is of one.
     there : mapping of str to tuple of int
-        The partitions of the topics that are there.
+        The partitions of the existing topics.
     new_partitions : int or None
-        How many a new topic gets.
+        How many partitions a new topic gets.
     stored : mapping of str to mapping of str to str
-        The properties that are stored for topics; see `sparklog.topic.write.configs.stored_configs`.
+        The stored properties of topics; see `sparklog.topic.write.configs.stored_configs`.
     """
 
     directory: LogDirectory
@@ -63,8 +62,8 @@ class WriteTarget:
         Raises
         ------
         InvalidOptionError
-            The name is none, the directory has not all of the topic's partitions, or it has another number of them
-            than was asked for; or the topic is not there, and no number was given for a new one.
+            The name is not valid, the directory lacks some of the topic's partitions or has another number of them than
+            ``new_partitions``, or the topic does not exist and ``new_partitions`` is None.
         """
         checked_topic(topic)
         numbers = self.there.get(topic)
@@ -89,12 +88,12 @@ class WriteTarget:
         return topic not in self.there
 
     def new_topics(self, folders: Collection[str]) -> dict[str, int]:
-        """Return the topics that a write makes, and how many partitions each gets.
+        """Return the topics that a write creates, and how many partitions each gets.
 
         Parameters
         ----------
         folders : collection of str
-            The folders of partitions that rows go to. The only topic of the target is made also where there are none.
+            The folders of partitions that get rows. The only topic of the target is created even without any.
         """
         if self.partition is not None:
             return {}
@@ -118,19 +117,19 @@ def find_target(
     location : Location
         A log directory, a topic's path, or a partition's folder.
     topic : str or None
-        Of the option; it overrides the column.
+        The topic of the option, which overrides the column.
     new_partitions : int or None
-        How many a new topic gets.
+        How many partitions a new topic gets.
     has_topic_column : bool
         Whether rows name their topics.
 
     Raises
     ------
     InvalidOptionError
-        The topic is not said, or said twice and differently; the storage cannot be written to; or as of
+        No topic is given, or two different ones; the storage cannot be written to; or an error of
         `WriteTarget.partitions_of`.
     PathNotFoundError
-        What is at the path is not a log directory.
+        The path is not a log directory.
     """
     to_writable(*location)
     directory, of_path = _directory_of(location, topic, is_topic_said=topic is not None or has_topic_column)
@@ -159,8 +158,8 @@ def _directory_of(
 ) -> tuple[LogDirectory, TopicPartition | None]:
     """Return the log directory of a path, with the topic and the partition that the path names, if any.
 
-    An empty folder that is named as a partition's, where no file says that it is one, is a new log directory to whoever
-    says another topic: a broker's disk may be called ``kafka-logs-1``.
+    An empty folder with a partition's name, in a directory without proof that it is a log directory, is a new log
+    directory if another topic is given: a broker's disk may be called ``kafka-logs-1``.
     """
     place = interpret(location)
     if place.kind is PathKind.PARTITION:
@@ -179,7 +178,7 @@ def _directory_of(
 
 
 def _refuse_other(place: FoundPath) -> None:
-    """Raise unless a path is of a log directory, or one may be made there."""
+    """Raise unless a path is a log directory, or one may be made there."""
     if place.kind is PathKind.NOTHING:
         if place.storage.is_folder(place.parent.path):
             refuse_within_partition(place.parent)
@@ -200,9 +199,9 @@ def _is_foreign(name: str) -> bool:
 
 
 def topics_of(directory: LogDirectory) -> dict[str, tuple[int, ...]]:
-    """Return the partitions of each topic in a directory, ascending; none where it is not there.
+    """Return the partitions of each topic in a directory, ascending; empty if the directory does not exist.
 
-    A topic that a commit makes has all of its partitions from the moment on at which the commit is decided.
+    A topic that a commit creates has all its partitions from the moment when the commit is decided.
     """
     found: dict[str, list[int]] = {}
     for name in while_current([directory], lambda views: _logs_in(views[directory])):

@@ -1,15 +1,15 @@
-"""What has been written on behalf of applications, so that a rerun of the same batch writes nothing.
+"""Records the batches that applications have written, so that a rerun of the same batch writes nothing.
 
-``seglog.ledger`` lies in the log directory, one JSON object; a commit replaces it together with everything else:
+``seglog.ledger`` in the log directory is one JSON object, which a commit replaces together with everything else:
 
     version        1
-    applications   by txnAppId: the highest txnVersion that was committed
-    batches        by txnAppId, who wrote last at the end: [txnVersion, rows, digest of the rows] of its last batches
+    applications   by txnAppId: the highest committed txnVersion
+    batches        by txnAppId, the latest writer last: [txnVersion, rows, digest of the rows] of its last batches
 
-A number alone does not say that a batch was written: a checkpoint that was restored from an older copy gives old
-numbers to new rows, and a sink that was gives none to those that are gone. So a batch is held against what is known of
-those before it. The digest does not depend on the order of rows; see `sparklog.record.encode.digest`. Earlier versions
-of sparklog wrote no ``batches``.
+A number alone does not prove that a batch was written: a checkpoint restored from an older copy gives old numbers to
+new rows, and a sink restored from an older copy has lost the numbers of batches with their rows. So a batch is compared
+with the batches on record. The digest does not depend on the order of rows; see `sparklog.record.encode.digest`.
+Earlier versions of sparklog wrote no ``batches``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _log = logging.getLogger("sparklog")
 _VERSION: Final = 1
 _BATCHES_KEPT: Final = 100
 _APPLICATIONS_KEPT: Final = 10
-"""The rows are known of so many last batches of the applications that wrote last; of the others that of their last."""
+"""This many applications, those that wrote last, keep the digests of `_BATCHES_KEPT` batches; all others keep one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsDigest:
-    """How many rows there are, and the sum of their hashes; the digests of parts add up to that of the whole."""
+    """The number of rows and the sum of their hashes; the digests of parts add up to the digest of the whole."""
 
     rows: int = 0
     hashes: int = 0
@@ -50,13 +50,13 @@ class TxnVersion:
     Attributes
     ----------
     digest : RowsDigest
-        That of its rows.
+        The digest of the batch's rows.
     first_version : int or None
-        The version of the first batch of a stream, whose versions follow one another; None where they need not.
+        The version of the first batch of a stream, whose versions are consecutive; None if they need not be.
     skips_replays : bool
-        Whether a batch whose number was written is taken for written, whatever its rows.
+        Whether a batch with a known number counts as written, whatever its rows.
     fails_on_loss : bool
-        Whether it is an error that batches before this one are not there.
+        Whether missing batches before this one are an error.
     """
 
     application: str
@@ -69,24 +69,24 @@ class TxnVersion:
 
 @dataclass(frozen=True)
 class TxnLedger:
-    """What is known of the applications that have written to a log directory; see the module for the fields."""
+    """The ledger of the applications that have written to a log directory; see the module for the fields."""
 
     applications: Mapping[str, int] = field(default_factory=dict)
     batches: Mapping[str, Mapping[int, RowsDigest]] = field(default_factory=dict)
 
     def has(self, batch: TxnVersion, path: str) -> bool:
-        """Tell whether a batch was written before.
+        """Return whether a batch was written before.
 
         Parameters
         ----------
         path : str
-            Of the log directory.
+            The path of the log directory, for messages.
 
         Raises
         ------
         CommitError
-            A batch with its number was, and its rows were others or are not known any more; or it is one of a stream,
-            and batches before it are not there.
+            A batch with its number was written with other rows, or with rows that are no longer known; or it is a batch
+            of a stream, and batches before it are missing.
         """
         last = self.applications.get(batch.application)
         if last is None or last < batch.version:
@@ -123,7 +123,7 @@ class TxnLedger:
         _log.warning("%s: going on without the rows of %s", what, missing)
 
     def after(self, batch: TxnVersion) -> TxnLedger:
-        """Return what is known once a batch is written."""
+        """Return the ledger after a batch is written."""
         batches = {name: known for name, known in self.batches.items() if name != batch.application}
         batches[batch.application] = {**self.batches.get(batch.application, {}), batch.version: batch.digest}
         for place, (name, known) in enumerate(reversed(batches.items())):
@@ -145,17 +145,17 @@ def _difference(batch: TxnVersion, written: RowsDigest | None) -> str:
     if written is None:
         return f"{name}, and it is not known any more with which rows"
     if written.rows == batch.digest.rows:
-        return f"{name}, with {written.rows} rows that are not those of now"
+        return f"{name}, with {written.rows} rows that differ from these"
     return f"{name}, with {written.rows} rows and not {batch.digest.rows}"
 
 
 def read_txn_versions(directory: LogDirectory) -> TxnLedger:
-    """Return what is known of each application; nothing where there is no ledger.
+    """Read the ledger of a log directory; empty if there is none.
 
     Raises
     ------
     CorruptCheckpointError
-        The ledger cannot be read. Nothing may be written then, since it might be written twice.
+        The ledger cannot be read. Nothing may be written then, because a batch might be written twice.
     """
     path = directory.file(TXN_VERSIONS)
     data = directory.storage.read_small(path)

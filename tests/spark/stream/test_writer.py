@@ -76,7 +76,7 @@ def test_old_number_with_new_rows_is_an_error_and_not_a_loss(spark: SparkSession
     shutil.copytree(tmp_path / "older", checkpoint)
     (tmp_path / "in" / "001.json").unlink()
     feed(tmp_path / "in", 2, [{"key": "k", "value": "new"}])
-    with pytest.raises(StreamingQueryException, match=r"batch 1 of .* with 1 rows that are not those of now"):
+    with pytest.raises(StreamingQueryException, match=r"batch 1 of .* with 1 rows that differ from these"):
         run()
     assert values(to) == [b"0", b"lost by the restore"]
     assert [path.name for path in (tmp_path / "out").iterdir() if "staged" in path.name] == []

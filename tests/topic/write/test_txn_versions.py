@@ -62,7 +62,7 @@ def test_repetition_with_the_same_rows_is_written_already(number: int) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("digest", "said"), [(OTHERS, "with 10 rows that are not those of now"), (MORE, "with 10 rows and not 12")]
+    ("digest", "said"), [(OTHERS, "with 10 rows that differ from these"), (MORE, "with 10 rows and not 12")]
 )
 def test_repetition_with_other_rows_is_an_error(
     caplog: pytest.LogCaptureFixture, number: int, digest: RowsDigest, said: str
@@ -131,5 +131,5 @@ def test_what_is_kept_does_not_grow() -> None:
     # Of who has not written for long the last batch is known.
     assert {name: list(ledger.batches[name]) for name in ("a", "b")} == {"a": [999], "b": [999]}
     assert ledger.has(TxnVersion("a", 999, ROWS), "/logs")
-    with pytest.raises(CommitError, match="with 10 rows that are not those of now"):
+    with pytest.raises(CommitError, match="with 10 rows that differ from these"):
         ledger.has(TxnVersion("b", 999, OTHERS), "/logs")
