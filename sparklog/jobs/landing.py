@@ -28,7 +28,7 @@ def lost_since(directory: LogDirectory, landed: Iterable[Landed]) -> str | None:
             return f"{folder.location} is gone"
         found = read_log_id(folder)
         if None not in (each.log_id, found) and each.log_id != found:
-            return f"{folder.location} was deleted and made again, or is another log of that name"
+            return f"{folder.location} was emptied, or deleted and made again, or is another log of that name"
         try:
             end_offset = read_layout(folder).end_offset
         except CorruptLogError:

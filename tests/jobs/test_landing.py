@@ -34,7 +34,7 @@ def cut(log: Path) -> None:
 
 CHANGES = pytest.mark.parametrize(
     ("change", "said"),
-    [(remove, "is gone"), (make_anew, "was deleted and made again"), (cut, "ends at offset 0, and ended at 2")],
+    [(remove, "is gone"), (make_anew, "was emptied, or deleted"), (cut, "was emptied, or deleted")],
 )
 
 
@@ -63,6 +63,15 @@ def test_file_whose_rows_may_be_gone_does_not_count_as_loaded(
     assert sparklog.load(rows, logs, topic="t", again=True, **given).records == 2
     assert values(logs / "t-0")[-2:] == [b"1", b"2"]
     assert sparklog.load(rows, logs, topic="t", **given).records == 0
+
+
+def test_log_that_was_cut_by_hand_does_not_hold_what_was_loaded(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"value": "{name}"}}\n')
+        sparklog.load(tmp_path / f"{name}.jsonl", tmp_path / "logs", topic="t", num_partitions=1, processes=1)
+    truncate_to(tmp_path / "logs" / "t-0", 1)
+    with pytest.raises(InvalidOptionError, match=r"b.jsonl was loaded before.*t-0 ends at offset 1, and ended at 2"):
+        sparklog.load(tmp_path / "b.jsonl", tmp_path / "logs", topic="t", processes=1)
 
 
 @CHANGES
