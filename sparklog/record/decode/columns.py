@@ -129,7 +129,7 @@ def decode_batches(
     Length -1 is null and length 0 is empty; both survive. Format: KIP-98, KIP-534.
 
     An offset above the last one that its batch's header gives is Kafka's to give and ours, too, as long as offsets
-    ascend. Where the next batch begins below it, Kafka's consumer gives the one and passes over the other, or the other
+    ascend. Where the next batch begins below it, Kafka's consumer gives the one and skips the other, or the other
     way round, as its fetches fall; here the second batch is an error.
     """
     decoder = Decoder(
@@ -171,7 +171,7 @@ def _growth(buffer: memoryview, headers: BatchHeaders, end_offset: int) -> int:
 
 
 def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) -> int | None:
-    """Return the timestamp type of all batches, by their `kernels.summary`; None where they have not the same."""
+    """Return the timestamp type of all batches, by their `kernels.summary`; None if they have not the same."""
     if oldest:
         return -1 if oldest == batches else None
     return None if different & v2.LOG_APPEND_TIME else int(attributes & v2.LOG_APPEND_TIME != 0)

@@ -192,16 +192,16 @@ class _Pieces:
         # A batch without records has none to decompress, whatever its codec.
         self._codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
         borders = np.flatnonzero(np.diff(self._codec_ids, append=-1)) + 1
-        # For each piece, the first one behind it that is of another codec.
+        # For each piece, the first one after it that is of another codec.
         self._run_ends = borders[np.searchsorted(borders, np.arange(len(self._starts)), side="right")]
 
     def take_many(self, row: int, target: Octets, filled: int, full_bytes: int) -> list[int]:
-        """Decompress pieces from one on behind what is filled of a target, as far as they can be taken at once.
+        """Decompress pieces from one on after what is filled of a target, as far as they can be taken at once.
 
         Returns
         -------
         list of int
-            How much of the target is filled behind each piece that was taken.
+            How much of the target is filled after each piece that was taken.
         """
         end = int(self._run_ends[row])
         if not self._are_v2 or end - row < _MANY_STREAMS:

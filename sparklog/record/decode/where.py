@@ -83,7 +83,7 @@ class BytesTest:
     header: bytes = b""
 
     def is_true_of(self, found: bytes | None) -> bool:
-        """Tell whether one value passes."""
+        """Return whether one value passes."""
         if self.operator == IS_THERE or found is None:
             return self.operator == IS_THERE and (found is not None) != self.is_negated
         operand = self.operands[0] if self.operands else b""
@@ -130,11 +130,11 @@ class Where:
         return Where(self.text, _folded(self.tree, topic, partition))
 
     def can_pass(self, topic: str, partition: int | None) -> bool:
-        """Tell whether a record of a partition can pass."""
+        """Return whether a record of a partition can pass."""
         return self.of_partition(topic, partition).bounds() is not None
 
     def bounds(self) -> Bounds | None:
-        """Return what offsets and times records have that pass; None where none can."""
+        """Return what offsets and times records have that pass; None if none can."""
         return _bounds(self.tree)
 
 

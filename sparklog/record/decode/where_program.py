@@ -81,7 +81,7 @@ class BatchFilter:
         self.program = program_of(tree)
 
     def may_pass(self, headers: BatchHeaders) -> Mask:
-        """Tell of each batch, by its header and the one behind it, whether it may have a record that passes.
+        """Tell of each batch, by its header and the one after it, whether it may have a record that passes.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ def _may_pass(tree: Node, headers: BatchHeaders) -> Mask:
 
 
 def _asks_headers(tree: Node) -> bool:
-    """Tell whether a tree has tests by which a header can rule out a batch."""
+    """Return whether a tree has tests by which a header can rule out a batch."""
     if isinstance(tree, Junction):
         return any(_asks_headers(part) for part in tree.parts)
     return isinstance(tree, NumberTest)

@@ -22,7 +22,7 @@ def digest_records(topic: str, records: pa.RecordBatch, partitions: Int64s) -> i
     records : pyarrow.RecordBatch
         From `sparklog.record.encode.intake.take_records`. A time that a row does not say is no part of its digest.
     partitions : int64 array, length n_rows
-        The partition that each row names; -1 where it names none.
+        The partition that each row names; -1 if it names none.
     """
     fields = fields_of(records)
     seed = np.frombuffer(hashlib.blake2b(topic.encode(), digest_size=8).digest(), np.uint64)

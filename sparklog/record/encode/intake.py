@@ -168,7 +168,7 @@ def _not_text(name: str, kind: pa.DataType) -> InvalidOptionError:
 
 
 def take_times(column: pa.Array) -> pa.Array:
-    """Return timestamps as int64 ms, null where they are null."""
+    """Return timestamps as int64 ms, null if they are null."""
     kind = column.type
     is_time = pa.types.is_timestamp(kind)
     if not is_time and kind != pa.int64():
@@ -195,7 +195,7 @@ def take_times(column: pa.Array) -> pa.Array:
 
 
 def time_numbers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return timestamps that `take_times` takes as numbers of ms, -1 where they are null."""
+    """Return timestamps that `take_times` takes as numbers of ms, -1 if they are null."""
     if column.type == pa.int64() and not column.null_count:
         # What the rows of a log become before they are encoded.
         numbers = numbers_of(column)
@@ -219,7 +219,7 @@ def _refuse_early(numbers: np.ndarray[Any, np.dtype[np.int64]], earliest: int) -
 
 
 def take_headers(column: pa.Array) -> pa.Array:
-    """Return headers as `HEADERS_TYPE`; null where a record has none."""
+    """Return headers as `HEADERS_TYPE`; null if a record has none."""
     kind = column.type
     if kind == HEADERS_TYPE:
         return column
@@ -235,7 +235,7 @@ def take_headers(column: pa.Array) -> pa.Array:
 
 
 def _are_headers(kind: pa.DataType) -> bool:
-    """Tell whether a type has keys and values and nothing else: a cast would make nulls of a value that is misspelt."""
+    """Return whether a type has keys and values and nothing else: a cast would make nulls of a value that is misspelt."""
     if pa.types.is_map(kind):
         return _is_text(kind.key_type) and _is_text(kind.item_type)
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)

@@ -70,10 +70,10 @@ class BatchHeaders:
     valid_bytes : int
         Bytes of the buffer that whole batches fill, from its beginning.
     next_batch_bytes : int
-        Bytes of what begins there, by its size field, and is not whole in this buffer or has a fault; 0 where its size
+        Bytes of what begins there, by its size field, and is not whole in this buffer or has a fault; 0 if its size
         is not there or is less than any batch's.
     fault : str or None
-        Why what begins there cannot be a batch; None where the buffer ends before that shows.
+        Why what begins there cannot be a batch; None if the buffer ends before that shows.
     """
 
     table: np.ndarray[Any, np.dtype[Any]]

@@ -35,7 +35,7 @@ RECORD_SCHEMA: Final = pa.schema(
 )
 """Every column that `sparklog.record.decode.columns.decode_batches` makes.
 
-``position`` is the byte position of the record's batch in its file. ``timestamp`` is in ms, -1 where magic 0 has none;
+``position`` is the byte position of the record's batch in its file. ``timestamp`` is in ms, -1 if magic 0 has none;
 ``timestampType`` -1 none, 0 create time, 1 log append time; what a format does not have is -1.
 """
 

@@ -84,7 +84,7 @@ class EndMarker(NamedTuple):
 
 
 def end_marker(batch: memoryview) -> EndMarker | None:
-    """Return the marker that a control batch holds; None where it holds something else, or nothing."""
+    """Return the marker that a control batch holds; None if it holds something else, or nothing."""
     kind = control_type(batch)
     if kind not in (ABORT, COMMIT):
         return None
@@ -104,7 +104,7 @@ def control_type(batch: memoryview) -> int | None:
     Returns
     -------
     int or None
-        `ABORT`, `COMMIT` or another type; None where the batch holds no record (compaction leaves such), or its key is
+        `ABORT`, `COMMIT` or another type; None if the batch holds no record (compaction leaves such), or its key is
         too short or of a negative version to be a marker.
     """
     key, _ = _control_record(batch)
@@ -114,7 +114,7 @@ def control_type(batch: memoryview) -> int | None:
 
 
 def _control_record(batch: memoryview) -> tuple[memoryview, memoryview]:
-    """Return key and value of a control batch's record, as far as they are there; empty where there is no record."""
+    """Return key and value of a control batch's record, as far as they are there; empty if there is no record."""
     nothing = batch[:0]
     if int.from_bytes(batch[57:61], "big", signed=True) < 1:
         return nothing, nothing

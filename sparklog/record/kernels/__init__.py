@@ -1,1 +1,1 @@
-"""Compiled code: the loops over bytes, and what compiles and keeps them."""
+"""Compiles and caches the loops over bytes (kernels), and contains them."""

@@ -108,7 +108,7 @@ class KernelCache(NullCache):
 
 
 def _trusted_content(folder: Path, name: str) -> bytes:
-    """Read a file; nothing where it cannot be read, or others can have written to it."""
+    """Read a file; nothing if it cannot be read, or others can have written to it."""
     try:
         with opened(folder) as within, file_within(within, name, os.O_RDONLY) as file:
             return b"" if distrust(os.fstat(file.fileno())) else file.read()

@@ -87,7 +87,7 @@ _found_folders: Final = functools.cache(find_folders)
 
 
 def kernels_folder() -> str | None:
-    """Return the folder that compiled kernels are kept in; None where they cannot be kept."""
+    """Return the folder that compiled kernels are kept in; None if they cannot be kept."""
     folders, _ = _found_folders()
     return str(folders[-1]) if folders and can_be_written(folders[-1]) else None
 

@@ -73,7 +73,7 @@ _CRC32C_SKIP = _crc_skip(_CRC32C, _CRC_LANE_BYTES)
 
 
 def has_crc32c_instruction(named: str | None, of_host: str) -> bool:
-    """Tell whether numba compiles for the instruction: by the features that the user names to it, else the host's."""
+    """Return whether numba compiles for the instruction: by the features that the user names to it, else the host's."""
     return "+sse4.2" in (of_host if named is None else named).split(",")
 
 

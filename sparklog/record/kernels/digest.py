@@ -54,7 +54,7 @@ def sum_of_hashes(records, headers, keys, values, names, contents, partitions, s
     records, headers, keys, values, names, contents
         As `sparklog.record.kernels.encode.write_records` takes them.
     partitions : int64 array, length n_records
-        The partition that each row names; -1 where it names none.
+        The partition that each row names; -1 if it names none.
     seed : uint64
         What every hash begins with.
     """

@@ -106,11 +106,11 @@ def cut_batches(records, headers, log_ends, records_bytes_max, cuts, bodies):
     records : int64 array, shape (FIELDS, n_records)
     headers : int64 array, shape (HEADER_FIELDS, n_headers)
     log_ends : int64 array, shape (n_logs,)
-        Ascending: the rows behind the last record of each log. No batch has records of two logs.
+        Ascending: the rows after the last record of each log. No batch has records of two logs.
     cuts : int64 array, shape (n_records + 1, CUT_FIELDS)
         Written: a row a batch.
     bodies : int64 array, shape (n_records,)
-        Written: the bytes of each record behind its length.
+        Written: the bytes of each record after its length.
 
     Returns
     -------
@@ -195,11 +195,11 @@ def describe_batches(records, cuts, ends, first_row, append_time, batches):
     cuts : int64 array, shape (n_batches + 1, CUT_FIELDS)
         From `cut_batches`; the last row has the number of records for its first.
     ends : int64 array, shape (1, n_batches)
-        Where each batch ends, one behind the other.
+        Where each batch ends, one after another.
     first_row : int
         The row of the caller's that the first record is.
     append_time : int
-        The timestamp of all records; below 0 where each has its own.
+        The timestamp of all records; below 0 if each has its own.
     batches : int64 array, shape (n_batches, SEAL_FIELDS)
         Written.
 
@@ -281,7 +281,7 @@ def seal_batches(
         Written: the first `v2.HEADER_BYTES` of each batch.
     batches : int64 array, shape (n_batches, SEAL_FIELDS)
     base_offset, base_sequence : int
-        Of row 0; the sequence is -1 where there is no producer.
+        Of row 0; the sequence is -1 if there is no producer.
     with_crc : bool
         Whether to write checksums; the caller does it otherwise, also into the table.
     table : int64 array, shape (n_batches, headers.TABLE_FIELDS)

@@ -60,7 +60,7 @@ def _own_home() -> Path | None:
 
 
 def distrust(found: os.stat_result) -> str | None:
-    """Say why what a file or folder holds must not be run; None where it may."""
+    """Return why what a file or folder holds must not be run; None if it may."""
     if found.st_uid not in (os.getuid(), 0):
         return "it belongs to another user"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -99,7 +99,7 @@ def file_within(folder: int, name: str, flags: int = os.O_WRONLY | os.O_CREAT) -
 
 
 def _make(folder: Path, mode: int) -> str | None:
-    """Make a folder where there is none, and say why it cannot be used; None where it can."""
+    """Make a folder where there is none, and return why it cannot be used; None if it can."""
     try:
         for each in (*reversed(folder.parents), folder):
             if not each.exists():
@@ -125,7 +125,7 @@ def _kept_for() -> str:
 
 
 def can_be_written(folder: Path) -> bool:
-    """Tell whether compiled code can be kept in a folder."""
+    """Return whether compiled code can be kept in a folder."""
     return os.access(folder, os.W_OK)
 
 
@@ -136,7 +136,7 @@ def find_folders() -> tuple[list[Path], str | None]:
     -------
     (folders, refusal)
         Only the last folder is written to, and where nothing can be, none. ``refusal`` says why a folder that was named
-        is none of them; None where it is one, or none was named.
+        is none of them; None if it is one, or none was named.
     """
     name = _kept_for()
     folders = []
@@ -179,6 +179,6 @@ def _remove_unused(beside: Path, used_before: float) -> None:
 
 
 def is_kept(folders: list[Path], kernel: str) -> bool:
-    """Tell whether a kernel, such as ``sparklog.record.kernels.v2.decode_records``, is compiled, for any processor."""
+    """Return whether a kernel, such as ``sparklog.record.kernels.v2.decode_records``, is compiled, for any processor."""
     name = re.compile(re.escape(kernel) + "-[0-9a-f]{16}")
     return any(name.fullmatch(file.name) for folder in folders for file in folder.glob(f"{kernel}-*"))

@@ -28,7 +28,7 @@ from sparklog.record.kernels.spans import (
 
 SLOT_FIELDS: Final = 2
 _HASH, _KEY = range(SLOT_FIELDS)
-"""Columns of the hash table: the hash of a key, and its place among the keys and 1; 0 where the slot is free."""
+"""Columns of the hash table: the hash of a key, and its place among the keys and 1; 0 if the slot is free."""
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
@@ -83,7 +83,7 @@ def fill_slots(borders, keys, slots):
     Returns
     -------
     int
-        How many different keys there are; -1 where a key is not in ``keys``.
+        How many different keys there are; -1 if a key is not in ``keys``.
     """
     different = np.int64(0)
     for row in range(borders.shape[0] - 1):
@@ -128,7 +128,7 @@ def match_program(octets, records, batch_ends, timestamp_types, program, out):
     Parameters
     ----------
     batch_ends, timestamp_types : int64 array, shape (n_batches,)
-        The row behind the last record of each batch, and its timestamp type.
+        The row after the last record of each batch, and its timestamp type.
     """
     matches, first = np.int64(0), np.int64(0)
     for batch in range(batch_ends.shape[0]):

@@ -142,7 +142,7 @@ def _home(high, slot_count):
 
 @inlined
 def _distance(slots, slot, slot_count):
-    """Return how far behind its home a slot is that is not empty."""
+    """Return how far after its home a slot is that is not empty."""
     distance = slot - _home(item(slots, SLOT_WORDS * slot), slot_count)
     return distance + slot_count if distance < 0 else distance
 
@@ -180,7 +180,7 @@ def _put(slots, slot_count, high, low, mark):
 
 @inlined
 def _find(slots, slot_count, high, low):
-    """Return the offset of a hash; -1 where it is not in the table, which has an empty slot."""
+    """Return the offset of a hash; -1 if it is not in the table, which has an empty slot."""
     slot = _home(high, slot_count)
     distance = np.int64(0)
     while True:
@@ -200,7 +200,7 @@ def _find(slots, slot_count, high, low):
 
 @inlined
 def _hash_block(octets, keys, lengths, first, end, seed, slots, slot_count, block):
-    """Hash the keys of some rows into the block, and have their slots fetched; False where one is not in the bytes."""
+    """Hash the keys of some rows into the block, and have their slots fetched; False if one is not in the bytes."""
     for row in range(first, end):
         length = lengths[row]
         if length < 0:
@@ -222,16 +222,16 @@ def hash_key(octets, first, second):
 
 @kernel(_PUT)
 def put_keys(octets, keys, lengths, offsets, start_offset, seed, slots, size, size_max, block):
-    """Put the keys of records into the map; a later offset takes the place of an earlier one.
+    """Put the keys of records into the map; a later offset replaces an earlier one.
 
     Parameters
     ----------
     octets : uint8 array
         Where the keys are.
     keys, lengths, offsets : int64 array, one number for each record
-        Where its key begins, how long it is, -1 for null, and its offset. Null keys are passed over.
+        Where its key begins, how long it is, -1 for null, and its offset. Null keys are skipped.
     start_offset : int
-        Records below it are passed over.
+        Records below it are skipped.
     seed : uint64 array, shape (2,)
         The key of the hash.
     slots : uint64 array, shape (n_slots * SLOT_WORDS,)
@@ -283,7 +283,7 @@ def find_keys(octets, keys, lengths, seed, slots, block, found):
     """Look the keys of records up in the map.
 
     The parameters are those of `put_keys`; ``found``, int64, one number for each record, is written: the offset of its
-    key, -1 where the map does not have it or it is null. False, having stopped, where a key is not in the bytes.
+    key, -1 if the map does not have it or it is null. False, having stopped, where a key is not in the bytes.
     """
     slot_count, rows = np.int64(slots.shape[0] // SLOT_WORDS), np.int64(found.shape[0])
     if slot_count < 1 or keys.shape[0] < rows or lengths.shape[0] < rows or block.shape[0] < 2 * BLOCK_RECORDS:
@@ -311,7 +311,7 @@ def judge_records(offsets, key_lengths, value_lengths, found, batch_ends, rules,
     found : int64 array
         What `find_keys` found.
     batch_ends : int64 array, one number for each batch
-        The row behind the last record of each batch.
+        The row after the last record of each batch.
     rules : uint8 array, one for each batch
         KEEP_ALL, KEEP_LATEST, KEEP_LATEST_VALUES or KEEP_NONE.
     latest_offset : int
@@ -324,7 +324,7 @@ def judge_records(offsets, key_lengths, value_lengths, found, batch_ends, rules,
     Returns
     -------
     bool
-        False where the arrays do not fit each other.
+        False if the arrays do not fit each other.
     """
     rows, row = offsets.shape[0], np.int64(0)
     if key_lengths.shape[0] < rows or value_lengths.shape[0] < rows or found.shape[0] < rows or keep.shape[0] < rows:

@@ -81,7 +81,7 @@ _CODEC_MASK = v2.CODEC_MASK
 
 @step
 def is_inside(octets, records, row, copied):
-    """Tell whether a record and its parts are in the bytes, and fit behind what has been copied."""
+    """Return whether a record and its parts are in the bytes, and fit behind what has been copied."""
     start, end = records[row, START], records[row, END]
     key, key_bytes = records[row, KEY], max(records[row, KEY_BYTES], np.int64(0))
     value, value_bytes = records[row, VALUE], max(records[row, VALUE_BYTES], np.int64(0))
@@ -133,7 +133,7 @@ def copy_records(octets, records, batch_ends, headers, keep, blank, blank_bytes,
         Where the records are.
     records : int64 array, shape (n_records, kernels_spans.SPAN_FIELDS)
     batch_ends : int64 array, shape (n_headers,)
-        The row behind the last record of each batch.
+        The row after the last record of each batch.
     headers : int64 array, shape (n_headers, headers.TABLE_FIELDS)
     keep, blank : uint8 array, shape (n_records,)
         1 for each record that stays, and for each whose value is replaced.

@@ -1,8 +1,8 @@
-"""Compiled code: the search for the next whole batch behind damage.
+"""Compiled code: the search for the next whole batch after damage.
 
-It is linear in the bytes, whatever they are: runs of zeros are passed over a word at a time, and what looks like a
+It is linear in the bytes, whatever they are: runs of zeros are skipped a word at a time, and what looks like a
 header costs no more than the budget that the caller gives for computing checksums. On a machine without the instruction
-for CRC-32C it uses the tables: the budget bounds what they cost, and it runs only behind damage.
+for CRC-32C it uses the tables: the budget bounds what they cost, and it runs only after damage.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _skip_zeros(buffer, position, stop):
 
 @inlined
 def _batch_bytes(buffer, position, left_bytes):
-    """Return how long the batch is whose header seems to stand here; 0 where none can."""
+    """Return how long the batch is whose header seems to stand here; 0 if none can."""
     magic = np.int64(buffer[position + 16])
     if magic > 2:
         return np.int64(0)
@@ -52,7 +52,7 @@ def _batch_bytes(buffer, position, left_bytes):
 
 @inlined
 def _is_laid_out(buffer, position, batch_bytes):
-    """Tell whether the fields of a batch agree with its length, before its checksum is computed.
+    """Return whether the fields of a batch agree with its length, before its checksum is computed.
 
     Numbers in a value, which are mostly zeros, look like headers at every fourth byte.
     """
@@ -83,7 +83,7 @@ def search(buffer, position, left_bytes, budget_bytes):
     -------
     (status, position, budget_bytes)
         FOUND: an intact batch begins there. ASK: one may, which is not all in the buffer, so that the caller must
-        check it and go on behind that place. NOTHING: none begins before that place, which is the first whose header
+        check it and go on after that place. NOTHING: none begins before that place, which is the first whose header
         is not all in the buffer. GIVEN_UP: the budget is used up there. Then what is left of the budget.
     """
     stop = np.int64(buffer.shape[0])

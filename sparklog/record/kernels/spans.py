@@ -101,7 +101,7 @@ def _note(taken, buffer, end, fields, offset, timestamp, timestamp_type):  # noq
 def _end_batch(taken, batch_ends, r, first, cursor):
     """Note where the records of a batch end in the table; tell what is wrong with a batch whose records are not in it.
 
-    The highest offset of 64 bits has none behind it, and no reader is given a record at it.
+    The highest offset of 64 bits has none after it, and no reader is given a record at it.
     """
     rows = item(taken.state, _ROWS)
     if cursor[LAST_OFFSET_DONE] == OFFSET_MAX:
@@ -126,7 +126,7 @@ def span_records(buffer, table, spans, first, end_row, origin, in_place, cursor,
     taken : Taken
         Written.
     batch_ends : int64 array, shape (end_row - first,)
-        Written: how many rows there are behind each batch.
+        Written: how many rows there are after each batch.
 
     Returns
     -------

@@ -115,13 +115,13 @@ _call_zstd = _caller(_zstd_arguments, 64)
 
 @inlined
 def _is_within(octets, starts, ends, row):
-    """Tell whether a stream is in the bytes, and so short that its lengths fit the C functions."""
+    """Return whether a stream is in the bytes, and so short that its lengths fit the C functions."""
     return 0 <= starts[row] <= ends[row] <= octets.shape[0] and ends[row] - starts[row] <= _STREAM_BYTES_MAX
 
 
 @inlined
 def _lz4_stream(function, octets, position, end, target, filled):
-    """Decompress the blocks of one frame behind what is filled; return how much is then, or `_NOT_TAKEN`."""
+    """Decompress the blocks of one frame after what is filled; return how much is then, or `_NOT_TAKEN`."""
     if (
         end - position < _LZ4_HEADER_BYTES + _SIZE_BYTES
         or little_endian_32(octets, position) & 0xFFFFFFFF != LZ4_MAGIC
@@ -156,7 +156,7 @@ def _lz4_stream(function, octets, position, end, target, filled):
 
 @kernel(_LONG(_LONG, _OCTETS, _PLACES, _PLACES, _OCTETS_OUT, _LONG, _LONG, _PLACES_OUT))
 def lz4_streams(function, octets, starts, ends, target, filled, full_bytes, filled_out):
-    """Decompress lz4 frames one behind the other until the target has ``full_bytes``.
+    """Decompress lz4 frames one after another until the target has ``full_bytes``.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def lz4_streams(function, octets, starts, ends, target, filled, full_bytes, fill
         How many bytes of it are filled already.
     full_bytes : int64
     filled_out : int64 array, shape (n_streams,)
-        Written: how many bytes are filled behind each stream that was taken.
+        Written: how many bytes are filled after each stream that was taken.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def _put_little_endian_32(octets, position, number):
 
 @inlined
 def _lz4_frame(function, octets, position, end, target, filled):
-    """Compress bytes as one frame behind what is filled; return how much is then, or `_NOT_TAKEN` without room."""
+    """Compress bytes as one frame after what is filled; return how much is then, or `_NOT_TAKEN` without room."""
     if target.shape[0] - filled < _LZ4_HEADER_BYTES + _SIZE_BYTES:
         return _NOT_TAKEN
     for n in range(_LZ4_HEADER_BYTES):
@@ -229,12 +229,12 @@ def lz4_frames(function, octets, ends, free_bytes, target, filled_out):
         The address of ``LZ4_compress_default``.
     octets : uint8 array
     ends : int64 array, shape (n_streams,)
-        Where in it each stretch ends, one behind the other from the beginning.
+        Where in it each stretch ends, one after another from the beginning.
     free_bytes : int64
         How many bytes of the target are left free before each frame.
     target : uint8 array
     filled_out : int64 array, shape (n_streams,)
-        Written: how many bytes of the target are filled behind each frame.
+        Written: how many bytes of the target are filled after each frame.
 
     Returns
     -------
@@ -315,7 +315,7 @@ def _snappy_length(octets, position, end):
 
 @inlined
 def _list_snappy_blocks(octets, position, end, stream, filled, target_bytes, table, row):
-    """List the blocks of one stream; return the row behind them, or `_NOT_TAKEN`."""
+    """List the blocks of one stream; return the row after them, or `_NOT_TAKEN`."""
     first = row
     is_framed = (
         end - position >= _XERIAL_START_BYTES
@@ -348,7 +348,7 @@ def _list_snappy_blocks(octets, position, end, stream, filled, target_bytes, tab
 
 @kernel(_LONG(_OCTETS, _PLACES, _PLACES, _LONG, _LONG, _LONG, _TABLE_OUT))
 def snappy_blocks(octets, starts, ends, target_bytes, filled, full_bytes, table):
-    """List the blocks of snappy streams, which fill a target one behind the other, as far as they go.
+    """List the blocks of snappy streams, which fill a target one after another, as far as they go.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def _counted(spans: RecordSpans, mask: Mask) -> Int64s:
 
 
 def _is_new(spans: RecordSpans, changes: Changes, counts: Int64s, left: Int64s) -> Mask:
-    """Tell of each batch whether it has to be written anew."""
+    """Return for each batch whether it has to be written anew."""
     headers = spans.headers
     is_new = left < counts
     if changes.blank is not None:

@@ -150,7 +150,7 @@ def _without(spans: RecordSpans, keep: Mask) -> RecordSpans:
 
 
 def _needs_new_wrappers(spans: RecordSpans, codec: str | None) -> bool:
-    """Tell whether messages must go into wrappers, or come out of them."""
+    """Return whether messages must go into wrappers, or come out of them."""
     if codec is None:
         return False
     is_plain = spans.headers.codec_ids == 0

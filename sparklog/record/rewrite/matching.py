@@ -23,7 +23,7 @@ class Matcher(Protocol):
     """Tells which records are meant."""
 
     def matches(self, spans: RecordSpans) -> Mask | None:
-        """Return a bool for each record, shape (n_records,); None where no record is meant."""
+        """Return a bool for each record, shape (n_records,); None if no record is meant."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class AnyOf:
 
 
 def is_data(spans: RecordSpans) -> Mask:
-    """Tell of each record whether it is one that a consumer may be given: no marker of a transaction, for example."""
+    """Return for each record whether it is one that a consumer may be given: no marker of a transaction, for example."""
     counts = np.diff(spans.batch_ends, prepend=0)
     mask: Mask = np.repeat(~spans.headers.is_control, counts)
     return mask

@@ -93,7 +93,7 @@ class OffsetMap:
         return self.size / self._slot_count
 
     def put(self, octets: Octets, keys: Int64s, lengths: Int64s, offsets: Int64s, start_offset: int = 0) -> int:
-        """Put records in offset order; a later offset takes the place of an earlier one of the same key.
+        """Put records in offset order; a later offset replaces an earlier one of the same key.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class OffsetMap:
             Where the keys are.
         keys, lengths, offsets : int64 array, length n_records
             Where each record's key begins, how long it is, -1 for null, and the record's offset. Records with a null
-            key are passed over.
+            key are skipped.
         start_offset : int
             So are those below this offset.
 
@@ -126,7 +126,7 @@ class OffsetMap:
             self._grow()
 
     def find(self, octets: Octets, keys: Int64s, lengths: Int64s, found: Int64s) -> None:
-        """Write the offset of each record's key to ``found``; -1 where the map does not have it or it is null."""
+        """Write the offset of each record's key to ``found``; -1 if the map does not have it or it is null."""
         if not kernels_offset_map.find_keys(octets, keys, lengths, self._seed, self._slots, self._block, found):
             raise CorruptBatchError(_OUTSIDE_REASON)
 

@@ -47,12 +47,12 @@ class RecordSpans:
     octets : uint8 array
         The bytes that hold the records, decompressed. They are good until the next spans are asked for.
     batch_ends : int64 array, shape (n_batches,)
-        The row behind the last record of each batch.
+        The row after the last record of each batch.
     table : int64 array, shape (n_records, kernels_spans.SPAN_FIELDS)
         A row a record, in order: START and END, positions in ``octets`` of the whole record (of magic 0 and 1: of the
         whole message); OFFSET and TIMESTAMP (ms), as a consumer is given them; KEY, KEY_BYTES, VALUE, VALUE_BYTES,
         positions and lengths of the contents, where a length of -1 is null; HEADERS, the position of the first header
-        behind their count, and HEADER_COUNT. It is good as long as ``octets``.
+        after their count, and HEADER_COUNT. It is good as long as ``octets``.
     """
 
     buffer: memoryview
