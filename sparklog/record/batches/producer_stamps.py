@@ -54,7 +54,7 @@ def stamp_in_memory(data: bytearray, start: int, end: int, stamp: bytes) -> None
 
 
 def checksums_with(stamps: list[bytes], crcs: Column, batch_bytes: Column) -> list[int]:
-    """Return the checksums that batches have with stamps (packed by `PRODUCER`), from their checksums without a producer.
+    """Return the checksums of batches with stamps (packed by `PRODUCER`), from those without a producer.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def replace_producer_ids(data: Column, table: Column, source: str) -> None:
     table : structured array of `sparklog.record.format.headers.TABLE`, length n_batches
         Their headers, with positions in ``data``; ids and checksums are changed here too.
     source : str
-        A name for the cluster or directory that gave out the ids.
+        A name of the logs that the producers' ids come from.
     """
     rows = np.flatnonzero((table["magic"] == 2) & (table["producer_id"] >= 0))
     if not len(rows):
@@ -115,7 +115,7 @@ def _moved(checksums: Checksums, distances: Column) -> Checksums:
 
 @lru_cache(maxsize=64)
 def _over_zeros(bit: int) -> Checksums:
-    """Return a table, shape (4, 256), that moves each byte of a checksum over two to the power of ``bit`` zero bytes."""
+    """Return the table, shape (4, 256), that moves each byte of a checksum over ``2**bit`` zero bytes."""
     if bit:
         half = _over_zeros(bit - 1)
         return _mapped(half, half)

@@ -52,9 +52,9 @@ def many_frames(codec: str, level: int | None) -> ManyFrames | None:
     Returns
     -------
     callable of (octets, ends, free_bytes, target) or None
-        Each stream is made of the bytes between two consecutive ``ends``; the first begins at 0. The streams are written to
-        ``target`` one after another, with ``free_bytes`` left free before each. The function returns how many bytes of
-        the target are filled after each. The target must have room for the free bytes and for
+        Each stream is made of the bytes between two consecutive ``ends``; the first begins at 0. The streams are
+        written to ``target`` one after another, with ``free_bytes`` left free before each. The function returns how
+        many bytes of the target are filled after each. The target must have room for the free bytes and for
         `sparklog.record.codecs.table.compressed_bytes_max` of all streams.
     """
     is_fast_lz4 = codec == "lz4" and level in (None, FAST_LEVEL)

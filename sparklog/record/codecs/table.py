@@ -155,7 +155,7 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
 
 @lru_cache(maxsize=32)
 def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
-    """Return the function that decompresses into memory that the caller has allocated; otherwise like `decompressor`."""
+    """Return the function that decompresses into the caller's memory; otherwise like `decompressor`."""
     codec, decompress = CODECS.get(codec_id), decompressor(codec_id, magic)
     if codec is not None and magic >= codec.magic_min and (into := codec.of_magic(magic).decompress_into) is not None:
         return into

@@ -25,7 +25,7 @@ _STREAM_STEP_BYTES: Final = 1 << 18
 
 
 class _OfThread(threading.local):
-    """A decompressor for each thread: threads must not share one, and making it takes longer than decompressing a batch."""
+    """A decompressor for each thread: threads must not share one, and making one takes longer than using it once."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
