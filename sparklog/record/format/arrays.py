@@ -66,7 +66,7 @@ def repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
 def bounded(
     batches: Iterable[tuple[_Of, pa.RecordBatch]], bytes_max: int | None
 ) -> Iterator[tuple[_Of, pa.RecordBatch]]:
-    """Yield batches, each with its tag, until their columns have ``bytes_max`` bytes; yield the first row in any case."""
+    """Yield batches, each with its tag, until their columns have ``bytes_max`` bytes; at least the first row."""
     if bytes_max is None:
         yield from batches
         return

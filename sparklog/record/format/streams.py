@@ -49,7 +49,7 @@ _BLOCK_BYTES = struct.Struct(">i")
 
 
 def snappy_blocks(data: memoryview) -> list[memoryview]:
-    """Return the blocks of snappy data: one raw block, or the blocks of any number of consecutive streams of xerial's."""
+    """Return the blocks of snappy data: one raw block, or the blocks of consecutive streams of xerial's."""
     end = len(data)
     if end < XERIAL_START.size or XERIAL_START.unpack_from(data)[0] != XERIAL_MAGIC:
         return [data]
