@@ -193,8 +193,7 @@ def _offsets(headers: BatchHeaders) -> tuple[Int64s, Int64s]:
 
 
 def _timestamps(headers: BatchHeaders) -> tuple[Int64s, Int64s]:
-    """Return the lowest and the highest timestamp (ms) that records of each batch can have; headers have only the
-    latest.
+    """Return the lowest and the highest timestamp (ms) of records of each batch; headers have only the latest.
 
     With log append time, and in a message of magic 0 or 1 that is no wrapper, all are the same. Messages of magic 0
     have -1, also in a wrapper of magic 1; the header of a wrapper of magic 0 does not show the timestamps inside.

@@ -197,8 +197,7 @@ def wrapped_sum(a, b):
 
 @inlined
 def put(strings, row, buffer, position, length):
-    """Append ``buffer[position:position + length]`` as string ``row``; length -1 is null. The caller checks that it
-    fits.
+    """Append ``buffer[position:position + length]`` as string ``row``; length -1 is null. The caller checks the room.
 
     Most strings are short, and calling a function for one takes longer than copying it. They are copied in steps that
     may run past their ends, as far as the buffer has bytes and the output has room.
