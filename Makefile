@@ -21,13 +21,20 @@ KILLS ?= 100
 # How long streams run beside a broker.
 SOAK_MINUTES ?= 20
 
-.PHONY: demo test test-kafka test-soak test-floors test-install test-kills fuzz bench lint tables definitions clean
+# The fast loop: what starts Spark, or processes of its own, or takes long by its nature, is left to make test.
+FAST_TESTS := -m "not spark and not processes and not long and not kafka and not bench and not fuzz and not install" \
+	--ignore tests/spark --ignore tests/kafka --ignore tests/bench -n $(TEST_WORKERS) --dist loadfile
+
+.PHONY: demo check test test-kafka test-soak test-floors test-install test-kills fuzz bench lint tables definitions clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/demo.py
 
-test: $(READY) lint  ## The default tests; offline but for the installation.
-	$(RUN) -m pytest $(DEFAULT_TESTS)
+check: $(READY) lint  ## The fast loop: ruff, mypy, and the tests that need neither Spark nor processes of their own.
+	$(RUN) -m pytest $(FAST_TESTS)
+
+test: $(READY) lint  ## The default tests; offline but for the installation. Says which twelve took longest.
+	$(RUN) -m pytest $(DEFAULT_TESTS) --durations=12
 
 test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars from Maven Central. Needs Maven and a JDK.
 	$(RUN) -m pytest -m "kafka and not soak"

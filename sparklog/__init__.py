@@ -2,8 +2,8 @@
 
 `open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `transaction`
 writes to many as one. `decode` reads raw batches in memory. `export` moves whole directories to files of tables, `load`
-files of rows to logs, and `copy` logs to other logs. `views` has Kafka's internal topics as tables. `register` gives a
-Spark session the format ``seglog``.
+files of rows to logs, and `copy` logs to other logs; `describe` and `verify` look into them. `views` has Kafka's
+internal topics as tables. `register` gives a Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparklog.log.config import LogConfig
     from sparklog.log.raw_batches import decode
     from sparklog.log.reader import LogReader, open_log
-    from sparklog.spark.jobs import clean, copy, export, load
+    from sparklog.spark.jobs import clean, copy, describe, export, load, verify
     from sparklog.spark.read.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.spark.stream.lag import stream_lag
@@ -46,6 +46,7 @@ __all__ = [
     "copy",
     "decode",
     "delete_records",
+    "describe",
     "errors",
     "export",
     "load",
@@ -56,6 +57,7 @@ __all__ = [
     "stream_lag",
     "transaction",
     "truncate_to",
+    "verify",
     "views",
     "with_partition",
 ]
@@ -74,6 +76,7 @@ _HOMES = {
     "copy": "sparklog.spark.jobs",
     "decode": "sparklog.log.raw_batches",
     "delete_records": "sparklog.topic.cutting",
+    "describe": "sparklog.spark.jobs",
     "export": "sparklog.spark.jobs",
     "load": "sparklog.spark.jobs",
     "offsets_of_checkpoint": "sparklog.topic.streams.checkpoints",
@@ -83,6 +86,7 @@ _HOMES = {
     "stream_lag": "sparklog.spark.stream.lag",
     "transaction": "sparklog.topic.transactions.writer",
     "truncate_to": "sparklog.topic.cutting",
+    "verify": "sparklog.spark.jobs",
     "with_partition": "sparklog.spark.read.partitions",
 }
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import multiprocessing
 import os
 import re
-import shutil
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
 
+from sparklog.cli.commands.main import run as run_sparklog
 from tests import tables
 from tests.spark.trigger_limits import HAS_LIMITS
 
@@ -32,6 +34,8 @@ def linked_pages() -> list[Path]:
 PAGES = [README, DOCS / "index.md", *linked_pages()]
 BLOCKS = [block for page in PAGES for block in FENCED.findall(page.read_text())]
 SHELL_LINES = [line.split("  #")[0].strip() for kind, text in BLOCKS if kind == "bash" for line in text.splitlines()]
+WRITTEN = "/tmp/sparklog-readme/"
+"""What the pages write has paths that begin so; here they begin with a folder of the tests."""
 RUN_ELSEWHERE = ("pip install ", "make ", "eval ")  # by make test-install, by .ci/run, and by a test of its own
 NO_TASK = {"options", "guarantees", "performance", "architecture"}
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80"}
@@ -42,15 +46,38 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def snippets() -> Iterator[subprocess.CompletedProcess[str]]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("pages")) + "/"
+
+
+@pytest.fixture(scope="module")
+def snippets(written: str) -> subprocess.CompletedProcess[str]:
     """Run the Python of all pages, all of it in one process; some commands go on with what it leaves."""
     found = [text for kind, text in BLOCKS if kind == "python" and "/var/lib/kafka" not in text]
     assert len(found) >= 20
     if not HAS_LIMITS:
         found = [re.sub(r"\n *\.option\(\"max\w+PerTrigger\", \d+\)", "", text) for text in found]
-    shutil.rmtree("/tmp/sparklog-readme", ignore_errors=True)
-    yield run(sys.executable, "-W", "error::DeprecationWarning:sparklog", "-c", "\n".join(found))
-    shutil.rmtree("/tmp/sparklog-readme", ignore_errors=True)
+    program = "\n".join(found).replace(WRITTEN, written)
+    return run(sys.executable, "-W", "error::DeprecationWarning:sparklog", "-c", program)
+
+
+@pytest.fixture(scope="module")
+def processes() -> ForkServerContext:
+    """Return what starts processes that have the commands imported already, which takes longer than most of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["sparklog.cli.commands.main", __name__])
+    return context
+
+
+def run_command(arguments: list[str], said: Path, errors: Path) -> None:
+    """Be the ``sparklog`` of the terminal, in a process of its own."""
+    os.chdir(ROOT)
+    os.environ.update(ENVIRONMENT)
+    sys.argv = ["sparklog", *arguments]
+    for stream, path in ((1, said), (2, errors)):
+        with path.open("w") as file:
+            os.dup2(file.fileno(), stream)
+    run_sparklog()
 
 
 def test_python_snippets_run_one_after_the_other(snippets: subprocess.CompletedProcess[str]) -> None:
@@ -58,14 +85,27 @@ def test_python_snippets_run_one_after_the_other(snippets: subprocess.CompletedP
     assert "user-" in snippets.stdout
 
 
-@pytest.mark.parametrize("line", [line for line in SHELL_LINES if line and not line.startswith(RUN_ELSEWHERE)])
+@pytest.mark.parametrize(
+    "line", [line for line in dict.fromkeys(SHELL_LINES) if line and not line.startswith(RUN_ELSEWHERE)]
+)
 @pytest.mark.usefixtures("snippets")
-def test_command_line_runs(line: str) -> None:
+def test_command_line_runs(line: str, written: str, processes: ForkServerContext, tmp_path: Path) -> None:
     if "/checkpoint" in line:
-        make_checkpoint(Path("/tmp/sparklog-readme/checkpoint"))
-    done = run("bash", "-c", line)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout or ">" in line
+        make_checkpoint(Path(written, "checkpoint"))
+    said, errors, command = tmp_path / "said", tmp_path / "errors", line.replace(WRITTEN, written)
+    if line.startswith("sparklog ") and not set("|<>;$`*&\\") & set(re.sub(r"'[^']*'|\"[^\"$`]*\"", "", line)):
+        process = processes.Process(target=run_command, args=(shlex.split(command)[1:], said, errors))
+        process.start()
+        process.join(300)
+        process.kill()
+        status = process.exitcode
+    else:
+        done = run("bash", "-c", command)
+        status = done.returncode
+        said.write_text(done.stdout)
+        errors.write_text(done.stderr)
+    assert status == 0, errors.read_text()
+    assert said.read_text() or ">" in line
 
 
 def make_checkpoint(path: Path) -> None:
@@ -169,7 +209,9 @@ def test_the_nightly_load_moves_only_what_is_new(tmp_path: Path) -> None:
 
 
 def test_the_live_pipeline_adds_up_what_is_written_beside_it(tmp_path: Path) -> None:
-    done = run(sys.executable, "examples/stream.py", str(tmp_path / "stream"))
+    program = (ROOT / "examples" / "stream.py").read_text()
+    assert "args=(20,)" in program
+    done = run(sys.executable, "-c", program.replace("args=(20,)", "args=(6,)"), str(tmp_path / "stream"))
     assert done.returncode == 0, done.stderr
     sold, told = (line.partition(": ")[2] for line in done.stdout.splitlines()[-2:])
     assert sold == told

@@ -1,8 +1,8 @@
-"""Gathers the records of a producer by topic, bounded in bytes, until its thread takes them.
+"""Gathers a producer's records by topic, bounded in bytes, until its thread takes them.
 
-The records of a topic are taken together when they are enough for a batch a partition, when the first of them has
-waited for ``linger_ms``, or when somebody waits for one. While the thread is busy they go on gathering, so that it
-takes the more at once the more there is to do.
+The records of a topic are taken together when they suffice for one batch per partition, when the first of them has
+waited for ``linger_ms``, or when a caller waits for one. While the thread is busy they keep gathering, so the busier
+the thread, the more it takes at once.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _CELLS: Final = 3
 
 
 class Rows:
-    """Records that were sent one by one, in the order in which they were sent.
+    """Records sent one by one, in the order of the sends.
 
-    What every record has is in one flat list. Rows that are tuples would be as many objects for Python's garbage
-    collector to count and to look at, which took a third of the time of a send.
+    The fields that every record has are in one flat list. Tuples would be as many objects for Python's garbage
+    collector to count and visit, which took a third of the time of a send.
 
     Attributes
     ----------
     cells : list
-        The value, the key and the timestamp of the first record, those of the second, and so on.
+        Value, key and timestamp of the first record, then of the second, and so on.
     headers, partitions : dict of int to list and to int
-        Of the few records that have them, by their numbers.
+        Headers and partitions of the few records that have them, by record number.
     """
 
     __slots__ = ("cells", "headers", "partitions")
@@ -60,7 +60,7 @@ class Rows:
 
 
 class Pending(Delivery):
-    """Records of a topic that wait to be written: rows that were sent one by one, or a table."""
+    """Records of a topic waiting to be written: rows sent one by one, or a table."""
 
     __slots__ = ("begun_seconds", "rows", "size_bytes", "table")
 
@@ -75,25 +75,25 @@ class Pending(Delivery):
 
 
 class Accumulator:
-    """Records that wait to be written. Threads add to it, and one takes from it.
+    """Records waiting to be written. Any thread adds to it, and one takes from it.
 
     Parameters
     ----------
     linger_seconds : float
-        How long records wait for others.
+        How long records wait for more records.
     bytes_max : int
-        How many bytes wait at most; of a single record or table that is larger, all.
+        The most bytes that may wait; a single larger record or table may wait alone.
     block_seconds : float
         How long a thread waits for room.
     """
 
     def __init__(self, linger_seconds: float, bytes_max: int, block_seconds: float) -> None:
         self._linger_seconds, self._bytes_max, self._block_seconds = linger_seconds, bytes_max, block_seconds
-        # A handler of a signal may send in the middle of a send of the same thread.
+        # A signal handler may send in the middle of a send of the same thread.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: dict[str, deque[Pending]] = {}
-        # The last of those that wait for each topic, where it takes more records: a send asks for nothing else.
+        # For each topic, the last waiting delivery if it takes more records: a send looks at nothing else.
         self._open: dict[str, Pending] = {}
         self._taken: list[Pending] = []
         self._buffered_bytes = 0
@@ -116,16 +116,16 @@ class Accumulator:
         Parameters
         ----------
         topic, value, key, headers, partition, timestamp_ms
-            As of `sparklog.Producer.send`, checked.
+            The checked arguments of `sparklog.Producer.send`.
         size_bytes : int
-            Of the record, about.
+            The approximate size of the record.
         full_bytes : int
-            When so many bytes of the topic wait, they are not to wait longer.
+            With this many waiting bytes, the topic's records wait no longer.
 
         Raises
         ------
         KafkaTimeoutError
-            There was no room in time.
+            The buffer stayed full for too long.
         IllegalStateError
             The producer is closed.
         """
@@ -142,7 +142,7 @@ class Accumulator:
                 rows.headers[number] = headers
             if partition is not None:
                 rows.partitions[number] = partition
-            # A signal comes in behind a call: with one call, and this the last, a record is there wholly or not at all.
+            # Signals are handled after calls: with one call, and this the last, a record is added wholly or not at all.
             rows.cells.extend((value, key, timestamp_ms))
             self._buffered_bytes += size_bytes
             before = pending.size_bytes
@@ -150,7 +150,7 @@ class Accumulator:
             if before < full_bytes <= pending.size_bytes:
                 self._changed.notify_all()
         except BaseException:
-            # Where the signal came before the lock was taken, there is none to release.
+            # If the signal came before the lock was taken, there is none to release.
             with suppress(RuntimeError):
                 lock.release()
             raise
@@ -158,7 +158,7 @@ class Accumulator:
         return FutureRecordMetadata((pending, number))
 
     def append_table(self, topic: str, table: pa.RecordBatch, size_bytes: int) -> FutureTableMetadata:
-        """Add a table behind the records that wait; errors as of `append`."""
+        """Add a table after the waiting records; for errors see `append`."""
         with self._changed:
             if self._is_closed or self._buffered_bytes + size_bytes > self._bytes_max:
                 self._wait_for_room(size_bytes)
@@ -170,7 +170,7 @@ class Accumulator:
             return FutureTableMetadata((pending, 0))
 
     def _opened(self, topic: str) -> Pending:
-        """Begin the delivery that the topic's next records are added to."""
+        """Begin a delivery for the topic's next records."""
         pending = self._open[topic] = self._begun(topic, Pending(topic, self.hasten))
         return pending
 
@@ -193,26 +193,26 @@ class Accumulator:
             raise self._refusal
 
     def hasten(self) -> None:
-        """Have all records that wait now written at once."""
+        """Let all records that wait now be written at once."""
         with self._changed:
             if not self._is_hastened:
                 self._is_hastened = True
                 self._changed.notify_all()
 
     def take(self, full_bytes: Callable[[str], int], idle_seconds: float) -> Sequence[Pending] | None:
-        """Take what is to be written, and wait for it.
+        """Wait for records that are due, and take them.
 
         Parameters
         ----------
         full_bytes : callable
-            Returns when the records of a topic are enough.
+            Returns how many bytes of a topic are enough to be written.
         idle_seconds : float
             How long to wait.
 
         Returns
         -------
         sequence of Pending
-            In the order in which they were sent, a topic's; none where nothing came in time. None where the
+            In the order of the sends within each topic; empty if nothing came in time. None if the
             accumulator is closed and empty.
         """
         deadline = time.monotonic() + idle_seconds
@@ -236,7 +236,7 @@ class Accumulator:
                 self._changed.wait(max(0.0, next_seconds - now))
 
     def _ready(self, full_bytes: Callable[[str], int], now: float) -> tuple[list[str], float]:
-        """Return the topics whose records wait no longer, and when the next one does."""
+        """Return the topics whose records are due, and the time when the next topic's are."""
         if self._is_hastened or self._is_closed:
             return list(self._waiting), now
         ready, next_seconds = [], now + self._linger_seconds
@@ -248,25 +248,25 @@ class Accumulator:
         return ready, next_seconds
 
     def written(self, pending: Pending) -> None:
-        """Give back the room of what was taken."""
+        """Free the room of a delivery that was taken."""
         with self._changed:
             self._taken = [each for each in self._taken if each is not pending]
             self._buffered_bytes -= pending.size_bytes
             self._changed.notify_all()
 
     def unwritten(self) -> list[Pending]:
-        """Return what is not written yet."""
+        """Return the deliveries that are not yet written."""
         with self._changed:
             return [*self._taken, *(pending for queue in self._waiting.values() for pending in queue)]
 
     def close(self, refusal: SeglogError) -> None:
-        """Refuse what comes from now on; what is there is still taken."""
+        """Refuse new records; waiting ones are still taken."""
         with self._changed:
             self._is_closed, self._refusal = True, refusal
             self._changed.notify_all()
 
     def abandon(self) -> list[Pending]:
-        """Return what waits, and forget it."""
+        """Return the waiting deliveries, and forget them."""
         with self._changed:
             left = [pending for queue in self._waiting.values() for pending in queue]
             self._waiting.clear()

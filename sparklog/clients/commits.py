@@ -1,4 +1,4 @@
-"""The offsets that the group of a consumer has committed, and commits."""
+"""Reads and writes the committed offsets of a consumer's group."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from sparklog.clients.settings import ConsumerSettings
 from sparklog.errors import IllegalStateError, InvalidOptionError, SeglogError
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.files import TopicPartition
-from sparklog.log.group_offsets import NO_OFFSET, OffsetCommit, latest
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.log.places import LogDirectory
 from sparklog.topic.internal.given_offsets import ConsumerGroupMetadata, OffsetAndMetadata, committable, named_partition
-from sparklog.topic.internal.group_tables import GroupOffsetsOf
-from sparklog.topic.internal.groups import group_logs
+from sparklog.topic.internal.groups import committed, group_logs
 from sparklog.topic.places.live import LiveLog, LiveLogs
 from sparklog.write.group_offsets import commit_group_offsets
 
 _log = logging.getLogger("sparklog")
 
 COMMIT_SECONDS: Final = 60.0
-"""How long a commit waits for others."""
+"""How long a commit waits for other consumers."""
 
 
 class Commits:
-    """What a group has committed in log directories; new commits go to the first.
+    """The committed offsets of a group in log directories. New commits go to the first.
 
     Parameters
     ----------
     directories : sequence of LogDirectory
     settings : ConsumerSettings
-        Name the group, and say whether and how often positions are committed without being asked.
+        Name the group, and set whether and how often positions are committed automatically.
     """
 
     def __init__(self, directories: Sequence[LogDirectory], settings: ConsumerSettings) -> None:
@@ -58,38 +57,42 @@ class Commits:
         return ConsumerGroupMetadata(self._group, self._directories[0], max(times, default=0))
 
     def first_positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where the group begins with partitions: all of which it has committed something, if it is a group."""
+        """Return the committed offsets of these partitions; empty if the consumer has no group."""
         if self._settings.group_id is None:
             return {}
-        # Nothing undoes a transaction that is decided: what was consumed in it is not consumed again.
-        return {at: each.offset for at, each in self._committed(partitions, with_decided=True).items()}
+        # A decided transaction cannot be undone: its records are not consumed again.
+        return {at: each.offset for at, each in self.committed(partitions, with_decided=True).items()}
 
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed for partitions: the later of here and ``__consumer_offsets``."""
-        return self._committed(partitions, with_decided=False)
+    def committed(
+        self, partitions: Collection[TopicPartition], *, with_decided: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what the group has committed for partitions, as `sparklog.topic.internal.groups.committed` does."""
+        of_cluster = self._committed_in_cluster()
+        found = committed(self._directories, self._group, of_cluster=of_cluster, with_decided=with_decided)
+        return {at: OffsetAndMetadata(found[at].offset, found[at].metadata) for at in partitions if at in found}
 
     def commit(self, offsets: Mapping[Any, Any], lock_timeout_seconds: float = COMMIT_SECONDS) -> None:
-        """Commit offsets, in one step; they are given as `sparklog.Consumer.commit` takes them."""
+        """Commit offsets in one step; see `sparklog.Consumer.commit`."""
         now_ms, of_cluster = wall_clock_ms(), self._of_cluster
         given = {named_partition(at): committable(each) for at, each in offsets.items()}
-        # Behind what the consumer knew of the cluster's commits, also where a clock there goes ahead of this one.
+        # Later than the cluster's known commits, even if a clock there is ahead of this one.
         behind_ms = {at: of_cluster[at].timestamp + 1 for at in given if at in of_cluster}
         commits = {
             at: OffsetCommit(each.offset, each.metadata, max(now_ms, behind_ms.get(at, 0)))
             for at, each in given.items()
         }
         commit_group_offsets(self._directories[0], self._group, commits, lock_timeout_seconds=lock_timeout_seconds)
-        # These offsets need not be the positions, which are committed again when it is time.
+        # These offsets need not be the positions, which are still committed when due.
         self._clean = {}
 
     def commit_async(self, offsets: Mapping[Any, Any], callback: Callable[[Any, Any], object] | None) -> FutureCommit:
-        """Commit offsets, tell a function, and return a future that is done."""
+        """Commit offsets, call a function, and return a finished future."""
         errors: dict[int, Exception] = {}
         try:
             self.commit(offsets)
         except SeglogError as error:
             if isinstance(error, IllegalStateError | InvalidOptionError):
-                # It is the caller's, and not one of the commit.
+                # The error is the callback's, not the commit's.
                 raise
             errors[0] = error
             if callback is None:
@@ -101,7 +104,7 @@ class Commits:
         return FutureCommit((done, 0))
 
     def commit_if_due(self, positions: Mapping[TopicPartition, int], *, is_last: bool = False) -> None:
-        """Commit positions without being asked, if it is time, or for the last time, and something has changed."""
+        """Commit positions automatically, if they have changed and a commit is due or is the last."""
         if not self._commits_itself or (not is_last and time.monotonic() < self.due):
             return
         self.due = time.monotonic() + self._interval_seconds
@@ -111,22 +114,14 @@ class Commits:
             self.commit(positions)
             self._clean = dict(positions)
         except SeglogError as error:
-            # As Kafka's consumers do: the next commit may succeed, and has all that this one would have had.
+            # Like Kafka's consumers: the next commit may succeed, and includes everything in this one.
             self._warn(error)
 
     def _warn(self, error: SeglogError) -> None:
         _log.warning("the offsets of group %s could not be committed: %s", self._group, error)
 
-    def _committed(
-        self, partitions: Collection[TopicPartition], *, with_decided: bool
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        own = GroupOffsetsOf.directories(self._directories, with_decided=with_decided).groups.get(self._group, {})
-        found = latest(own, self._committed_in_cluster())
-        known = {at: found[at] for at in partitions if at in found and found[at].offset != NO_OFFSET}
-        return {at: OffsetAndMetadata(each.offset, each.metadata) for at, each in known.items()}
-
     def _committed_in_cluster(self) -> Mapping[TopicPartition, OffsetCommit]:
-        """Return what the group has committed in ``__consumer_offsets``, which is read where it has changed."""
+        """Return the group's commits in ``__consumer_offsets``, which is read again only if it has changed."""
         logs = group_logs(self._directories)
         found = self._live.look(logs.folders.values())
         if found != self._logs:

@@ -1,17 +1,17 @@
-"""Consumes the topics of a log directory that others write to: Kafka's consumer, with the interface of kafka-python.
+"""A consumer of the topics in a log directory that others write to, with the interface of kafka-python.
 
     with sparklog.Consumer("/logs", "events", group_id="app", auto_offset_reset="earliest") as consumer:
         for record in consumer:
             print(record.offset, record.value)
 
-It reads what a producer of ours, a write of Spark or a running broker has put into the files, as soon as it is there,
-and changes nothing but ``seglog.offsets``, in which it commits; see `sparklog.log.group_offsets`. Where its group has
-committed in ``__consumer_offsets`` as well, it goes on from the later commit.
+It reads records as soon as one of sparklog's producers, a write of Spark or a running broker has put them into the
+files, and changes nothing but ``seglog.offsets``, for its commits; see `sparklog.log.group_offsets`. If its group has
+committed in ``__consumer_offsets`` as well, it continues from the later commit.
 
-A group is a name for committed offsets and no more: nobody coordinates its members, and each consumer that subscribes
+A group is only a name for committed offsets: nobody coordinates its members, and each consumer that subscribes
 to a topic gets all of its partitions. To share the work, `Consumer.assign` partitions.
 
-A consumer is one thread's, and one process's.
+A consumer belongs to one thread and one process.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from typing import Any, Self
 
 from sparklog.clients.commits import COMMIT_SECONDS, Commits
 from sparklog.clients.consumer_records import ConsumerRecord, RecordMaker
-from sparklog.clients.fetcher import Fetcher
+from sparklog.clients.fetcher import Fetcher, OffsetAndTimestamp, first_from
 from sparklog.clients.futures import FutureCommit
 from sparklog.clients.settings import ConsumerSettings
-from sparklog.clients.times import OffsetAndTimestamp, first_from
 from sparklog.errors import (
     IllegalStateError,
     InvalidOptionError,
@@ -55,21 +54,21 @@ class Consumer:
     Parameters
     ----------
     log_directory : str, os.PathLike or a sequence of them
-        A log directory, or all over which the partitions of its topics are spread; commits are in the first.
+        A log directory, or all directories with partitions of its topics; commits go to the first.
     *topics : str
-        What to subscribe to.
+        The topics to subscribe to.
     **config
-        Names and defaults are those of kafka-python's KafkaConsumer: ``group_id``, ``key_deserializer``,
+        The names and defaults of kafka-python's KafkaConsumer: ``group_id``, ``key_deserializer``,
         ``value_deserializer``, ``auto_offset_reset`` (earliest, latest or none), ``enable_auto_commit``,
         ``auto_commit_interval_ms``, ``isolation_level``, ``max_poll_records``, ``fetch_max_bytes``,
-        ``consumer_timeout_ms``. What only a broker has a use for is passed over.
+        ``consumer_timeout_ms``. Settings that only concern a broker are ignored, with a warning.
 
     Raises
     ------
     KafkaConfigurationError
         There is no such configuration, or a value is wrong.
     PathNotFoundError
-        What is at the path is no log directory.
+        The path is no log directory.
     """
 
     def __init__(self, log_directory: PathText | Sequence[PathText], *topics: str, **config: Any) -> None:
@@ -93,31 +92,31 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
-        # What was got and not dealt with is not committed.
+        # Records that the caller did not finish with are not committed.
         self.close(autocommit=kind is None)
 
     def __repr__(self) -> str:
         return f"Consumer({', '.join(each.path for each in self._manager.directories)})"
 
     def subscribe(self, topics: str | Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
-        """Read all partitions of topics, those included that are made later.
+        """Read all partitions of topics, including partitions made later.
 
         Parameters
         ----------
         topics : str or iterable of str
-            By their names; one may not be there yet.
+            Names of topics, which need not exist yet.
         pattern : str
-            Instead: a regular expression that the beginning of a topic's name matches; Kafka's own topics never do.
+            Instead of topics: a regular expression for the beginning of their names; Kafka's own topics never match.
         listener : object, optional
-            With methods ``on_partitions_revoked`` and ``on_partitions_assigned``, which are called with sets of
-            partitions, the first time and when those change.
+            An object with methods ``on_partitions_revoked`` and ``on_partitions_assigned``, called with sets of
+            partitions, the first time and on changes.
 
         Raises
         ------
         IllegalStateError
             Partitions are assigned by `assign`.
         InvalidOptionError
-            Neither topics nor a pattern is given, or both; or no topic can have such a name.
+            Neither topics nor a pattern is given, or both are; or a name is not valid.
         """
         self._refuse_closed()
         if self._is_assigned:
@@ -132,16 +131,16 @@ class Consumer:
         self._find_partitions()
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read some partitions, in place of those that were assigned before; without any, as `unsubscribe`.
+        """Read the given partitions instead of earlier ones; without any, like `unsubscribe`.
 
-        Positions in those that are left are committed first where ``enable_auto_commit`` is on.
+        With ``enable_auto_commit``, positions in the partitions given up are committed first.
 
         Raises
         ------
         IllegalStateError
-            Topics are subscribed to.
+            The consumer subscribes to topics.
         UnknownTopicOrPartitionError
-            One is not there.
+            One does not exist.
         """
         self._refuse_closed()
         if self._topics or self._pattern is not None:
@@ -151,28 +150,28 @@ class Consumer:
         self._is_assigned = bool(folders)
 
     def unsubscribe(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         self._refuse_closed()
         self._topics, self._pattern, self._listener, self._is_assigned = frozenset(), None, None, False
         self._read({})
 
     def subscription(self) -> set[str] | None:
-        """Return the topics that are subscribed to; None where partitions are assigned, or nothing is."""
+        """Return the subscribed topics; None if partitions are assigned, or nothing is."""
         if self._pattern is not None:
             return {at.topic for at in self._fetcher.partitions}
         return set(self._topics) or None
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are read."""
+        """Return the partitions being read."""
         return set(self._fetcher.partitions)
 
     def topics(self) -> set[str]:
-        """Return the topics that there are, Kafka's own left out."""
+        """Return the existing topics, without Kafka's own."""
         self._refuse_closed()
         return {topic for topic in self._manager.topics() if not topic.startswith(INTERNAL_PREFIX)}
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partitions of a topic; None where it is not there."""
+        """Return the partitions of a topic; None if it does not exist."""
         self._refuse_closed()
         with suppress(UnknownTopicOrPartitionError):
             return set(self._manager.partitions(topic))
@@ -181,7 +180,7 @@ class Consumer:
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, max_bytes: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return the next records, and wait for some where there are none.
+        """Return the next records, waiting for some if there are none.
 
         Parameters
         ----------
@@ -190,25 +189,26 @@ class Consumer:
         max_records : int, optional
             By default ``max_poll_records``.
         max_bytes : int, optional
-            Of keys, values and headers together; one record may have more. By default ``fetch_max_bytes``, 50 MiB.
+            The most bytes of keys, values and headers together; one record may have more. By default
+            ``fetch_max_bytes``, 50 MiB.
 
         Returns
         -------
         dict of TopicPartition to list of ConsumerRecord
-            In offset order, a partition's; none where nothing came in time.
+            Records by partition, in offset order; empty if nothing came in time.
 
         Raises
         ------
         NoOffsetForPartitionError, OffsetOutOfRangeError
-            A partition has no position, or one that the log has not, and ``auto_offset_reset`` is none.
+            A partition has no position, or one outside the log, and ``auto_offset_reset`` is none.
         CorruptLogError
             A log is damaged.
         IllegalStateError
-            The consumer is closed, or is another process's.
+            The consumer is closed, or belongs to another process.
 
         Notes
         -----
-        What a deserializer raises comes as it is, and the position is at the record that it was for.
+        Errors of a deserializer are raised unchanged, with the position at the record at fault.
         """
         self._refuse_closed()
         most = self._settings.max_poll_records if max_records is None else max_records
@@ -230,11 +230,11 @@ class Consumer:
     def _fetched(self, most: int, bytes_max: int) -> dict[TopicPartition, list[ConsumerRecord]]:
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         try:
-            for at, row in self._fetcher.fetch(most, bytes_max):
-                record = self._maker.make(at, row)
+            for at, row, sizes in self._fetcher.fetch(most, bytes_max):
+                record = self._maker.make(at, row, sizes)
                 found.setdefault(at, []).append(record)
         except Exception:
-            # What was fetched before is not lost; the next poll raises again.
+            # Records fetched before are not lost; the next poll raises again.
             if not found:
                 raise
         return found
@@ -243,7 +243,7 @@ class Consumer:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """Return the next record; end when none comes within ``consumer_timeout_ms`` (-1: ever), or after `close`."""
+        """Return the next record; stop when none comes within ``consumer_timeout_ms`` (-1: never), or after `close`."""
         if self._is_closed:
             raise StopIteration
         timeout_ms = self._settings.consumer_timeout_ms
@@ -256,9 +256,9 @@ class Consumer:
                 raise StopIteration
 
     def position(self, partition: tuple[str, int], timeout_ms: Any = None) -> int | None:  # noqa: ARG002
-        """Return the offset of the next record of a partition; None while its log is not there.
+        """Return the offset of the next record of a partition; None while its log does not exist.
 
-        Here as elsewhere ``timeout_ms`` is there for programs that give it, and nothing is waited for.
+        Here as elsewhere ``timeout_ms`` is accepted for compatibility; nothing is waited for.
 
         Raises
         ------
@@ -269,7 +269,7 @@ class Consumer:
         return self._fetcher.locate(self._assigned(partition))
 
     def metrics(self) -> dict[str, dict[str, int]]:
-        """Return how many records and bytes of keys and values were got, and the most that a partition has left."""
+        """Return how many records, and bytes of keys and values, were read, and the largest lag of a partition."""
         of_fetches = {
             "records-consumed-total": self._maker.records,
             "bytes-consumed-total": self._maker.key_and_value_bytes,
@@ -278,19 +278,19 @@ class Consumer:
         return {"consumer-fetch-manager-metrics": of_fetches}
 
     def highwater(self, partition: tuple[str, int]) -> int | None:
-        """Return where a partition could be read up to when it was last looked at; None before that."""
+        """Return the end of the readable part of a partition at the last look; None before that."""
         log = self._fetcher.partitions[self._assigned(partition)].log
         return None if log is None else log.latest
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """Go on at an offset.
+        """Continue at an offset.
 
         Raises
         ------
         IllegalStateError
             The partition is not assigned.
         InvalidOptionError
-            The offset is none.
+            The offset is not valid.
         """
         self._refuse_closed()
         if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
@@ -298,12 +298,12 @@ class Consumer:
         self._fetcher.partitions[self._assigned(partition)].seek(offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Go on at the beginning of partitions, all that are assigned where none is named."""
+        """Continue at the beginning of partitions, by default all assigned ones."""
         for at, log in self._fetcher.logs_of(self._all_or(partitions)).items():
             self._fetcher.partitions[at].seek(0 if log is None else log.layout.start_offset)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Go on at the end of partitions, all that are assigned where none is named."""
+        """Continue at the end of partitions, by default all assigned ones."""
         for at, log in self._fetcher.logs_of(self._all_or(partitions)).items():
             self._fetcher.partitions[at].seek(0 if log is None else log.latest)
 
@@ -318,7 +318,7 @@ class Consumer:
             self._fetcher.partitions[self._assigned(each)].is_paused = False
 
     def paused(self) -> set[TopicPartition]:
-        """Return the partitions that are paused."""
+        """Return the paused partitions."""
         return {at for at, each in self._fetcher.partitions.items() if each.is_paused}
 
     def beginning_offsets(self, partitions: Partitions, timeout_ms: Any = None) -> dict[TopicPartition, int]:  # noqa: ARG002
@@ -326,7 +326,7 @@ class Consumer:
         return {at: self._reader(at).start_offset for at in map(named_partition, partitions)}
 
     def end_offsets(self, partitions: Partitions, timeout_ms: Any = None) -> dict[TopicPartition, int]:  # noqa: ARG002
-        """Return where partitions end: the offset of the next record, or the last stable offset."""
+        """Return the ends of partitions: the offset of the next record, or the last stable offset."""
         is_committed = self._settings.isolation_level == "read_committed"
         readers = {at: self._reader(at) for at in map(named_partition, partitions)}
         return {at: log.last_stable_offset if is_committed else log.end_offset for at, log in readers.items()}
@@ -336,14 +336,14 @@ class Consumer:
         timestamps: Mapping[tuple[str, int], int],
         timeout_ms: Any = None,  # noqa: ARG002
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after a time, ms since the epoch; None where there is none.
+        """Return the first record of each partition at or after a time, ms since the epoch; None if there is none.
 
         Raises
         ------
         UnknownTopicOrPartitionError
-            A partition is not there.
+            A partition does not exist.
         InvalidOptionError
-            A time is before 1970, or none.
+            A time is before 1970, or not valid.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for given, since in timestamps.items():
@@ -359,14 +359,14 @@ class Consumer:
         offsets : mapping of TopicPartition to OffsetAndMetadata or int, optional
             By default the positions of all assigned partitions.
         timeout_ms : float, optional
-            How long to wait for others who commit; by default a minute.
+            How long to wait for other consumers that commit; by default a minute.
 
         Raises
         ------
         IllegalStateError
             There is no ``group_id``.
         LockedError
-            Others committed for that long.
+            Other consumers held the lock for that long.
         """
         self._refuse_closed()
         chosen: Mapping[Any, Any] = self._positions() if offsets is None else offsets
@@ -377,22 +377,22 @@ class Consumer:
         offsets: Mapping[tuple[str, int], Any] | None = None,
         callback: Callable[[Any, Any], object] | None = None,
     ) -> FutureCommit:
-        """Commit as `commit` does, and return a future that is done.
+        """Commit like `commit`, and return a finished future.
 
-        Then ``callback`` is called with the offsets, and with what was raised by the commit, or None; without it that
-        is a warning.
+        Then call ``callback`` with the offsets, and with the error of the commit or None. Without a callback an error
+        becomes a warning.
         """
         self._refuse_closed()
         given: dict[Any, Any] = dict(self._positions() if offsets is None else offsets)
         return self._commits.commit_async(given, callback)
 
     def committed(self, partition: tuple[str, int], metadata: bool = False, timeout_ms: Any = None) -> Any:  # noqa: ARG002
-        """Return the offset that the group has committed for a partition, whether it is assigned or not.
+        """Return the group's committed offset for a partition, assigned or not.
 
         Returns
         -------
         int, OffsetAndMetadata or None
-            None where it has committed none.
+            None if it has committed none.
         """
         self._refuse_closed()
         at = named_partition(partition)
@@ -400,13 +400,13 @@ class Consumer:
         return found if metadata or found is None else found.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return what `Producer.send_offsets_to_transaction` wants to know of the group."""
+        """Return the group's metadata for `Producer.send_offsets_to_transaction`."""
         return self._commits.group_metadata
 
     def close(self, autocommit: bool = True, timeout_ms: Any = None) -> None:  # noqa: ARG002
-        """Commit where ``enable_auto_commit`` is on, and read no more. A second call does nothing.
+        """Commit if ``enable_auto_commit`` is on, and stop reading. A second call does nothing.
 
-        The listener of `subscribe` is told of the partitions that are given up, and may still commit.
+        The listener of `subscribe` is told about the partitions given up, and may still commit.
         """
         if self._is_closed or self._process != process_id():
             return
@@ -428,7 +428,7 @@ class Consumer:
         return min(due, self._commits.due)
 
     def _find_partitions(self) -> None:
-        """Find the partitions of what is subscribed to, now and then."""
+        """Find the partitions of subscribed topics, from time to time."""
         is_subscribed = bool(self._topics) or self._pattern is not None
         if not is_subscribed or time.monotonic() < self._topics_seconds + _TOPICS_SECONDS:
             return
@@ -451,7 +451,7 @@ class Consumer:
             self._listener.on_partitions_assigned(set(found))
 
     def _read(self, folders: Mapping[TopicPartition, PartitionFolder]) -> None:
-        """Read these partitions from now on, and commit where the others were read up to."""
+        """Read these partitions from now on, and commit the positions in the others."""
         self._commits.commit_if_due(self._positions(), is_last=True)
         self._fetcher.assign(folders)
 

@@ -1,28 +1,27 @@
-"""Makes the records that a consumer returns of the rows that it has fetched."""
+"""Makes a consumer's records from fetched rows."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from sparklog.clients.fetcher import Sizes
 from sparklog.clients.settings import ConsumerSettings, converter
 from sparklog.log.files import TopicPartition
 
-_NO_SIZE: Final = -1
-
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it; the fields are those of kafka-python.
+    """A record as a consumer returns it, with kafka-python's fields.
 
     Attributes
     ----------
     timestamp : int
         ms since the epoch; ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime.
     key, value
-        Bytes, or what the deserializer makes of them; None where there is none.
+        Bytes, or the deserializer's result; None if absent.
     headers : list of (str, bytes)
     checksum : None
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        In bytes; -1 where there is none.
+        In bytes; -1 if absent.
     """
 
     topic: str
@@ -41,7 +40,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class RecordMaker:
-    """Deserializes keys and values, and counts.
+    """Deserializes keys and values, and counts records and bytes.
 
     Attributes
     ----------
@@ -54,23 +53,19 @@ class RecordMaker:
         self._value = converter(settings.value_deserializer, "deserialize", "value_deserializer")
         self.records = self.key_and_value_bytes = 0
 
-    def make(self, at: TopicPartition, row: tuple[Any, ...]) -> ConsumerRecord:
-        """Return the record of a row of `Fetcher.fetch`; what a deserializer raises comes as it is.
+    def make(self, at: TopicPartition, row: tuple[Any, ...], sizes: Sizes) -> ConsumerRecord:
+        """Return the record of a row of `Fetcher.fetch`. Errors of a deserializer are raised unchanged.
 
-        As in kafka-python, deserializers are called for None as well, and that of the key first.
+        As in kafka-python, deserializers are called for None as well, the key's first.
         """
         offset, timestamp, timestamp_type, key, value, pairs, leader_epoch = row
         headers = [(pair["key"], pair["value"]) for pair in pairs or ()]
-        key_bytes = _NO_SIZE if key is None else len(key)
-        value_bytes = _NO_SIZE if value is None else len(value)
-        header_bytes = sum(len(name.encode()) + len(data or b"") for name, data in headers) if headers else _NO_SIZE
         if self._key is not None:
             key = self._key(at.topic, headers, key)
         if self._value is not None:
             value = self._value(at.topic, headers, value)
         self.records += 1
-        self.key_and_value_bytes += max(0, key_bytes) + max(0, value_bytes)
+        self.key_and_value_bytes += sum(size for size in sizes[:2] if size > 0)
         return ConsumerRecord(
-            at.topic, at.partition, leader_epoch, offset, timestamp, timestamp_type, key, value, headers, None,
-            key_bytes, value_bytes, header_bytes,
+            at.topic, at.partition, leader_epoch, offset, timestamp, timestamp_type, key, value, headers, None, *sizes,
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Fetches records from logs that others write to, for a consumer: a position for each partition, and rows read ahead.
+"""Fetches records for a consumer from logs that others write to, with a position and read-ahead rows per partition.
 
-While nothing comes, a fetch looks again and again at the stamp of each partition's folder and of its last segment's
-file, which is cheap, and at the logs themselves only when one has changed.
+While no records come, a fetch polls the stamps of each partition's folder and last segment
+file, which is cheap, and reads the logs only when one has changed.
 """
 
 from __future__ import annotations
@@ -11,51 +11,56 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from sparklog.errors import DataLossError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from sparklog.errors import DataLossError, InvalidOptionError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from sparklog.log.files import TopicPartition
 from sparklog.log.log_identity import LogIdentity, end_batch
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
+from sparklog.log.times import Time, to_ms
 from sparklog.storage.base import Stamp
 from sparklog.topic.places.live import LiveLog, LiveLogs, stamps_of
 
 _log = logging.getLogger("sparklog")
+
+Sizes = tuple[int, int, int]
+"""The bytes of a record's key, value and headers, `NO_SIZE` where there is none."""
+NO_SIZE: Final = -1
 
 _COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers", "leader_epoch")
 _SLEEP_SECONDS_MIN: Final = 0.001
 _SLEEP_SECONDS_MAX: Final = 0.1
 _READS_MAX: Final = 10
 _SLEEP_SHARE: Final = 20
-"""Looking at stamps takes at most one part in so many of the time that is waited."""
+"""Polling stamps takes at most one part in this many of the waiting time."""
 _LOOK_SECONDS: Final = 1.0
-"""The logs are looked at so often also where no stamp changes."""
+"""The logs are read this often even if no stamp changes."""
 
 
 @dataclass
 class Fetched:
-    """A partition that is fetched from.
+    """A partition being fetched.
 
     Attributes
     ----------
     position : int or None
-        The offset of the next record that the consumer gets; None where it is not told yet.
+        The offset of the consumer's next record; None until it is known.
     is_paused : bool
     rows : deque
-        Records that are read ahead, as tuples of `_COLUMNS`.
+        Records read ahead, as tuples of `_COLUMNS`.
     batches : iterator or None
-        Those behind them.
+        The batches after those records.
     end : int
-        Where the read that they come from ends.
+        The end of their read.
     is_other : bool
-        Whether the position is of a log that was made anew since, and nobody has sought one.
+        Whether the log was made anew since the position was set, and nobody has sought a new one.
     log : LiveLog or None
-        The log as it was when it was last looked at.
+        The log at the last look.
     stamps : tuple of Stamp
-        Of the folder and of the last segment's file then.
+        The stamps of the folder and of the last segment's file at that time.
     """
 
     folder: PartitionFolder
@@ -70,26 +75,26 @@ class Fetched:
 
     @property
     def lag(self) -> int:
-        """How many offsets were behind the position when the log was last looked at."""
+        """How many offsets followed the position at the last look."""
         return 0 if self.log is None or self.position is None else max(0, self.log.latest - self.position)
 
     def seek(self, offset: int | None) -> None:
-        """Go on at an offset, and forget what is read ahead."""
+        """Continue at an offset, and drop the rows read ahead."""
         self.position, self.batches, self.is_other = offset, None, False
         self.rows.clear()
 
 
 class Fetcher:
-    """The partitions of a consumer, and what comes in them.
+    """The partitions of a consumer, and their new records.
 
     Parameters
     ----------
     isolation_level : str
         ``read_uncommitted`` or ``read_committed``.
     begin : callable
-        Returns the first positions in partitions, from what is committed; without those of which nothing is.
+        Returns the committed positions of partitions, without partitions that have none.
     reset : str
-        ``earliest``, ``latest`` or ``none``: where a partition without a position is begun.
+        ``earliest``, ``latest`` or ``none``: the first position in a partition without a committed one.
     """
 
     def __init__(
@@ -101,23 +106,23 @@ class Fetcher:
         self._isolation_level, self._begin, self._reset = isolation_level, begin, reset
         self._live = LiveLogs(is_committed=isolation_level == "read_committed")
         self.partitions: dict[TopicPartition, Fetched] = {}
-        # By what a log is known at an offset, also of one that is gone and may be made anew.
+        # The identity of each log at an offset, kept after the log is gone, since it may be made anew.
         self._identities: dict[PartitionFolder, tuple[int, LogIdentity]] = {}
         self._turn = 0
         self._looked_seconds = float("-inf")
 
     def assign(self, folders: Mapping[TopicPartition, PartitionFolder]) -> None:
-        """Fetch from these partitions; those that are known keep their positions."""
+        """Fetch from these partitions. Known ones keep their positions."""
         self.partitions = {
             at: known if (known := self.partitions.get(at)) and known.folder == folder else Fetched(folder)
             for at, folder in folders.items()
         }
         self._looked_seconds = float("-inf")
 
-    def fetch(self, records_max: int, bytes_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...]]]:
-        """Yield rows that are there now; the position is behind a row when the next one is asked for.
+    def fetch(self, records_max: int, bytes_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...], Sizes]]:
+        """Yield available rows and their sizes. The position moves past a row when the next one is requested.
 
-        They end before they have more bytes than ``bytes_max``, but for the first.
+        They end before they exceed ``bytes_max``, but include one row at least.
 
         Partitions take turns, each first once.
         """
@@ -131,41 +136,42 @@ class Fetcher:
             each = self.partitions[at]
             while records_max and self._has_rows(at, each):
                 row = each.rows[0]
-                row_bytes = _bytes_of(row)
+                sizes = _sizes_of(row)
+                row_bytes = sum(size for size in sizes if size > 0)
                 if row_bytes > left and left < bytes_max:
                     return
                 left -= row_bytes
-                yield at, row
+                yield at, row, sizes
                 each.rows.popleft()
                 each.position = row[0] + 1
                 records_max -= 1
 
     def look(self) -> None:
-        """Look at the logs, all of them at one time."""
+        """Look at all logs, as they were at one time."""
         stamps = {at: stamps_of(each.log.layout) for at, each in self.partitions.items() if each.log is not None}
         found = self._live.look(each.folder for each in self.partitions.values())
         self._looked_seconds = time.monotonic()
         for at, each in self.partitions.items():
             before, each.log = each.log, found.get(at)
             if each.log is None:
-                # What comes back may be another log.
+                # A log that comes back may be another one.
                 each.seek(None)
             elif each.log is not before:
                 self._compare(at, each, each.log)
             is_same = each.log is not None and before is not None and _file_of(before) == _file_of(each.log)
-            # Of another file the stamps were not looked at before its log was: it may have changed meanwhile.
+            # The stamp of a new file was not taken before its log was read: the file may have changed meanwhile.
             each.stamps = stamps[at] if is_same else ()
 
     def forget_gone(self) -> None:
-        """Forget the positions in logs that are gone: they are not to be committed for logs that come after."""
+        """Forget the positions in logs that are gone: they must not be committed for later logs of the same names."""
         for each in self.partitions.values():
             if not each.folder.storage.is_folder(each.folder.location):
                 each.seek(None)
 
     def _compare(self, at: TopicPartition, each: Fetched, log: LiveLog) -> None:
-        """Begin anew where a log is not the one that was looked at before: deleted and made anew, or cut.
+        """Start again if a log is not the same as before: if it was deleted and made anew, or cut.
 
-        What it has by now has come since, and so its beginning is also where a consumer of the latest records goes on.
+        Its records have all come since, so a consumer of the latest records continues at its beginning, too.
         """
         offset, known = self._identities.get(each.folder, (0, LogIdentity()))
         change = known.difference(_identity_at(log, offset))
@@ -187,7 +193,7 @@ class Fetcher:
             time.sleep(min(sleep_seconds, max(0.0, deadline - time.monotonic())))
 
     def locate(self, at: TopicPartition) -> int | None:
-        """Return the position in a partition, and find it where it is not told yet; None where there is no log."""
+        """Return the position in a partition, finding it first if it is unknown; None if there is no log."""
         each = self.partitions[at]
         if each.position is None and each.log is None:
             self.look()
@@ -197,9 +203,9 @@ class Fetcher:
         return each.position
 
     def _locate_all(self) -> None:
-        """Give every partition that has none a position, also those from which nothing is fetched yet.
+        """Give every partition a position, including partitions not yet fetched from.
 
-        A partition that is reset to its end later than another would lose what it gets meanwhile, and without a
+        A partition that is reset to its end later than others would lose the records of the meantime, and without a
         position it is in no commit.
         """
         new = [at for at, each in self.partitions.items() if each.position is None and each.log is not None]
@@ -212,13 +218,13 @@ class Fetcher:
                 each.seek(self._reset_to(at, each.log))
 
     def logs_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LiveLog | None]:
-        """Return logs as they are now; None for one that is not there."""
+        """Return the current logs; None for one that does not exist."""
         self.look()
         return {at: self.partitions[at].log for at in partitions}
 
     @property
     def lag_max(self) -> int:
-        """The most offsets that a partition had behind its position when it was last looked at."""
+        """The largest lag of a partition at the last look."""
         return max((each.lag for each in self.partitions.values()), default=0)
 
     def _is_stale(self, names: Iterable[TopicPartition]) -> bool:
@@ -231,7 +237,7 @@ class Fetcher:
         return False
 
     def _has_rows(self, at: TopicPartition, each: Fetched) -> bool:
-        """Read on where nothing is read ahead; tell whether there is a row."""
+        """Read ahead if no rows are left; return whether there is a row."""
         reads = 0
         while not each.rows:
             if each.batches is None and not self._begin_read(at, each):
@@ -240,18 +246,18 @@ class Fetcher:
             try:
                 batch = next(each.batches, None)
             except DataLossError:
-                # Retention was faster: the log begins behind the position now.
+                # Retention was faster: the log now begins after the position.
                 each.batches, reads = None, reads + 1
                 if reads == _READS_MAX:
                     raise
                 self.look()
                 continue
             except BaseException:
-                # An iterator that has failed has no more, which must not be taken for the end of what it was to read.
+                # A failed iterator yields no more, which must not count as the end of its range.
                 each.batches = None
                 raise
             if batch is None:
-                # Also behind markers, and behind what was compacted away.
+                # Also past markers, and past records removed by compaction.
                 each.position, each.batches = max(each.position or 0, each.end), None
                 continue
             columns = [batch.column(name).to_pylist() for name in _COLUMNS if name != "timestamp"]
@@ -260,7 +266,7 @@ class Fetcher:
         return True
 
     def _begin_read(self, at: TopicPartition, each: Fetched) -> bool:
-        """Begin to read a log from the position on; False where there is nothing to read."""
+        """Start reading a log from the position on; return False if there is nothing to read."""
         log, position = each.log, self.locate(at)
         if log is None or position is None:
             return False
@@ -295,11 +301,13 @@ class Fetcher:
         return self._reset_to(at, log)
 
 
-def _bytes_of(row: tuple[Any, ...]) -> int:
-    """Return how many bytes the key, the value and the headers of a row have."""
+def _sizes_of(row: tuple[Any, ...]) -> Sizes:
     _, _, _, key, value, headers, _ = row
-    header_bytes = sum(len(pair["key"]) + len(pair["value"] or b"") for pair in headers) if headers else 0
-    return len(key or b"") + len(value or b"") + header_bytes
+    return (
+        NO_SIZE if key is None else len(key),
+        NO_SIZE if value is None else len(value),
+        sum(len(pair["key"].encode()) + len(pair["value"] or b"") for pair in headers) if headers else NO_SIZE,
+    )
 
 
 def _identity_at(log: LiveLog, offset: int) -> LogIdentity:
@@ -308,3 +316,30 @@ def _identity_at(log: LiveLog, offset: int) -> LogIdentity:
 
 def _file_of(log: LiveLog) -> str | None:
     return log.layout.segments[-1].path() if log.layout.segments else None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time: its offset, and its own time in ms."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+def first_from(log: LogReader, time: Time) -> OffsetAndTimestamp | None:
+    """Return the first record at or after a time, ms since the epoch; None if there is none.
+
+    Raises
+    ------
+    InvalidOptionError
+        The time is before 1970, or not valid.
+    """
+    if to_ms(time) < 0:
+        raise InvalidOptionError(f"a time is in ms since 1970, and not {time!r}")
+    offset = log.offset_for_time(time)
+    if offset is None:
+        return None
+    columns = log.read(offset, offset + 1, ["timestamp", "leader_epoch"])
+    # Python has no datetimes after the year 9999.
+    (timestamp,), (leader_epoch,) = (column.cast(pa.int64()).to_pylist() for column in columns.columns)
+    return OffsetAndTimestamp(offset, timestamp, leader_epoch)

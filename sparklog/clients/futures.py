@@ -1,7 +1,7 @@
-"""What becomes of records that were sent: futures that resolve when the records are written.
+"""Futures of sent records, which resolve when the records are written.
 
-Records that are written together have one `Delivery`, and the future of a record is no more than the delivery and the
-record's number in it: the metadata of a record is made when somebody asks for it.
+Records that are written together share one `Delivery`, and the future of a record is only the delivery and the
+record's number in it: the metadata of a record is made on demand.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from sparklog.log.files import TopicPartition
 Int64s = npt.NDArray[np.int64]
 
 NO_OFFSET: Final = -1
-"""The offset of a record whose producer does not wait for it to be written (``acks=0``)."""
+"""The offset of a record if its producer does not wait for the write (``acks=0``)."""
 
 _log = logging.getLogger("sparklog")
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written; the fields are those of kafka-python.
+    """The place of a written record, with kafka-python's fields.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class RecordMetadata(NamedTuple):
     offset : int
         -1 with ``acks=0``.
     timestamp : int
-        The record's own, ms since the epoch; under ``message.timestamp.type=LogAppendTime`` that of the append.
+        The record's own time, ms since the epoch; with ``message.timestamp.type=LogAppendTime`` the append's.
     checksum : None
-        Records of today's format have none of their own.
+        Always None: records of format 2 have no checksum of their own.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        In bytes; -1 where there is none.
+        In bytes; -1 if absent.
     """
 
     topic: str
@@ -57,15 +57,15 @@ class RecordMetadata(NamedTuple):
 
 
 class TableMetadata(NamedTuple):
-    """Where the rows of a table were written.
+    """The places of a table's written rows.
 
     Attributes
     ----------
     topic : str
     records : int
-        How many rows.
+        The number of rows.
     offsets : mapping of int to (int, int)
-        The offsets of the first and the last row that went to each partition; rows of others are not between them.
+        By partition, the offsets of its first and last row. No other records are between them.
     """
 
     topic: str
@@ -75,15 +75,15 @@ class TableMetadata(NamedTuple):
 
 @dataclass(frozen=True)
 class Written:
-    """What became of the records of a delivery, each an array with a number for each record.
+    """The outcomes of a delivery's records, as arrays with one number per record.
 
     Attributes
     ----------
     partitions, offsets, timestamps : int64 array, shape (n_records,)
     key_bytes, value_bytes, header_bytes : int64 array, shape (n_records,)
-        Sizes; -1 where there is none.
+        Sizes in bytes; -1 if absent.
     errors : mapping of int to Exception
-        Of the records that were not written, by their numbers.
+        The errors of records that were not written, by record number.
     """
 
     partitions: Int64s
@@ -105,7 +105,7 @@ class Delivery:
     ----------
     topic : str
     hasten : callable
-        Has the records written now, and not when ``linger_ms`` is over.
+        Lets the records be written now, before ``linger_ms`` is over.
     """
 
     __slots__ = ("_callbacks", "_caller", "_done", "_errors", "_hasten", "_lock", "_value_of", "topic")
@@ -123,14 +123,14 @@ class Delivery:
         return self._value_of is not None
 
     def resolve(self, value_of: Resolve, errors: Mapping[int, Exception]) -> None:
-        """Say what became of the records, call back who asked for it, and then wake who waits for them.
+        """Set the outcomes of the records, run callbacks, then wake waiting threads.
 
         Parameters
         ----------
         value_of : callable
-            Returns the value of a record by its number.
+            Takes a record's number and returns its value.
         errors : mapping of int to Exception
-            Of those that failed.
+            The errors of records that failed.
         """
         with self._lock:
             self._errors, self._value_of, self._caller = errors, value_of, threading.get_ident()
@@ -150,20 +150,20 @@ class Delivery:
         return self._errors.get(number)
 
     def value_of(self, number: int) -> Any:
-        """Return the value of a record; None of one that failed, or is not written yet."""
+        """Return the value of a record; None if it failed or is not yet written."""
         return None if self._value_of is None or number in self._errors else self._value_of(number)
 
     def wait(self, timeout_seconds: float | None) -> bool:
-        """Wait until the records are written, or have failed, and callbacks were called; tell whether that is so."""
+        """Wait until the records are written or have failed, and callbacks have run; return whether they have."""
         if self._caller == threading.get_ident():
-            # A callback asks for what it is called with.
+            # A callback may ask for its own record.
             return True
         if not self._done.is_set():
             self._hasten()
         return self._done.wait(timeout_seconds)
 
     def call_back(self, number: int, call: Callable[[Any], object], *, is_errback: bool) -> None:
-        """Call a function with the value of a record, or with its error: now, or when there is one."""
+        """Call a function with the value of a record, or with its error: now, or once it is known."""
         with self._lock:
             if self._value_of is None:
                 self._callbacks.append((number, call, is_errback))
@@ -181,9 +181,9 @@ class Delivery:
 
 
 class _Future(tuple[Delivery, int]):
-    """The result of one send. Methods and attributes are those of kafka-python's futures.
+    """The result of one send, with the methods and attributes of kafka-python's futures.
 
-    It is made of the delivery and the record's number in it: a tuple, since a class of fields would cost a send a tenth
+    A tuple of the delivery and the record's number in it: a class with fields would cost a send a tenth
     of its time.
     """
 
@@ -220,7 +220,7 @@ class _Future(tuple[Delivery, int]):
         return self.is_done and self.exception is not None
 
     def get(self, timeout: float | None = None) -> Any:
-        """Wait until it is written and callbacks were called, and return where; ``linger_ms`` is not waited for.
+        """Wait until it is written and callbacks have run, and return its place. This ends the wait for ``linger_ms``.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class _Future(tuple[Delivery, int]):
         KafkaTimeoutError
             It took longer.
         SeglogError
-            It was not written.
+            The record was not written.
         """
         if not self._delivery.wait(timeout):
             raise KafkaTimeoutError(f"not written to {self._delivery.topic} within {timeout} s; it may be yet")
@@ -242,20 +242,20 @@ class _Future(tuple[Delivery, int]):
         return self.value
 
     def add_callback(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Have a function called with the metadata, behind other arguments, in the producer's thread or in this one.
+        """Call a function with other arguments and the metadata, in the producer's thread or in this one.
 
-        What it raises is logged, and goes no further. It must not wait for the producer.
+        Its errors are logged only. It must not wait for the producer.
         """
         self._delivery.call_back(self._number, _bound(call, args, kwargs), is_errback=False)
         return self
 
     def add_errback(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Have a function called with the error, if there is one; otherwise as `add_callback`."""
+        """Call a function with the error, if there is one; otherwise like `add_callback`."""
         self._delivery.call_back(self._number, _bound(call, args, kwargs), is_errback=True)
         return self
 
     def add_both(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Have a function called with either."""
+        """Call a function with the metadata or the error."""
         return self.add_callback(call, *args, **kwargs).add_errback(call, *args, **kwargs)
 
 
@@ -282,7 +282,7 @@ def _bound(call: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def record_metadata(topic: str, written: Written) -> Resolve:
-    """Return what makes the metadata of the records of a delivery, by their numbers."""
+    """Return a function that makes the metadata of a delivery's records, by record number."""
 
     def value_of(number: int) -> RecordMetadata:
         partition = int(written.partitions[number])

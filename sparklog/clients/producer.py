@@ -1,22 +1,22 @@
-"""Sends records to the topics of a log directory: Kafka's producer, with the interface of kafka-python, and no broker.
+"""A producer for the topics of a log directory, with the interface of kafka-python, and no broker.
 
     with sparklog.Producer("/logs", value_serializer=str.encode) as producer:
         future = producer.send("events", "hello", key=b"user-1")
         print(future.get(timeout=10).offset)
 
-`Producer.send` puts a record into a buffer and returns; one thread of the producer's own writes what is there, many
-records at a time. What a future says depends on ``acks``: 0, nothing is known of the record; 1, it is in the log and
-readers see it, and it survives the end of the process; ``all``, the default, it is on the disk and survives a power
-cut.
+`Producer.send` puts a record into a buffer and returns; the producer's own thread writes the buffer, many records at a
+time. The meaning of a future depends on ``acks``: with 0, the record may not be written; with 1, it is in the log,
+readers see it, and it survives the end of the process; with ``all``, the default, it is on the disk and survives a
+power cut.
 
-**Who may write.** A log directory is written to by one process at a time. All producers of a process share its open
-logs, and its threads may share a producer. Other processes wait for as long as ``max_block_ms``: a producer lets go of
-the directory when it has had nothing to write for ``idle_release_ms``, when it has written for as long and others wait,
-and when it is closed. The future of a record that had to wait longer fails with `LockedError`, which names the
-directory; beside a running broker with `BrokerRunningError` at once.
+**Who may write.** One process at a time writes to a log directory. All producers of a process share its open logs, and
+its threads may share a producer. Other processes wait for up to ``max_block_ms``: a producer releases the directory
+when it has had nothing to write for ``idle_release_ms``, when it has written for that long and others wait, and when it
+is closed. The future of a record that waits longer fails with `LockedError`, which names the directory; if a broker
+runs, it fails with `BrokerRunningError` at once.
 
-**Forks.** A forked process cannot use its parent's producer: `Producer.send` raises `IllegalStateError` there, and what
-waits in the buffer is written by the parent, once. Make a producer after the fork.
+**Forks.** A forked process cannot use its parent's producer: `Producer.send` raises `IllegalStateError` there, and the
+parent writes its waiting records once. Make a producer after the fork.
 """
 
 from __future__ import annotations
@@ -30,10 +30,17 @@ from typing import Any, Final, NoReturn, Self
 
 from sparklog.clients.accumulator import Accumulator
 from sparklog.clients.futures import FutureRecordMetadata, FutureTableMetadata
-from sparklog.clients.record_checks import checked_headers, partition_column, to_bytes
 from sparklog.clients.routes import Route, Routes
 from sparklog.clients.sender import Sender
-from sparklog.clients.settings import ProducerSettings, chooser, converter, read_settings
+from sparklog.clients.settings import (
+    ProducerSettings,
+    checked_headers,
+    chooser,
+    converter,
+    partition_column,
+    read_settings,
+    to_bytes,
+)
 from sparklog.clients.transactions import ProducerTransactions
 from sparklog.errors import (
     IllegalStateError,
@@ -62,25 +69,25 @@ _CLOSED: Final = "the producer is closed"
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 _running: Final[weakref.WeakKeyDictionary[threading.Thread, Sender]] = weakref.WeakKeyDictionary()
-"""The threads of producers, those included that nobody has a reference to any more."""
+"""The threads of all producers, even of producers without a remaining reference."""
 
 
 class Producer:
-    """Sends records to topics. Threads may share it; a process that is forked may not.
+    """Sends records to topics. Threads may share it; a forked process may not.
 
     Parameters
     ----------
     log_directory : str, os.PathLike or a sequence of them
-        A log directory, or all over which the partitions of its topics are spread.
+        A log directory, or all directories with partitions of its topics.
     **config
-        Names and defaults are those of kafka-python's KafkaProducer, but for ``linger_ms``, which is 5 as in Kafka 4:
+        The names and defaults of kafka-python's KafkaProducer, except ``linger_ms``, which is 5 as in Kafka 4:
         ``key_serializer``, ``value_serializer``, ``partitioner``, ``acks``, ``enable_idempotence``,
-        ``compression_type`` (where it is not given, as stored for the topic, else lz4), ``batch_size``, ``linger_ms``,
+        ``compression_type`` (by default the topic's stored one, or lz4), ``batch_size``, ``linger_ms``,
         ``buffer_memory``, ``max_block_ms``, ``max_request_size``, ``allow_auto_create_topics``, ``transactional_id``,
         ``transaction_timeout_ms``, ``metadata_max_age_ms`` (after which it looks at a topic's partitions and properties
-        again). Beside them ``num_partitions``, of topics that are made because something is sent to them;
-        ``topic_config``, properties over those that are stored for topics; and ``idle_release_ms``. What only a
-        broker has a use for is passed over.
+        again). In addition ``num_partitions`` of topics that a send creates; ``topic_config``, properties that override
+        the topics' stored ones; and ``idle_release_ms``. Settings that only concern a broker are ignored, with a
+        warning.
 
     Raises
     ------
@@ -103,7 +110,7 @@ class Producer:
         self._routes = Routes(self._manager, settings)
         self._refusal: SeglogError | None = None
         self._accumulator = Accumulator(settings.linger_ms / 1000, settings.buffer_memory, settings.max_block_ms / 1000)
-        # What the thread works with has no reference to the producer, which ends it when nobody has one.
+        # The thread has no reference to the producer, which ends the thread when the last reference goes.
         logs = SharedLogs(self._routes.config_of_log, lock_timeout_seconds=settings.max_block_ms / 1000)
         self._transactions = self._transactions_over(logs, config_of_all)
         self._sender = Sender(
@@ -145,12 +152,12 @@ class Producer:
         Parameters
         ----------
         topic : str
-            It is made where it is not there, unless ``allow_auto_create_topics`` is False.
-        value, key : bytes, or what the serializer makes bytes of
+            It is created if it does not exist, unless ``allow_auto_create_topics`` is False.
+        value, key : bytes, or input of the serializer
             One of them at least; a record without a value is a tombstone.
         headers : sequence of (str, bytes), optional
         partition : int, optional
-            By default the partitioner chooses: by the hash of the key, as Kafka's, and for records without a key the
+            By default the partitioner chooses: by the hash of the key, as in Kafka, and for records without a key the
             same for a while, then another.
         timestamp_ms : int, optional
             ms since the epoch; by default now.
@@ -158,7 +165,7 @@ class Producer:
         Returns
         -------
         FutureRecordMetadata
-            `RecordMetadata` when it is written, else why it was not.
+            `RecordMetadata` when it is written, or the error.
 
         Raises
         ------
@@ -167,18 +174,18 @@ class Producer:
         MessageSizeTooLargeError
             The record is larger than ``max_request_size``.
         SerializationError
-            Key, value or a header are not bytes; it is a TypeError. What a serializer raises comes as it is.
+            Key, value or a header are not bytes; it is a TypeError. Errors of a serializer are raised unchanged.
         UnknownTopicOrPartitionError
-            The topic has no such partition, or is not there.
+            The topic has no such partition, or does not exist.
         InvalidOptionError
             There is neither a key nor a value, or the time is before 1970; it is a ValueError.
         IllegalStateError
-            The producer is closed, or is another process's; or it has a transactional id, and no transaction has begun
-            or a record of the transaction has failed.
+            The producer is closed, or belongs to another process; or it has a transactional id, and no transaction has
+            begun or a record of the transaction has failed.
         ProducerFencedError
             Somebody has started the transactional id since.
         LockedError
-            The topic is to be made, and another process writes to the directory, or a broker runs on it.
+            The topic must be created, and another process writes to the directory, or a broker runs on it.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -216,7 +223,7 @@ class Producer:
             if partition.__class__ is not int:
                 partition = checked_partition(topic, partition).partition
             if partition not in route.folders:
-                # The topic may have got more of them.
+                # The topic may have got more partitions.
                 route = self._routes.find(topic, route)
             if partition not in route.folders:
                 _refuse_partition(route, partition)
@@ -227,15 +234,15 @@ class Producer:
         )
 
     def send_table(self, topic: str, table: Records) -> FutureTableMetadata:
-        """Send the rows of a table, behind what was sent before, and return before they are written.
+        """Send the rows of a table, after all records sent before, and return before they are written.
 
-        No serializer is used, and no ``max_request_size`` holds. The rows of each partition are appended at once: where
-        one of them is refused, none of that partition is written.
+        No serializer is used, and ``max_request_size`` does not apply. The rows of each partition are appended at once:
+        if one of them is refused, none of that partition's is written.
 
         Parameters
         ----------
         table : Records
-            Columns as of `PartitionLog.append`: ``value``, and where wanted ``key``, ``headers`` and ``timestamp``;
+            The columns of `PartitionLog.append`: ``value``, and optionally ``key``, ``headers`` and ``timestamp``;
             also ``partition``.
 
         Returns
@@ -248,7 +255,7 @@ class Producer:
         InvalidOptionError
             A column is missing or of a wrong type, or a broker would refuse a record.
         KafkaTimeoutError, UnknownTopicOrPartitionError, IllegalStateError
-            As of `send`.
+            See `send`.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -257,7 +264,7 @@ class Producer:
         route, now_ms = self._routes.known.get(topic) or self._routes.find(topic, None), wall_clock_ms()
         rows = check_records(table, route.config, now_ms, now_ms)
         if not route.has_times:
-            # They are all of now: others were refused.
+            # All of them exist: others were refused.
             rows = rows.drop_columns(["timestamp"])
         partitions = partition_column(table)
         if partitions is not None:
@@ -265,11 +272,12 @@ class Producer:
         return self._accumulator.append_table(topic, rows, rows.nbytes)
 
     def partitions_for(self, topic: str) -> set[int]:
-        """Return the partitions of a topic; errors as of `send`."""
+        """Return the partitions of a topic; for errors see `send`."""
         return set(self._routes.current(topic).folders)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until all that was sent is written, or has failed, and callbacks were called; not for ``linger_ms``.
+        """Wait until all sent records are written or have failed, and callbacks have run. Does not wait for
+        ``linger_ms``.
 
         Parameters
         ----------
@@ -281,7 +289,7 @@ class Producer:
         KafkaTimeoutError
             It took longer.
         IllegalStateError
-            The producer is another process's.
+            The producer belongs to another process.
         """
         if self._refusal is not None and self._refusal.message == _IN_CHILD:
             raise self._refusal
@@ -292,14 +300,14 @@ class Producer:
                 raise KafkaTimeoutError(f"not all that was sent is written after {timeout} s; it may be yet")
 
     def close(self, timeout: float | None = None) -> None:
-        """Write what was sent, close the logs and end the thread. A second call does nothing.
+        """Write all sent records, close the logs and end the thread. A second call does nothing.
 
-        A transaction that is open is aborted.
+        An open transaction is aborted.
 
         Parameters
         ----------
         timeout : float, optional
-            In seconds. What is not written by then fails with `IllegalStateError`; what is being written is written.
+            In seconds. Records not begun by then fail with `IllegalStateError`; a write in progress is finished.
         """
         if self._refusal is not None:
             if self._refusal.message == _IN_CHILD:
@@ -309,7 +317,7 @@ class Producer:
         self._end.detach()
         self._sender.end(self._refusal)
         if threading.current_thread() is self._thread:
-            # In a callback: the thread ends when it has written what is left.
+            # In a callback: the thread ends when it has written the rest.
             return
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -318,7 +326,7 @@ class Producer:
                 pending.fail(left, pending.records)
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """Return what was sent, and what the logs that are open have counted."""
+        """Return the counts of sent records, and the counters of the open logs."""
         of_producer = {
             "record-send-total": self._sender.sent_records,
             "record-error-total": self._sender.failed_records,
@@ -327,59 +335,59 @@ class Producer:
         return {"producer-metrics": of_producer, "logs": self._sender.logs()}
 
     def init_transactions(self) -> None:
-        """Start the transactional id: fence whoever started it before, and abort the transaction that was left open.
+        """Start the transactional id: fence its earlier users, and abort the transaction that they left open.
 
         Raises
         ------
         IllegalStateError
-            The producer has no ``transactional_id``, is closed, or was started before.
+            The producer has no ``transactional_id``, is closed, or has already been started.
         LockedError
             Another process writes to the log directory, or a broker runs on it.
         """
         self._transactional().start()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction, to which the records belong that are sent from now on.
+        """Begin a transaction; records sent from now on belong to it.
 
         Raises
         ------
         IllegalStateError
-            One has begun, `init_transactions` was not called, or as there.
+            A transaction has begun, `init_transactions` was not called, or see there.
         ProducerFencedError
             Somebody has started the transactional id since.
         """
         self._transactional().begin()
 
     def commit_transaction(self) -> None:
-        """Write what was sent, and have readers of committed records see all of it at once.
+        """Write all sent records, and make them visible to readers of committed records at once.
 
         Raises
         ------
         IllegalStateError
             No transaction has begun; or a record of it was not written, and it can only be aborted.
         ProducerFencedError
-            Somebody has started the transactional id since, and the transaction was aborted by that.
+            Another producer has started the transactional id since, which aborted the transaction.
         SeglogError
-            As of `TransactionalWriter.commit`.
+            See `TransactionalWriter.commit`.
         """
         self._transactional().commit(self.flush)
 
     def abort_transaction(self) -> None:
-        """End the transaction so that readers of committed records see none of it; errors as of `commit_transaction`.
+        """End the transaction so that readers of committed records see none of it; for errors see `commit_transaction`.
 
-        The futures of records that are not written yet fail with `IllegalStateError`.
+        The futures of records not yet written fail with `IllegalStateError`.
         """
         self._transactional().abort(self.flush)
 
     def send_offsets_to_transaction(self, offsets: Mapping[tuple[str, int], Any], group_metadata: Any) -> None:
-        """Have offsets of a consumer group committed with the transaction: with all of its records, or not at all.
+        """Commit offsets of a consumer group with the transaction: together with its records, or not at all.
 
         Parameters
         ----------
         offsets : mapping of TopicPartition to OffsetAndMetadata or int
-            As `Consumer.commit` takes them.
+            The offsets, in the form of `Consumer.commit`.
         group_metadata : str or an object with ``group_id``
-            Such as `Consumer.group_metadata` returns; a text is the id of a group that commits in this log directory.
+            The result of `Consumer.group_metadata`, or the id of a group that commits in this log directory.
 
         Raises
         ------
@@ -388,7 +396,7 @@ class Producer:
         ProducerFencedError
             Somebody has started the transactional id since.
         InvalidOptionError, UnknownTopicOrPartitionError
-            As of `TransactionalWriter.send_offsets`.
+            See `TransactionalWriter.send_offsets`.
         """
         self._transactional().send_offsets(offsets, group_metadata)
 
@@ -417,7 +425,7 @@ class Producer:
         )
 
     def _chosen(self, route: Route, key: bytes | None) -> int:
-        """Ask a partitioner that is a function of the key and the partitions."""
+        """Choose a partition with a partitioner that is a function of the key and the partitions."""
         choose = self._choose
         chosen = choose(key, route.numbers, route.numbers) if choose is not None else None
         if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen not in route.folders:
@@ -440,7 +448,7 @@ in_forked_child(_leave_producers_in_child)
 
 @atexit.register
 def _end_all() -> None:
-    """Write what producers hold that were not closed, at the end of the program."""
+    """At the end of the program, write the records of producers that were not closed."""
     running = list(_running.items())
     for _, sender in running:
         sender.end(IllegalStateError(_CLOSED))

@@ -1,8 +1,8 @@
-"""Finds where the records of topics go, for a producer, and finds it again: topics are deleted, made anew and grow.
+"""Finds the partitions of topics for a producer, again and again: topics are deleted, made anew and grow.
 
-A route is found anew when it is older than ``metadata_max_age_ms``, when a record names a partition that it does not
-have, and when the folder of a partition is gone. A topic that is gone is made anew as a whole where the producer makes
-topics, and else the records for it are refused.
+A route is found anew when it is older than ``metadata_max_age_ms``, when a record names a partition that it lacks,
+and when the folder of a partition is gone. A vanished topic is made anew as a whole if the producer creates
+topics; otherwise its records are refused.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from sparklog.topic.write.partitioner import Partitioner, make_partitioner
 
 @dataclass
 class Route:
-    """Where the records of a topic go, and how.
+    """The partitions of a topic, and the settings of its batches.
 
     Attributes
     ----------
     folders : mapping of int to PartitionFolder
-        Of all partitions, by their numbers.
+        The folders of all partitions, by number.
     config : LogConfig
-        How this producer makes the batches.
+        This producer's settings for batches.
     full_bytes : int
-        When so many bytes wait, there is a batch for each partition.
+        With this many waiting bytes there is a batch for each partition.
     has_times, has_producers : bool
         Whether the record format of the topic has timestamps, and producers.
     """
@@ -65,7 +65,7 @@ class Routes:
     Attributes
     ----------
     known : dict of str to Route
-        What was found last of each topic.
+        The last route found for each topic.
     """
 
     def __init__(self, manager: LogManager, settings: ProducerSettings) -> None:
@@ -74,28 +74,28 @@ class Routes:
         self.known: dict[str, Route] = {}
 
     def current(self, topic: str) -> Route:
-        """Return a topic's route, and find it anew where it is too old; errors as of `find`."""
+        """Return a topic's route, finding it anew if it is too old; for errors see `find`."""
         route = self.known.get(topic)
         if route is not None and time.monotonic() - route.found_seconds < self._settings.metadata_max_age_ms / 1000:
             return route
         return self.find(topic, route)
 
     def find(self, topic: str, old: Route | None) -> Route:
-        """Find a topic's route anew, and make the topic where it is not there.
+        """Find a topic's route anew, creating the topic if it does not exist.
 
         Parameters
         ----------
         old : Route or None
-            What is known to the caller; where another thread has found a newer one, that counts.
+            The route that the caller knows; if another thread has found a newer one, that is returned.
 
         Raises
         ------
         InvalidTopicError
-            No topic can have the name.
+            The name is not valid.
         UnknownTopicOrPartitionError
-            The topic is not there, and ``allow_auto_create_topics`` is off; or not all of its partitions are here.
+            The topic does not exist, and ``allow_auto_create_topics`` is off; or some of its partitions are not here.
         LockedError
-            The topic is to be made, and another process writes to the directory, or a broker runs on it.
+            The topic must be created, and another process writes to the directory, or a broker runs on it.
         """
         checked_topic(topic)
         with self._finding:
@@ -110,17 +110,17 @@ class Routes:
             return route
 
     def full_bytes(self, topic: str) -> int:
-        """Return how many bytes of a topic are enough to be written; of one that is gone they wait no longer."""
+        """Return how many bytes of a topic are enough to be written; 0 for a vanished topic."""
         route = self.known.get(topic)
         return 0 if route is None else route.full_bytes
 
     def config(self, topic: str) -> LogConfig:
-        """Return how this producer makes the batches of a topic, by what is stored for it now."""
+        """Return this producer's settings for a topic's batches, with the topic's current stored properties."""
         stored = self._manager.stored()
         return self._manager.config(topic, self._settings.log_config(stored.get(topic, {})), stored)
 
     def config_of_log(self, folder: PartitionFolder) -> LogConfig:
-        """Return the properties of a log that is to be opened.
+        """Return the properties for opening a log.
 
         Raises
         ------

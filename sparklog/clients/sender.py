@@ -1,12 +1,12 @@
-"""Writes what a producer has gathered: the work of its one background thread.
+"""Writes a producer's gathered records, in its one background thread.
 
 The records of a topic become columns, get their partitions, and are appended to the log of each partition at once. A
-record that a log refuses is taken out and the others are written; whatever else goes wrong with a log fails the records
-that were for it.
+record that a log refuses is taken out and the others are written; any other error of a log fails the records
+for it.
 
-An idempotent producer has an id from a block that no cluster reaches: Kafka's controllers give out ids from 0 upward,
-a thousand at a time, and those here are random numbers from 2**62 to 2**63 - 1. When it is not known how much of an
-append is in the log, the producer goes on under another id, so that nothing new is taken for a repetition.
+An idempotent producer has an id from a range that no cluster reaches: Kafka's controllers give out ids from 0 upward,
+a thousand at a time, and the ids here are random numbers from 2**62 to 2**63 - 1. When it is unknown how much of an
+append is in the log, the producer continues under another id, so that no new record counts as a repetition.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparklog.clients.accumulator import Accumulator, Pending, Rows
-from sparklog.clients.columns import Outcomes, columns_of
-from sparklog.clients.futures import NO_OFFSET, Int64s, TableMetadata, record_metadata
+from sparklog.clients.futures import NO_OFFSET, Int64s, TableMetadata, Written, record_metadata
 from sparklog.clients.routes import Route, Routes
 from sparklog.clients.settings import ALL
 from sparklog.clients.transactions import ProducerTransactions
@@ -41,7 +41,8 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import plus
 from sparklog.record.batches.producer_stamps import FIRST_OWN_PRODUCER_ID
-from sparklog.record.format.arrays import array_of
+from sparklog.record.format.arrays import array_of, filled, numbers_of
+from sparklog.record.format.schema import HEADERS_TYPE
 from sparklog.topic.write.open_logs import SharedLogs
 from sparklog.topic.write.partitioner import assign_partitions, row_bytes
 from sparklog.write.metrics import LogMetrics
@@ -49,11 +50,11 @@ from sparklog.write.metrics import LogMetrics
 _log = logging.getLogger("sparklog")
 
 _RELEASED_SECONDS: Final = 3600.0
-"""How long to wait for records where no log is open; nothing is done then."""
+"""How long to wait for records while no log is open; nothing else is due then."""
 
 
 def new_producer_id() -> int:
-    """Return a producer id that nobody else has."""
+    """Return a new, unique producer id."""
     return FIRST_OWN_PRODUCER_ID + secrets.randbelow(FIRST_OWN_PRODUCER_ID)
 
 
@@ -64,18 +65,18 @@ class Sender:
     ----------
     accumulator : Accumulator
     routes : Routes
-        Of the topics that records were sent to.
+        The routes of the topics.
     acks : int
-        What records wait for: 0, 1, or `ALL` for the disk.
+        The acknowledgement that records wait for: 0, 1, or `ALL` for the disk.
     is_idempotent : bool
         Whether batches carry a producer id and sequence numbers.
     logs : SharedLogs
-        What it appends to.
+        The logs to append to.
     transactions : ProducerTransactions or None
-        What it appends by, where the producer has a transactional id.
+        The transactions to append in, if the producer has a transactional id.
     idle_seconds : float
-        After how long without records the logs are closed, so that other processes can write; and with records where
-        others wait.
+        The idle time after which the logs are closed, so that other processes can write; also the time after which a
+        busy producer closes them if others wait.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Sender:
         self.sent_records = self.failed_records = self.sent_bytes = 0
 
     def run(self) -> None:
-        """Write what comes, until the accumulator is closed and empty."""
+        """Write records until the accumulator is closed and empty."""
         wait_seconds = _RELEASED_SECONDS
         try:
             while (taken := self._accumulator.take(self._routes.full_bytes, wait_seconds)) is not None:
@@ -119,7 +120,7 @@ class Sender:
         return self._transactions is not None and self._transactions.in_transaction
 
     def _take_turns(self) -> None:
-        """Let others write who wait for the directory, where it was this producer's for long enough."""
+        """Release the directory for waiting writers, if this producer has held it for long enough."""
         now = time.monotonic()
         if self._turn_ends is None:
             self._turn_ends = now + self._idle_seconds
@@ -129,13 +130,13 @@ class Sender:
                 self._logs.give_way()
 
     def end(self, refusal: SeglogError) -> None:
-        """Have `run` write what is there and return; what comes from now on is refused."""
+        """Let `run` write the waiting records and return; refuse new ones."""
         if self._transactions is not None:
             self._transactions.give_up()
         self._accumulator.close(refusal)
 
     def logs(self) -> dict[str, LogMetrics]:
-        """Return what the open logs have counted, by their partitions."""
+        """Return the counters of the open logs, by partition."""
         return self._logs.metrics()
 
     def release(self) -> None:
@@ -152,11 +153,11 @@ class Sender:
             _log.warning("%s", error)
 
     def forget(self) -> None:
-        """Let go of the logs in a process that was forked from the one that opened them."""
+        """Release the logs in a forked child of the process that opened them."""
         self._logs.forget()
 
     def _deliver(self, pending: Pending) -> None:
-        """Write the records of one topic that wait together, and say what became of them."""
+        """Write a delivery's records, and resolve their futures."""
         records = pending.records
         try:
             self._write(pending)
@@ -183,7 +184,7 @@ class Sender:
         try:
             outcomes = self._write_by(route, pending, rows, explicit)
         except UnknownTopicOrPartitionError:
-            # The topic was deleted since its route was found.
+            # The topic has been deleted since its route was found.
             outcomes = self._write_by(self._routes.find(pending.topic, route), pending, rows, explicit)
         self.failed_records += len(outcomes.errors)
         self.sent_records += rows.num_rows - len(outcomes.errors)
@@ -199,7 +200,7 @@ class Sender:
             )  # fmt: skip
 
     def _write_by(self, route: Route, pending: Pending, rows: pa.RecordBatch, explicit: pa.Array | None) -> Outcomes:
-        """Write rows where a route says; where a log is not there any more, and nothing is written yet, raise that."""
+        """Write rows by a route. If a log has vanished before any row is written, raise that error."""
         names = rows.schema.names
         keys = rows.column("key") if "key" in names else None
         sizes = row_bytes([rows.column(name) for name in ("key", "value") if name in names], rows.num_rows)
@@ -207,7 +208,7 @@ class Sender:
         partitions = chosen.astype(np.int64)
         outcomes = Outcomes(rows, partitions)
         if self._acks == 0 and pending.table is None and not pending.is_done:
-            # Nobody waits for what becomes of them.
+            # Nobody waits for their outcome.
             pending.resolve(record_metadata(pending.topic, outcomes.written()), {})
         with nullcontext() if self._transactions is None else self._transactions.lock:
             self._append_all(route, rows, partitions, outcomes, is_whole=pending.table is not None)
@@ -225,7 +226,7 @@ class Sender:
     def _append_all(
         self, route: Route, rows: pa.RecordBatch, partitions: Int64s, outcomes: Outcomes, *, is_whole: bool
     ) -> None:
-        """Append rows to the logs of their partitions, and wait for the disk where that is asked for."""
+        """Append rows to the logs of their partitions, and sync the logs if ``acks`` demands it."""
         touched: list[tuple[PartitionFolder, Int64s]] = []
         refused: dict[LogDirectory, LockedError] = {}
         for partition, numbers in _by_partition(partitions):
@@ -243,7 +244,7 @@ class Sender:
                 self._failed(folder, error)
                 outcomes.failed(numbers, error)
                 if isinstance(error, LockedError) and folder.writable.claimed_as(folder.location) is None:
-                    # The directory is locked, not this one log: it is not waited for again for each partition.
+                    # The whole directory is locked: do not wait for it again for each partition.
                     refused[folder.directory] = error
         for folder, numbers in touched if self._acks == ALL else ():
             try:
@@ -262,7 +263,7 @@ class Sender:
         *,
         is_whole: bool,
     ) -> None:
-        """Append rows to one log; where it refuses one, all others, unless they are to be written all or none."""
+        """Append rows to one log. If it refuses a row, append the others, unless all must be written or none."""
         try:
             first = self._append_rows(route, folder, rows)
         except (InvalidOptionError, RecordTooLargeError) as error:
@@ -299,7 +300,7 @@ class Sender:
         return first, now_ms if route.config.message_timestamp_type == "LogAppendTime" else None
 
     def _failed(self, folder: PartitionFolder, error: BaseException) -> None:
-        """Go on after an error of a log: open it again, and let nothing new be taken for a repetition."""
+        """Reopen a log after an error, under a new producer id, so that no record counts as a repetition."""
         if isinstance(error, InvalidOptionError | RecordTooLargeError | BrokerRunningError | IllegalStateError):
             return
         self._logs.discard(folder)
@@ -308,12 +309,12 @@ class Sender:
 
 
 def _as_of_kafka(error: SeglogError) -> SeglogError:
-    """Return the error of a record that is too large under the name that producers know it by."""
+    """Return the error of a too large record under its name in producers."""
     return MessageSizeTooLargeError(error.message) if isinstance(error, RecordTooLargeError) else error
 
 
 def _by_partition(partitions: Int64s) -> list[tuple[int, Int64s]]:
-    """Return the partitions that rows go to, each with the numbers of its rows in their order."""
+    """Return the partitions of rows, each with the numbers of its rows in order."""
     if not len(partitions):
         return []
     if (partitions == partitions[0]).all():
@@ -321,3 +322,96 @@ def _by_partition(partitions: Int64s) -> list[tuple[int, Int64s]]:
     order = np.argsort(partitions, kind="stable")
     ends = np.flatnonzero(np.diff(partitions[order], append=NO_OFFSET)) + 1
     return [(int(partitions[each[0]]), each) for each in np.split(order, ends[:-1])]
+
+
+NO_SIZE: Final = -1
+
+
+def columns_of(rows: Rows) -> tuple[pa.RecordBatch, pa.Array | None]:
+    """Return the columns of records, and the partitions that they name; None if none does."""
+    columns: dict[str, pa.Array] = {
+        "value": pa.array(rows.values, pa.binary()),
+        "timestamp": array_of(np.array(rows.timestamps, np.int64)),
+    }
+    keys = pa.array(rows.keys, pa.binary())
+    if keys.null_count < len(keys):
+        columns["key"] = keys
+    if rows.headers:
+        columns["headers"] = _headers(rows)
+    explicit = pa.array(map(rows.partitions.get, range(len(rows))), pa.int32()) if rows.partitions else None
+    return pa.RecordBatch.from_pydict(columns), explicit
+
+
+def _headers(rows: Rows) -> pa.Array:
+    pairs: list[Any] = [None] * len(rows)
+    for number, headers in rows.headers.items():
+        pairs[number] = [{"key": name, "value": data} for name, data in headers]
+    return pa.array(pairs, HEADERS_TYPE)
+
+
+class Outcomes:
+    """The outcomes of a delivery's rows, while their partitions are written one by one.
+
+    Parameters
+    ----------
+    rows : pyarrow.RecordBatch
+        The columns of the records.
+    partitions : int array, shape (n_rows,)
+        The partition of each row.
+    """
+
+    def __init__(self, rows: pa.RecordBatch, partitions: Int64s) -> None:
+        self._rows, self._partitions = rows, partitions
+        self._offsets = np.full(len(partitions), NO_OFFSET, np.int64)
+        self._append_ms: Int64s | None = None
+        self.errors: dict[int, Exception] = {}
+
+    def wrote(self, numbers: Int64s, first_offset: int, append_ms: int | None) -> None:
+        """Note that rows were written consecutively; ``append_ms`` is their time under LogAppendTime."""
+        self._offsets[numbers] = np.arange(first_offset, first_offset + len(numbers))
+        if append_ms is not None:
+            if self._append_ms is None:
+                self._append_ms = np.full(len(self._partitions), NO_OFFSET, np.int64)
+            self._append_ms[numbers] = append_ms
+
+    def failed(self, numbers: Int64s, error: Exception) -> None:
+        """Note that rows were not written."""
+        self.errors.update(dict.fromkeys(numbers.tolist(), error))
+
+    def written(self) -> Written:
+        """Return the outcomes of all rows."""
+        times = numbers_of(self._rows.column("timestamp"))
+        if self._append_ms is not None:
+            times = np.where(self._append_ms >= 0, self._append_ms, times)
+        return Written(
+            self._partitions.astype(np.int64),
+            self._offsets,
+            times,
+            _sizes(self._rows, "key"),
+            _sizes(self._rows, "value"),
+            _header_sizes(self._rows),
+            self.errors,
+        )
+
+    def extents(self) -> Mapping[int, tuple[int, int]]:
+        """Return the first and the last offset of the rows in each partition."""
+        found = {}
+        for partition in np.unique(self._partitions).tolist():
+            offsets = self._offsets[self._partitions == partition]
+            found[partition] = (int(offsets.min()), int(offsets.max()))
+        return found
+
+
+def _sizes(rows: pa.RecordBatch, name: str) -> Int64s:
+    if name not in rows.schema.names:
+        return np.full(rows.num_rows, NO_SIZE, np.int64)
+    return numbers_of(filled(pc.binary_length(rows.column(name)), NO_SIZE)).astype(np.int64)
+
+
+def _header_sizes(rows: pa.RecordBatch) -> Int64s:
+    sizes = np.full(rows.num_rows, NO_SIZE, np.int64)
+    if "headers" in rows.schema.names:
+        for number, headers in enumerate(rows.column("headers").to_pylist()):
+            if headers:
+                sizes[number] = sum(len(each["key"].encode()) + len(each["value"] or b"") for each in headers)
+    return sizes

@@ -1,7 +1,7 @@
-"""The configuration of a producer and of a consumer: names and defaults are those of kafka-python.
+"""The configurations of producers and consumers, with the names and defaults of kafka-python.
 
-What only a broker or a network has a use for is taken and passed over, with one warning, so that a program that is
-written for a broker runs here as it is. A name that neither has is refused.
+Settings that only concern a broker or a network are ignored, with one warning, so that a program
+written for a broker runs here unchanged. Unknown names are refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self, TypeVar
 
-from sparklog.errors import InvalidOptionError, KafkaConfigurationError, did_you_mean
+import pyarrow as pa
+
+from sparklog.errors import InvalidOptionError, KafkaConfigurationError, SerializationError, did_you_mean
 from sparklog.log.config import LogConfig
 from sparklog.record.codecs.table import CODEC_IDS
 from sparklog.topic.transactions.ids import TIMEOUT_MS
@@ -36,13 +38,11 @@ _OF_BROKERS: Final = frozenset(_NAMES_OF_BROKERS.split())
 _ACKS: Final = {0: 0, 1: 1, -1: -1, "0": 0, "1": 1, "-1": -1, "all": -1}
 ALL: Final = -1
 
-Serialize = Callable[[Any], bytes | None]
-Deserialize = Callable[[bytes], Any]
 _Settings = TypeVar("_Settings")
 
 
 def read_settings(kind: type[_Settings], given: Mapping[str, Any]) -> _Settings:
-    """Make settings of what a caller gives by name; warn of what means nothing here.
+    """Make settings from a caller's arguments; warn about settings without effect here.
 
     Raises
     ------
@@ -102,16 +102,16 @@ class ProducerSettings:
 
     @property
     def waits_for(self) -> int:
-        """What a record waits for: 0 for nothing, 1 for its write, `ALL` for the disk."""
+        """The acknowledgement that a record waits for: 0 for none, 1 for its write, `ALL` for the disk."""
         return _ACKS[self.acks]
 
     def log_config(self, stored: Mapping[str, str]) -> LogConfig:
-        """Return what this producer says of a topic's batches.
+        """Return this producer's settings for a topic's batches.
 
         Parameters
         ----------
         stored : mapping of str to str
-            What is stored for the topic: as at a broker, a ``compression.type`` other than ``producer`` is over the
+            The topic's stored properties: as in a broker, a ``compression.type`` other than ``producer`` overrides the
             producer's own.
         """
         given = {"batch.size": str(self.batch_size), **self.topic_config}
@@ -157,7 +157,7 @@ class ConsumerSettings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Make settings of what a caller gives; errors as of `read_settings`."""
+        """Make settings from a caller's arguments; for errors see `read_settings`."""
         return read_settings(cls, given)
 
 
@@ -169,17 +169,17 @@ def _refuse_low(settings: Any, **least: float) -> None:
 
 
 def converter(given: Any, method: str, name: str) -> Callable[[str, Any, Any], Any] | None:
-    """Return a serializer or deserializer as a function of topic, headers and data; None where there is none.
+    """Return a serializer or deserializer as a function of topic, headers and data; None if there is none.
 
     Parameters
     ----------
     given : callable or object
-        A function of the data, or an object with a method of (topic, headers, data), as kafka-python 3 has it, or of
-        (topic, data), as kafka-python 2 has it.
+        A function of the data, or an object with a method of (topic, headers, data), as in kafka-python 3, or of
+        (topic, data), as in kafka-python 2.
     method : str
         The name of the method.
     name : str
-        Of the configuration.
+        The name of the setting.
     """
     if given is None:
         return None
@@ -192,7 +192,7 @@ def converter(given: Any, method: str, name: str) -> Callable[[str, Any, Any], A
 
 
 def takes(function: Callable[..., Any], arguments: int) -> bool:
-    """Tell whether a function can be called with so many arguments; of one that does not say, that it can."""
+    """Return whether a function accepts this many positional arguments; True if its signature is unknown."""
     try:
         inspect.signature(function).bind(*[None] * arguments)
     except TypeError:
@@ -203,7 +203,7 @@ def takes(function: Callable[..., Any], arguments: int) -> bool:
 
 
 def chooser(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] | None:
-    """Return a partitioner that is a function, as kafka-python has them; None of others."""
+    """Return a partitioner if it is a function, as in kafka-python; otherwise None."""
     if given is None or isinstance(given, str):
         return None
     if hasattr(given, "partition"):
@@ -219,3 +219,33 @@ def chooser(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] |
         "partitioner must be a function of (key, all partitions, available partitions), an object with a method "
         "partition(keys, row_bytes, partitions), or a name: default, roundRobin or package.module:Name"
     )
+
+
+def to_bytes(data: Any, name: str) -> bytes:
+    """Return a key or a value as bytes; raise `SerializationError` for anything else."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise SerializationError(f"the {name} is a {type(data).__name__}, and not bytes: set {name}_serializer")
+
+
+def checked_headers(headers: Any) -> list[tuple[str, bytes | None]]:
+    """Return headers; raise `SerializationError` if they are not valid."""
+    if not isinstance(headers, list | tuple):
+        raise SerializationError(f"headers are a list of (str, bytes), and not a {type(headers).__name__}")
+    for each in headers:
+        is_pair = isinstance(each, tuple) and len(each) == 2
+        if not is_pair or not isinstance(each[0], str) or not isinstance(each[1], bytes | None):
+            raise SerializationError(f"a header is a pair of str and bytes, and not {each!r}")
+    return list(headers)
+
+
+def partition_column(table: Any) -> pa.Array | None:
+    """Return the column with the partitions of rows, or None."""
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        if "partition" not in table.schema.names:
+            return None
+        column = table.column("partition")
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(table, dict) and "partition" in table:
+        return pa.array(table["partition"], pa.int32())
+    return None

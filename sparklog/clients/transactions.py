@@ -1,7 +1,7 @@
-"""The transactions of a producer: which calls fit its state, and how its thread and its callers share a writer.
+"""The transactions of a producer: checks calls against its state, and shares one writer between its threads.
 
-Records of a transaction go through the buffer of the producer, as all do. A commit writes what is left there first; an
-abort fails it. Once a record has failed, the transaction can only be aborted.
+Records of a transaction pass through the producer's buffer, like all others. A commit first writes the rest of the
+buffer; an abort fails it. Once a record has failed, the transaction can only be aborted.
 
 Source: apache/kafka, KafkaProducer.java, TransactionManager.java.
 """
@@ -26,7 +26,7 @@ _log = logging.getLogger("sparklog")
 
 
 class _Logs:
-    """The open logs of a producer as a `TransactionalWriter` has them: each append by what the producer says of it."""
+    """The open logs of a producer in the form that a `TransactionalWriter` needs, with the producer's settings."""
 
     def __init__(self, directory: LogDirectory, logs: SharedLogs) -> None:
         self._directory, self._logs = directory, logs
@@ -48,9 +48,9 @@ class ProducerTransactions:
     directory : LogDirectory
     transactional_id : str
     config : LogConfig
-        What the producer says of all topics.
+        The producer's settings for all topics.
     logs : SharedLogs
-        Those of the producer.
+        The producer's logs.
     timeout_ms : int
         Kafka's ``transaction.timeout.ms``.
     lock_timeout_seconds : float
@@ -59,7 +59,7 @@ class ProducerTransactions:
     Attributes
     ----------
     lock : threading.RLock
-        The producer's thread holds it while it appends, and a caller while the transaction is ended.
+        Held by the producer's thread while it appends, and by a caller that ends the transaction.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ProducerTransactions:
         return self._writer is not None and self._writer.in_transaction
 
     def start(self) -> None:
-        """Start the transactional id; errors as of `TransactionalWriter.open`."""
+        """Start the transactional id; for errors see `TransactionalWriter.open`."""
         with self.lock:
             if self._writer is not None:
                 raise IllegalStateError(f"init_transactions of {self._transactional_id!r} was called before")
@@ -110,12 +110,12 @@ class ProducerTransactions:
             self._error, self._takes_records = None, True
 
     def refuse_record(self) -> None:
-        """Raise where a record cannot be sent now."""
+        """Raise if a record cannot be sent now."""
         if not self._takes_records:
             self._refuse()
 
     def append(self, folder: PartitionFolder, rows: Records, config: LogConfig, now_ms: int) -> tuple[int, int]:
-        """Append records to a log as part of the transaction; the caller, the producer's thread, holds the lock."""
+        """Append records to a log in the transaction. The caller, the producer's thread, holds the lock."""
         writer = self._started()
         if self._is_aborting:
             raise IllegalStateError("the transaction was aborted before the record was written")
@@ -126,25 +126,25 @@ class ProducerTransactions:
             return writer.append(folder.topic, folder.partition or 0, rows)
 
     def send_offsets(self, offsets: Mapping[tuple[str, int], Any], group: Any) -> None:
-        """Have offsets of a group committed with the transaction; as `TransactionalWriter.send_offsets`."""
+        """Commit offsets of a group with the transaction; see `TransactionalWriter.send_offsets`."""
         with self.lock:
             self.refuse_record()
             with self._naming_fences():
                 self._started().send_offsets(offsets, group)
 
     def failed(self, error: Exception) -> None:
-        """Leave nothing but to abort, since a record was not written."""
+        """Allow only an abort from now on, since a record was not written."""
         with self.lock:
             if self.in_transaction and self._error is None:
                 self._error, self._takes_records = error, False
 
     def commit(self, flush: Callable[[], None]) -> None:
-        """Write what was sent, and commit it.
+        """Write all sent records, and commit them.
 
         Parameters
         ----------
         flush : callable
-            Returns when everything that was sent is written, or has failed.
+            Returns when all sent records are written or have failed.
         """
         with self._ending() as writer:
             self._refuse_failed()
@@ -154,7 +154,7 @@ class ProducerTransactions:
                 writer.commit()
 
     def abort(self, flush: Callable[[], None]) -> None:
-        """Fail what was sent and is not written, and abort the transaction; arguments as of `commit`."""
+        """Fail all unwritten records, and abort the transaction; for arguments see `commit`."""
         with self._ending() as writer:
             self._is_aborting = True
             flush()
@@ -163,7 +163,7 @@ class ProducerTransactions:
                 self._error = None
 
     def close(self) -> None:
-        """Abort the transaction that is open, if one is."""
+        """Abort the open transaction, if there is one."""
         with self.lock:
             self._takes_records = False
             if self._writer is not None:
@@ -173,7 +173,7 @@ class ProducerTransactions:
                     _log.warning("the transaction of %r is left open: %s", self._transactional_id, error)
 
     def give_up(self) -> None:
-        """Fail what is not written, since the producer is being closed within a transaction."""
+        """Fail all unwritten records, since the producer is being closed within a transaction."""
         self._takes_records, self._is_aborting = False, True
 
     @contextmanager
@@ -192,7 +192,7 @@ class ProducerTransactions:
 
     @contextmanager
     def _naming_fences(self) -> Iterator[None]:
-        """Have a fenced producer know it by the name that it has in Kafka, for good."""
+        """Raise a fenced producer's error under its name in Kafka, and remember that it is fenced."""
         try:
             yield
         except InvalidProducerEpochError as error:
@@ -211,7 +211,7 @@ class ProducerTransactions:
             self._refuse()
 
     def _refuse(self) -> NoReturn:
-        """Raise what a call that does not fit the state is told."""
+        """Raise the error of a call that does not fit the state."""
         self._started()
         if self._error is not None:
             raise IllegalStateError(

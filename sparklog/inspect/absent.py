@@ -8,20 +8,19 @@ the whole log directory is searched, with all such folders in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from sparklog.errors import CorruptBatchError, PathNotFoundError, SeglogError
 from sparklog.inspect.verify_segment import Finding, Progress, Severity, unreadable
 from sparklog.log import files
 from sparklog.log.damage import DamageScanner, data_end, is_zero
-from sparklog.log.places import join_path, split_path
+from sparklog.log.places import LogDirectory, PartitionFolder, join_path
 from sparklog.log.segment import Window, WindowScan
 from sparklog.record.kernels.spans import OFFSET
 from sparklog.record.rewrite.matching import Matcher, is_data
 from sparklog.record.rewrite.spans import RecordSpans, record_spans
 from sparklog.storage.base import ReadableFile, Storage
-from sparklog.storage.registry import locate
 
 _PRESENT: Final = "present"
 _SET_ASIDE: Final = {
@@ -32,43 +31,39 @@ _SET_ASIDE: Final = {
 }
 
 
-def verify_absent(matcher: Matcher, path: str) -> Iterator[Finding | Progress]:
+def verify_absent(
+    matcher: Matcher, folder: PartitionFolder, *, looks_aside: bool = True
+) -> Iterator[Finding | Progress]:
     """Search for records in all files of a partition's folder that hold batches.
 
     Parameters
     ----------
     matcher : Matcher
         Tells which records must not be there.
-    path : str
-        The folder.
+    folder : PartitionFolder
+    looks_aside : bool
+        Whether a folder of the partition that Kafka has set aside is a finding, since nobody searches it.
 
     Yields
     ------
     Finding or Progress
-        ``present`` for each file that holds such records, ``not-proven`` for bytes that could not be read as batches.
-
-    Raises
-    ------
-    SeglogError
-        The folder cannot be listed.
+        ``present`` for each file that holds such records, ``not-proven`` for bytes that could not be read as batches;
+        so is a folder that cannot be listed.
     """
-    located = locate(path)
-    yield from _in_folder(*located, matcher)
-    yield from _set_aside(*located)
+    yield from _in_folder(folder.storage, folder.location, matcher)
+    if looks_aside:
+        yield from _set_aside(folder)
 
 
-def verify_absent_in_directory(matcher: Matcher, path: str, partitions: Iterable[str]) -> Iterator[Finding | Progress]:
-    """Search through partitions of a log directory, the folders in it that were set aside, and its staged files.
+def verify_absent_beside(matcher: Matcher, directory: LogDirectory) -> Iterator[Finding | Progress]:
+    """Search through what a log directory has beside its partitions: staged files, and folders that were set aside.
 
-    Parameters and findings are as of `verify_absent`; ``partitions`` are the partitions' folders.
+    Findings are as of `verify_absent`.
     """
-    storage, directory = locate(path)
-    for folder in partitions:
-        yield from _in_folder(*locate(folder), matcher)
-    yield from _in_folder(storage, directory, matcher)
-    for entry in storage.entries(directory):
+    yield from _in_folder(directory.storage, directory.path, matcher)
+    for entry in directory.storage.entries(directory.path):
         if entry.is_folder and files.is_set_aside(entry.name):
-            yield from _in_folder(storage, join_path(directory, entry.name), matcher)
+            yield from _in_folder(directory.storage, directory.file(entry.name), matcher)
 
 
 def holds_records(matcher: Matcher, storage: Storage, path: str) -> bool:
@@ -101,17 +96,17 @@ def _what(name: str) -> str | None:
     return None
 
 
-def _set_aside(storage: Storage, folder: str) -> Iterator[Finding]:
+def _set_aside(folder: PartitionFolder) -> Iterator[Finding]:
     """Find the folders beside that were this partition's: nobody has looked into them."""
-    parent, name = split_path(folder)
+    directory, name = folder.directory, folder.name
     try:
-        entries = storage.entries(parent)
+        entries = directory.storage.entries(directory.path)
     except SeglogError:
         return
     for entry in entries:
         if entry.is_folder and entry.name.startswith(f"{name}.") and files.is_set_aside(entry.name):
             message = f"a folder of {name} that Kafka has set aside may hold such records: verify it by its own path"
-            yield Finding(Severity.ERROR, "not-proven", join_path(parent, entry.name), message)
+            yield Finding(Severity.ERROR, "not-proven", directory.file(entry.name), message)
 
 
 def _in_file(storage: Storage, path: str, what: str, matcher: Matcher) -> Iterator[Finding | Progress]:

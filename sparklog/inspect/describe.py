@@ -8,10 +8,9 @@ codecs, formats and times are then those of the batches there. A scan of every h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -19,22 +18,19 @@ import numpy as np
 
 from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError, StorageError
 from sparklog.inspect.histogram import TimeHistogram
-from sparklog.inspect.side_by_side import side_by_side
 from sparklog.inspect.uncompressed import uncompressed_bytes
 from sparklog.log import files
-from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
-from sparklog.log.layout import PartitionLayout, list_segments, read_layout
-from sparklog.log.places import PartitionFolder, join_path, split_path
+from sparklog.log.layout import PartitionLayout, list_segments, read_layout, topic_id_of
+from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.schema import OFFSET_MAX
-from sparklog.storage.base import Entry, Storage
-from sparklog.storage.registry import locate
+from sparklog.storage.base import Entry
 
 STABLE_OFFSET_BYTES_MAX: Final = 1 << 22
 """How much of a log is scanned to find its last stable offset, unless all of it is scanned anyway."""
@@ -173,49 +169,48 @@ class Scanned:
     bytes: int
 
 
-def describe_partition(path: str, *, is_full: bool = False, is_decompressed: bool = False) -> PartitionDescription:
-    """Describe the log in a partition's folder.
+def describe_partition(folder: PartitionFolder, *, is_full: bool = False) -> PartitionDescription:
+    """Describe a partition, as `describe_step_by_step` does."""
+    *_, description = describe_step_by_step(folder, is_full=is_full)
+    assert isinstance(description, PartitionDescription)
+    return description
+
+
+def describe_step_by_step(
+    folder: PartitionFolder, *, is_full: bool = False, is_decompressed: bool = False
+) -> Iterator[Scanned | PartitionDescription]:
+    """Describe the log in a partition's folder, and say meanwhile how far a full scan has come.
 
     Parameters
     ----------
-    path : str
-        The folder.
+    folder : PartitionFolder
     is_full : bool
         Scan all headers, so that everything is counted.
     is_decompressed : bool
         Scan them, and decompress every batch to say what compression saves.
 
-    Returns
-    -------
-    PartitionDescription
-        Damage is no error, nor is a folder that cannot be listed: the log is described up to it, and ``error`` says
-        what it is.
+    Yields
+    ------
+    Scanned or PartitionDescription
+        The description comes last. Damage is no error, nor is a folder that cannot be
+        listed: the log is described up to it, and ``error`` says what it is.
 
     Raises
     ------
     PathNotFoundError
         There is no such folder.
     """
-    *_, description = _events(path, is_full=is_full, is_decompressed=is_decompressed)
-    assert isinstance(description, PartitionDescription)
-    return description
-
-
-def _events(path: str, *, is_full: bool, is_decompressed: bool) -> Iterator[Scanned | PartitionDescription]:
-    """Describe a partition, and say meanwhile how far a full scan has come."""
     is_full = is_full or is_decompressed
-    located = locate(path)
-    _, name = split_path(located.path)
     layout, error, entries = None, None, list[Entry]()
     # Where they cannot be listed, whoever reads the layout says why.
     with suppress(StorageError):
-        entries = located.storage.entries(located.path)
+        entries = folder.storage.entries(folder.location)
     try:
-        layout = read_layout(PartitionFolder.at(*located))
+        layout = read_layout(folder)
         segments = layout.segments
     except SeglogError as damage:
         error = str(damage)
-        segments = _listed(located.storage, located.path)
+        segments = _listed(folder)
     described: list[SegmentDescription] = []
     for segment in segments:
         # A comprehension cannot say how far it has come.
@@ -225,9 +220,9 @@ def _events(path: str, *, is_full: bool, is_decompressed: bool) -> Iterator[Scan
     for each in described:
         stats.add(each.stats)
     yield PartitionDescription(
-        path=located.path,
-        topic_partition=files.parse_partition_folder(name),
-        topic_id=_topic_id(located.storage, located.path),
+        path=folder.location,
+        topic_partition=folder.topic_partition,
+        topic_id=_topic_id(folder),
         start_offset=layout.start_offset if layout else None,
         end_offset=layout.end_offset if layout else None,
         last_stable_offset=_stable_offset(layout, is_full) if layout else None,
@@ -238,27 +233,9 @@ def _events(path: str, *, is_full: bool, is_decompressed: bool) -> Iterator[Scan
     )
 
 
-def describe_partitions(
-    paths: Sequence[str], *, is_full: bool = False, is_decompressed: bool = False, processes: int = 1
-) -> Iterator[Scanned | PartitionDescription]:
-    """Describe the logs in some partitions' folders, each as `describe_partition` does, side by side in processes.
-
-    Yields
-    ------
-    PartitionDescription or Scanned
-        The descriptions in the order of the folders; before each, how far a full scan of the folder has come.
-
-    Raises
-    ------
-    PathNotFoundError
-        There is no such folder.
-    """
-    yield from side_by_side(partial(_events, is_full=is_full, is_decompressed=is_decompressed), paths, processes)
-
-
-def _listed(storage: Storage, folder: str) -> tuple[Segment, ...]:
+def _listed(folder: PartitionFolder) -> tuple[Segment, ...]:
     try:
-        return list_segments(PartitionFolder.at(storage, folder))
+        return list_segments(folder)
     except SeglogError:
         return ()
 
@@ -348,10 +325,8 @@ def _bytes_from(layout: PartitionLayout, offset: int) -> int:
     return first.size_bytes - position + sum(segment.size_bytes for segment in later)
 
 
-def _topic_id(storage: Storage, folder: str) -> str | None:
-    path = join_path(folder, files.PARTITION_METADATA)
+def _topic_id(folder: PartitionFolder) -> str | None:
     try:
-        data = storage.read_small(path)
-        return None if data is None else parse_topic_id(data, path)
+        return topic_id_of(folder)
     except SeglogError:
         return None

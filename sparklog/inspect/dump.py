@@ -28,7 +28,7 @@ from sparklog.record.codecs.table import codec_name
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.decode.where import Where
 from sparklog.record.format import v2
-from sparklog.storage.registry import locate
+from sparklog.storage.registry import Location
 
 RowDict = dict[str, Any]
 
@@ -72,9 +72,8 @@ def log_of_folder(folder: PartitionFolder) -> DumpedLog:
     return DumpedLog(layout, folder.topic, folder.partition)
 
 
-def log_of_file(path: str) -> DumpedLog:
+def log_of_file(located: Location) -> DumpedLog:
     """Take one file of batches: a segment's, or a snapshot of the cluster's metadata."""
-    located = locate(path)
     parent, name = split_path(located.path)
     folder = PartitionFolder.at(located.storage, parent)
     found = files.parse_offset_file(name)
@@ -221,8 +220,8 @@ def _control(batch: memoryview) -> tuple[str | None, int | None]:
     return name, None if marker is None else marker.coordinator_epoch
 
 
-def _index_rows(path: str, layout: np.dtype[Any], base_offset: int) -> Iterator[RowDict]:
-    with locate(path).storage.open(path) as index:
+def _index_rows(located: Location, layout: np.dtype[Any], base_offset: int) -> Iterator[RowDict]:
+    with located.storage.open(located.path) as index:
         entries = read_entries(index, layout)
     names = layout.names or ()
     for entry in entries:
@@ -268,7 +267,7 @@ _SMALL_FILES: Final[dict[str, Callable[[bytes, str], Iterator[RowDict]]]] = {
 }
 
 
-def file_rows(path: str) -> Iterator[RowDict] | None:
+def file_rows(located: Location) -> Iterator[RowDict] | None:
     """Give the entries of a file that is no log, or None where it is one.
 
     Raises
@@ -276,19 +275,19 @@ def file_rows(path: str) -> Iterator[RowDict] | None:
     InvalidOptionError
         Its name is not that of a file that Kafka writes.
     """
-    located = locate(path)
-    _, name = split_path(located.path)
+    storage, path = located
+    _, name = split_path(path)
     for suffix in _PASSING_SUFFIXES:
         name = name.removesuffix(suffix)
     suffix = name[name.rfind(".") :] if "." in name else ""
     small = _SMALL_FILES.get(name, _snapshot_rows if suffix == files.SNAPSHOT else None)
     if small is not None:
-        return small(located.storage.read_small(located.path) or b"", located.path)
+        return small(storage.read_small(path) or b"", path)
     if suffix in _INDEXES:
         found = files.parse_offset_file(name)
         if found is None:
             raise InvalidOptionError(f"the name of an index is the base offset of its segment, and {path} has none")
-        return _index_rows(located.path, _INDEXES[suffix], found.offset)
+        return _index_rows(located, _INDEXES[suffix], found.offset)
     if suffix in (files.LOG, files.METADATA_SNAPSHOT):
         return None
     known = ", ".join([files.LOG, *_INDEXES, files.SNAPSHOT, *_SMALL_FILES])

@@ -128,7 +128,7 @@ class DumpedLog:
 
     def max_timestamp(self) -> int | None:
         """Return the largest timestamp (ms) that `describe_partition` knows of; None of a single file."""
-        return None if self.is_file else describe_partition(self.layout.path).stats.max_timestamp
+        return None if self.is_file else describe_partition(self.layout.folder).stats.max_timestamp
 
 
 def _start_of_last(count: int | None, start: int, end: int, offsets: Callable[[int, int], Iterator[Offsets]]) -> int:

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final
 
 from sparklog.errors import PathNotFoundError, SeglogError
-from sparklog.inspect.side_by_side import side_by_side
 from sparklog.inspect.verify_epochs import check_epochs
 from sparklog.inspect.verify_gaps import likely_cuts
 from sparklog.inspect.verify_log import Event, PartitionCheck, agreed_findings
@@ -28,26 +27,14 @@ from sparklog.inspect.verify_names import (
     is_log,
     orphans,
 )
-from sparklog.inspect.verify_segment import Finding, Progress, Severity, unreadable
+from sparklog.inspect.verify_segment import Finding, Severity, unreadable
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.losses import LostSegments, never_compacted
-from sparklog.log.places import PartitionFolder, join_path, split_path
+from sparklog.log.places import LogDirectory, PartitionFolder, join_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.storage.base import Entry, Storage
-from sparklog.storage.registry import locate
-
-__all__ = [
-    "Checkpoints",
-    "Finding",
-    "Progress",
-    "Severity",
-    "read_checkpoints",
-    "verify_directory",
-    "verify_partition",
-    "verify_partitions",
-]
 
 _NAMES_SHOWN_MAX: Final = 5
 
@@ -66,94 +53,76 @@ class Checkpoints:
         )
 
 
-def read_checkpoints(storage: Storage, folder: str) -> tuple[Checkpoints, list[Finding]]:
+def read_checkpoints(directory: LogDirectory) -> tuple[Checkpoints, list[Finding]]:
     """Read the offset checkpoints of a log directory, and find what is wrong with them."""
     offsets = dict[str, Mapping[TopicPartition, int]]()
     findings: list[Finding] = []
     for name in CHECKPOINTS:
-        path = join_path(folder, name)
+        path = directory.file(name)
         try:
-            data = storage.read_small(path)
+            data = directory.storage.read_small(path)
             if data is not None:
                 offsets[name] = parse_offset_checkpoint(data, path)
         except SeglogError as error:
             findings.append(unreadable(error, path))
-    return Checkpoints(folder, offsets), findings
+    return Checkpoints(directory.path, offsets), findings
 
 
-def verify_directory(path: str, *, processes: int = 1) -> Iterator[Event]:
-    """Verify a log directory: its checkpoints, the names of its folders, and every partition in it.
+def logs_in(directory: LogDirectory) -> list[PartitionFolder]:
+    """List the logs of a directory that are to be verified; folders that Kafka is deleting are left out."""
+    entries = directory.storage.entries(directory.path)
+    return [directory.folder(entry.name) for entry in entries if entry.is_folder and is_log(entry.name)]
 
-    Folders that Kafka is deleting are passed over with a note.
 
-    Parameters
-    ----------
-    path : str
-        The directory.
-    processes : int
-        How many processes verify partitions side by side; 1 is this process itself.
-
-    Yields
-    ------
-    Finding or Progress
-        A file or folder at a time.
+def verify_directory(directory: LogDirectory) -> Iterator[Finding]:
+    """Verify a log directory itself, without its logs: the checkpoints, the names in it, and the topic ids.
 
     Raises
     ------
     SeglogError
-        The directory itself cannot be listed.
+        The directory cannot be listed.
     """
-    located = locate(path)
-    storage, folder = located.storage, located.path
-    entries = storage.entries(folder)
-    checkpoints, findings = read_checkpoints(storage, folder)
+    entries = directory.storage.entries(directory.path)
+    checkpoints, findings = read_checkpoints(directory)
     yield from findings
-    yield from foreign_in_directory(folder, entries)
+    yield from foreign_in_directory(directory.path, entries)
     yield from _absent_partitions(checkpoints, {entry.name for entry in entries})
-    yield from _topic_ids(storage, folder, entries)
-    logs = [join_path(folder, entry.name) for entry in entries if entry.is_folder and is_log(entry.name)]
-    yield from side_by_side(partial(_verify_if_there, checkpoints), logs, processes)
+    yield from _topic_ids(directory.storage, directory.path, entries)
 
 
-def _verify_if_there(checkpoints: Checkpoints, partition: str) -> Iterator[Event]:
-    try:
-        yield from _verify_readable(partition, checkpoints)
-    except PathNotFoundError:
-        yield Finding(Severity.NOTE, "gone", partition, "it went away before it was verified: a broker deletes it")
+def verify_partitions(folders: Sequence[PartitionFolder], directory: LogDirectory | None = None) -> Iterator[Event]:
+    """Verify some partitions, each as `verify_partition` does; one that cannot be read is a finding.
 
-
-def verify_partitions(paths: Sequence[str], *, processes: int = 1) -> Iterator[Event]:
-    """Verify the folders of some partitions, each as `verify_partition` does, side by side in processes.
-
-    Yields
-    ------
-    Finding or Progress
-        In the order of the folders.
+    Parameters
+    ----------
+    directory : LogDirectory, optional
+        The log directory of all of them, where `verify_directory` reports what is wrong with its checkpoints. A folder
+        that is not there any more is then a note.
 
     Raises
     ------
     PathNotFoundError
         There is no such folder.
     """
-    yield from side_by_side(_verify_readable, paths, processes)
+    checkpoints = None if directory is None else read_checkpoints(directory)[0]
+    for folder in folders:
+        try:
+            yield from verify_partition(folder, checkpoints)
+        except PathNotFoundError:
+            if directory is None:
+                raise
+            message = "it went away before it was verified: a broker deletes it"
+            yield Finding(Severity.NOTE, "gone", folder.location, message)
+        except SeglogError as error:
+            yield unreadable(error, folder.location)
 
 
-def _verify_readable(path: str, checkpoints: Checkpoints | None = None) -> Iterator[Event]:
-    try:
-        yield from verify_partition(path, checkpoints)
-    except PathNotFoundError:
-        raise
-    except SeglogError as error:
-        yield unreadable(error, path)
-
-
-def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Iterator[Event]:
+def verify_partition(at: PartitionFolder, checkpoints: Checkpoints | None = None) -> Iterator[Event]:
     """Verify the folder of a partition, or one that Kafka has set aside.
 
     Parameters
     ----------
-    path : str
-        The folder.
+    at : PartitionFolder
     checkpoints : Checkpoints, optional
         The checkpoints of its log directory, from `read_checkpoints`; they are read here where they are not given.
 
@@ -166,25 +135,21 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
     SeglogError
         The folder itself cannot be listed.
     """
-    located = locate(path)
-    storage, folder = located.storage, located.path
-    parent, name = split_path(folder)
+    storage, folder, partition = at.storage, at.location, at.topic_partition
     if checkpoints is None:
-        checkpoints, findings = read_checkpoints(storage, parent)
+        checkpoints, findings = read_checkpoints(at.directory)
         yield from findings
     entries = storage.entries(folder)
     yield from foreign_in_partition(folder, entries)
     yield from _metadata(storage, folder)
-    partition = files.parse_partition_folder(name)
     offsets = checkpoints.of(partition)
-    check = PartitionCheck(storage, folder)
+    check = PartitionCheck(at)
     yield from check.run()
     yield from check_epochs(storage, folder, check.runs, offsets.get(files.LOG_START_CHECKPOINT, 0))
-    place = PartitionFolder.at(storage, folder)
-    lost = LostSegments(place)
+    lost = LostSegments(at)
     if not check.is_sparse and not offsets.get(files.CLEANER_CHECKPOINT):
         gaps = [gap for gap in check.gaps if not lost.within(gap.start_offset, gap.end_offset)]
-        yield from likely_cuts(gaps, is_proven=all(gap.magic == 2 for gap in gaps) and never_compacted(place))
+        yield from likely_cuts(gaps, is_proven=all(gap.magic == 2 for gap in gaps) and never_compacted(at))
     for entry in entries:
         found = files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.SNAPSHOT:
@@ -192,10 +157,10 @@ def verify_partition(path: str, checkpoints: Checkpoints | None = None) -> Itera
             yield from agreed_findings(partial(_snapshot, storage, join_path(folder, entry.name), found.offset))
     holes = [(gap.start_offset, gap.end_offset) for gap in check.gaps] + [(check.end_offset, files.OFFSET_MAX)]
     yield from _orphans(storage, folder, entries, {base for hole in holes for base in lost.within(*hole)})
-    if check.has_segments and list(_past_end(checkpoints.folder, name, offsets, check.end_offset)):
+    if check.has_segments and list(_past_end(checkpoints.folder, at.name, offsets, check.end_offset)):
         # Read again: the partition may have been deleted and made anew since they were read.
-        offsets = read_checkpoints(storage, checkpoints.folder)[0].of(partition)
-        yield from _past_end(checkpoints.folder, name, offsets, check.end_offset)
+        offsets = read_checkpoints(at.directory)[0].of(partition)
+        yield from _past_end(checkpoints.folder, at.name, offsets, check.end_offset)
 
 
 def _snapshot(storage: Storage, path: str, offset: int) -> Iterator[Finding]:

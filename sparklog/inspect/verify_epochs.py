@@ -13,10 +13,11 @@ from itertools import pairwise
 import numpy as np
 
 from sparklog.errors import SeglogError
-from sparklog.inspect.verify_segment import CheckedBatches, Finding, Severity, unreadable
+from sparklog.inspect.verify_segment import Finding, Severity, unreadable
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs
 from sparklog.log.places import join_path, split_path
+from sparklog.log.scan_past_damage import CheckedBatches
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Storage
 

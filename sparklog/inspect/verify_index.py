@@ -22,9 +22,10 @@ import numpy as np
 
 from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.inspect.verify_gaps import Gap
-from sparklog.inspect.verify_segment import CheckedBatches, Finding, Flags, Numbers, Severity
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log import files
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
+from sparklog.log.scan_past_damage import CheckedBatches, Flags, Numbers
 from sparklog.log.segment import Segment
 from sparklog.record.format import v2
 

@@ -21,7 +21,6 @@ from sparklog.log import files
 from sparklog.log.layout import list_segments
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
-from sparklog.storage.base import Storage
 
 Event = Finding | Progress
 
@@ -101,9 +100,8 @@ class PartitionCheck:
         The offset after the last sound batch.
     """
 
-    def __init__(self, storage: Storage, folder: str) -> None:
-        self._storage = storage
-        self._folder = folder
+    def __init__(self, folder: PartitionFolder) -> None:
+        self._at, self._storage, self._folder = folder, folder.storage, folder.location
         self._open_offsets: dict[int, int] = {}
         self._next_offset = 0
         self.runs: list[EpochRun] = []
@@ -117,7 +115,7 @@ class PartitionCheck:
         while listings < _LISTINGS_MAX:
             try:
                 sizes = self._sizes()
-                segments = list_segments(PartitionFolder.at(self._storage, self._folder))
+                segments = list_segments(self._at)
             except PathNotFoundError:
                 if not self._storage.is_folder(self._folder):
                     raise

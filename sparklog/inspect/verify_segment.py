@@ -1,8 +1,7 @@
 """Verifies every batch of one segment, and finds what is wrong with the bytes that are no sound batch.
 
-Damage is a value here, a `Finding`, and never ends the scan, which goes on at the next whole batch, at whatever byte.
-Batches whose checksum or content is wrong are passed on too, and marked, so that an index is not blamed for the damage
-of its log.
+Damage is a value here, a `Finding`, and never ends the scan; see `sparklog.log.scan_past_damage`. Batches whose
+checksum or content is wrong are passed on too, and marked, so that an index is not blamed for the damage of its log.
 """
 
 from __future__ import annotations
@@ -10,26 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from sparklog.errors import CorruptBatchError, CorruptLogError, SeglogError
-from sparklog.log.damage import Damage, DamageKind, DamageScanner
+from sparklog.errors import CorruptLogError, SeglogError
+from sparklog.log.damage import Damage, DamageKind
 from sparklog.log.layout import DirectoryView
-from sparklog.log.segment import OffsetPosition, Segment, Window, WindowScan
-from sparklog.record.decode.columns import decode_batches
-from sparklog.record.format.arrays import numbers_of
+from sparklog.log.scan_past_damage import CheckedBatches, Numbers, Unreadable, scan_past_damage
+from sparklog.log.segment import Segment
 from sparklog.record.format.headers import BatchHeaders
-from sparklog.storage.base import ReadableFile
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
-Records = tuple[Numbers, Numbers, Numbers]
 
 TORN_TAIL: Final = "torn-tail"
-
-_COLUMNS: Final = ("key", "offset", "timestamp", "position")
 
 
 class Severity(StrEnum):
@@ -78,22 +69,6 @@ class Progress:
     checked_bytes: int
 
 
-@dataclass(frozen=True)
-class CheckedBatches:
-    """Batches one behind the other, and whether the checksum and records of each are right: shape (n_batches,)."""
-
-    window: Window
-    is_sound: Flags
-
-    @property
-    def headers(self) -> BatchHeaders:
-        return self.window.headers
-
-    @property
-    def sound(self) -> BatchHeaders:
-        return self.window.headers.where(self.is_sound)
-
-
 def unreadable(error: SeglogError, path: str) -> Finding:
     """Make a finding of the error because of which a file, or something in it, could not be read."""
     if isinstance(error, CorruptLogError):
@@ -108,83 +83,50 @@ def scan_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progre
     Yields
     ------
     Finding or CheckedBatches or Progress
-        The batches come in the order of the file; where some do not begin where those before them ended, a finding has
-        described the bytes between them. Their bytes are valid until the next batches are asked for.
+        The batches are as of `scan_past_damage`; a finding has described each that is not sound, and the bytes that are
+        no batch.
 
     Raises
     ------
     SeglogError
         The file cannot be opened or read.
     """
-    with segment.storage.open(segment.path()) as file:
-        yield from _SegmentScan(segment, file).run()
+    judge, reported_position = _Findings(segment), 0
+    for found in scan_past_damage(segment):
+        if isinstance(found, CheckedBatches):
+            yield from judge.batches(found)
+            yield found
+            position = found.headers.origin + found.headers.valid_bytes
+        else:
+            yield judge.unreadable(found)
+            if found.damage is None or found.damage.next_position is not None:
+                continue
+            position = found.position + found.length_bytes
+        if position > reported_position:
+            yield Progress(segment.path(), position - reported_position)
+            reported_position = position
 
 
-class _SegmentScan:
-    """The state of a scan: the boundary that it has come to, and the batches before it whose sizes are in doubt.
+class _Findings:
+    """Makes the findings of what a scan of a segment gives."""
 
-    ``_boundary.offset`` is the one after the last sound batch. ``_doubtful_position`` is where the batches begin that
-    stand directly before ``_boundary`` and are all damaged: where no batch follows them, a wrong size may be the cause.
-    """
+    def __init__(self, segment: Segment) -> None:
+        self._segment, self._path = segment, segment.path()
 
-    def __init__(self, segment: Segment, file: ReadableFile) -> None:
-        self._segment = segment
-        self._file = file
-        self._path = segment.path()
-        self._boundary = OffsetPosition(0, segment.base_offset)
-        self._doubtful_position: int | None = None
-        self._damage_scanner = DamageScanner(file, is_last=segment.is_last, upper_offset=segment.reach)
-
-    def run(self) -> Iterator[Finding | CheckedBatches | Progress]:
-        reported_position, size_bytes = 0, 0
-        next_position: int | None = 0
-        while next_position is not None:
-            self._boundary, self._doubtful_position = OffsetPosition(next_position, self._boundary.offset), None
-            scan = WindowScan(self._file, next_position)
-            for window in scan:
-                yield from self._batches(window)
-                if scan.position > reported_position:
-                    yield Progress(self._path, scan.position - reported_position)
-                    reported_position = scan.position
-            size_bytes = scan.size_bytes
-            if scan.fault is None and scan.position >= size_bytes:
-                return
-            damage = self._damage_scanner.judge(
-                scan.position,
-                self._boundary.offset,
-                size_bytes,
-                scan.fault,
-                what=scan.what,
-                doubtful_position=self._doubtful_position,
-            )
-            yield self._tail(damage) if damage.is_log_end else self._damaged(damage)
-            next_position = damage.next_position
-        yield Progress(self._path, max(size_bytes - reported_position, 0))
-
-    def _batches(self, window: Window) -> Iterator[Finding | CheckedBatches]:
-        """Check the batches of a window, and go past them."""
-        records, errors = _decoded(window)
-        headers = window.headers
-        is_sound = np.ones(len(headers), dtype=bool)
-        for row, error in errors.items():
-            is_sound[row] = False
-            batch = headers.table[row]
-            yield self._error("corrupt-batch", error.reason, int(batch["position"]), int(batch["base_offset"]))
-        sound = headers.where(is_sound)
+    def batches(self, checked: CheckedBatches) -> Iterator[Finding]:
+        """Give the findings of batches that follow those before."""
+        sound = checked.sound
         if len(sound):
-            yield from self._offsets(sound)
-            yield from self._records(sound, records)
-        yield CheckedBatches(window, is_sound)
-        in_range = sound.column("last_offset") < self._segment.reach
-        offsets = sound.column("last_offset")[in_range]
-        next_offset = int(offsets[-1]) + 1 if len(offsets) else self._boundary.offset
-        self._boundary = OffsetPosition(headers.origin + headers.valid_bytes, next_offset)
-        if is_sound[-1]:
-            self._doubtful_position = None
-        elif is_sound.any() or self._doubtful_position is None:
-            self._doubtful_position = int(headers.column("position")[np.flatnonzero(np.append(True, is_sound))[-1]])
+            yield from self._offsets(sound, checked.expected_offset)
+            yield from self._records(sound, checked)
 
-    def _offsets(self, sound: BatchHeaders) -> Iterator[Finding]:
+    def unreadable(self, found: Unreadable) -> Finding:
+        """Make the finding of what cannot be read."""
+        if found.damage is None:
+            return self._error("corrupt-batch", found.reason, found.position, found.first_offset)
+        return self._tail(found.damage) if found.is_log_end else self._damaged(found.damage)
+
+    def _offsets(self, sound: BatchHeaders, expected_offset: int) -> Iterator[Finding]:
         """Check that offsets ascend from batch to batch, and are this segment's."""
         beyond = sound.column("last_offset") >= self._segment.reach
         if beyond.any():
@@ -193,7 +135,7 @@ class _SegmentScan:
             more = _and_more(int(beyond.sum()), "batches")
             yield self._error("offset-range", message + more, int(batch["position"]), int(batch["base_offset"]))
         held = sound.where(~beyond)
-        previous = np.concatenate([[self._boundary.offset - 1], held.column("last_offset")[:-1]])
+        previous = np.concatenate([[expected_offset - 1], held.column("last_offset")[:-1]])
         for row in np.flatnonzero(held.column("base_offset") <= previous[: len(held)]).tolist():
             batch = held.table[row]
             message = (
@@ -202,14 +144,15 @@ class _SegmentScan:
             )
             yield self._error("offset-order", message, int(batch["position"]), int(previous[row]) + 1)
 
-    def _records(self, sound: BatchHeaders, records: Records) -> Iterator[Finding]:
+    def _records(self, sound: BatchHeaders, checked: CheckedBatches) -> Iterator[Finding]:
         """Check what headers say of their records: where the offsets begin, and the largest timestamp."""
-        positions, offsets, timestamps = records
+        positions, offsets, timestamps = checked.records
         if not len(positions):
             return
         starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
         rows = np.searchsorted(sound.column("position"), positions[starts])
-        yield from self._record_offsets(sound, rows, offsets[starts], offsets[np.append(starts[1:], len(offsets)) - 1])
+        lasts = offsets[np.append(starts[1:], len(offsets)) - 1]
+        yield from self._record_offsets(sound, rows, offsets[starts], lasts, checked.expected_offset)
         latest = np.maximum.reduceat(timestamps, starts)
         late = (latest > sound.column("max_timestamp")[rows]) & (sound.column("magic")[rows] > 0)
         if late.any():
@@ -222,14 +165,16 @@ class _SegmentScan:
             place = int(batch["position"]), int(batch["base_offset"])
             yield Finding(Severity.WARNING, "batch-timestamp", self._path, message, *place)
 
-    def _record_offsets(self, sound: BatchHeaders, rows: Numbers, firsts: Numbers, ends: Numbers) -> Iterator[Finding]:
+    def _record_offsets(
+        self, sound: BatchHeaders, rows: Numbers, firsts: Numbers, ends: Numbers, expected_offset: int
+    ) -> Iterator[Finding]:
         """Check the first and last offsets of the batches that hold records against each other and their headers.
 
         Findings about the headers alone have been made before. A wrapper of magic 0 or 1 does not say in its header
         where its offsets begin, and a batch may hold offsets above the last one in its header.
         """
         lasts = sound.column("last_offset").copy()
-        in_order = sound.column("base_offset") > np.concatenate([[self._boundary.offset - 1], lasts[:-1]])
+        in_order = sound.column("base_offset") > np.concatenate([[expected_offset - 1], lasts[:-1]])
         for at in np.flatnonzero((ends > lasts[rows]) & (sound.column("magic")[rows] == 2)).tolist():
             batch = sound.table[rows[at]]
             message = (
@@ -239,7 +184,7 @@ class _SegmentScan:
             place = int(batch["position"]), int(batch["base_offset"])
             yield Finding(Severity.WARNING, "batch-offset", self._path, message, *place)
         lasts[rows] = np.maximum(lasts[rows], ends)
-        previous = np.concatenate([[self._boundary.offset - 1], lasts[:-1]])
+        previous = np.concatenate([[expected_offset - 1], lasts[:-1]])
         for at in np.flatnonzero(in_order[rows] & (firsts <= previous[rows])).tolist():
             batch, first = sound.table[rows[at]], int(firsts[at])
             message = f"the first record of a batch has offset {first}, which is in the batch before it"
@@ -252,7 +197,7 @@ class _SegmentScan:
         if following is None:
             given_up = "; the search for one was given up" if damage.is_search_given_up else ""
             message = f"{damage.reason}, and no whole batch follows: {damage.length_bytes:,} bytes are lost{given_up}"
-        elif damage.position == self._doubtful_position:
+        elif damage.what is DamageKind.WRONG_SIZE:
             message = f"{damage.reason}, at position {following}"
         else:
             message = (
@@ -276,35 +221,6 @@ class _SegmentScan:
 
     def _error(self, code: str, message: str, position: int, offset: int) -> Finding:
         return Finding(Severity.ERROR, code, self._path, message, position, offset)
-
-
-def _decoded(window: Window) -> tuple[Records, dict[int, CorruptBatchError]]:
-    """Decode every record: its batch's position, its offset and its timestamp; and the errors, by the batch's row."""
-    headers = window.headers
-    errors: dict[int, CorruptBatchError] = {}
-    try:
-        pieces = _pieces(window, headers)
-    except CorruptBatchError:
-        pieces = []
-        for row in range(len(headers)):
-            try:
-                pieces += _pieces(window, headers[row : row + 1])
-            except CorruptBatchError as error:
-                errors[row] = error
-    none = np.empty(0, dtype=np.int64)
-    positions, offsets, timestamps = (np.concatenate([none, *(piece[n] for piece in pieces)]) for n in range(3))
-    return (positions, offsets, timestamps), errors
-
-
-def _pieces(window: Window, headers: BatchHeaders) -> list[Records]:
-    return [
-        (
-            numbers_of(batch.column("position")),
-            numbers_of(batch.column("offset")),
-            numbers_of(batch.column("timestamp")),
-        )
-        for batch in decode_batches(window.buffer, headers, columns=_COLUMNS)
-    ]
 
 
 def _and_more(count: int, what: str) -> str:

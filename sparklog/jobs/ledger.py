@@ -250,6 +250,11 @@ class LedgerCommit:
     entries: tuple[Entry, ...]
     end_position: int
 
+    @property
+    def moved(self) -> list[Moved]:
+        """The entries of ranges that were moved."""
+        return [each for each in self.entries if isinstance(each, Moved)]
+
 
 @dataclass(frozen=True)
 class Ledger:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Final, get_args
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from sparklog.errors import (
     CorruptLogError,
@@ -23,19 +22,19 @@ from sparklog.jobs.ledger import Moved
 from sparklog.jobs.run.shares import even_share
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
-from sparklog.log.files import TopicPartition, checked_partition
+from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.log_identity import LOG_ID, TOPIC_ID, LogIdentity, end_batch, read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder, is_within
-from sparklog.log.reader import IsolationLevel, LogReader
-from sparklog.log.times import Time, to_ms
+from sparklog.log.reader import LogReader
 from sparklog.log.transactions import last_stable_offset
 from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.where import Where
 from sparklog.storage.base import Storage
-from sparklog.storage.registry import PathText, paths_of
-from sparklog.topic.places.discovery import discover, named, read_layouts
-from sparklog.topic.places.ranges import ReadRange
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import discover, log_directories, named, places_at, read_layouts
+from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange
+from sparklog.topic.selection import Selection
 
 _log = logging.getLogger("sparklog")
 
@@ -54,7 +53,7 @@ class Bound:
 
     Attributes
     ----------
-    offsets : tuple of (TopicPartition, int)
+    offsets : mapping of TopicPartition to int or None
         Of the partitions that are bound.
     time_ms : int or None
         The first record of each partition at or after it, ms since the epoch.
@@ -62,7 +61,7 @@ class Bound:
         The consumer group whose committed offsets it is; the start of a partition of which it has none.
     """
 
-    offsets: tuple[tuple[TopicPartition, int], ...] = ()
+    offsets: Mapping[TopicPartition, int] | None = None
     time_ms: int | None = None
     group: str | None = None
 
@@ -73,7 +72,7 @@ class Bound:
         if self.time_ms is not None:
             found = LogReader(layout).offset_for_time(self.time_ms)
             return layout.end_offset if found is None else found
-        return dict(self.offsets).get(named(layout.folder))
+        return (self.offsets or {}).get(named(layout.folder))
 
 
 @dataclass(frozen=True)
@@ -118,57 +117,32 @@ class LogSource:
     ----------
     paths : tuple of str
         Log directories, topic paths, partition folders and patterns.
-    topics : tuple of str
-        Only these topics; by default all but those whose name begins with ``__``.
-    topic_pattern : str or None
-        Only topics whose whole name this regular expression matches.
-    partitions : tuple of TopicPartition
-        Only these partitions.
-    start, end : Bound
-        Offsets before the one, and from the other on, are not read.
-    isolation_level : str
-        ``read_committed`` ends at the last stable offset, and leaves out aborted records.
-    stops_at_high_watermark : bool
-        Whether to end where the replicas had confirmed all, by ``replication-offset-checkpoint``.
-    fail_on_data_loss : bool
-        Whether it is an error, or a warning, that offsets are gone which were never moved.
-    offsets_path : tuple of str
-        The log directories where ``__consumer_offsets`` is; by default those that are read.
+    selection : Selection
+        Which partitions, and which offsets of each.
     where : Where or None
         Which of the records are moved. The others count as moved as well: their offsets were looked at.
     adopts : bool
         Whether to go on in a log that is another than the one that was moved before.
     """
 
-    paths: tuple[str, ...]
-    topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
-    partitions: tuple[TopicPartition, ...] = ()
-    start: Bound = Bound()
-    end: Bound = Bound()
-    isolation_level: IsolationLevel = "read_committed"
-    stops_at_high_watermark: bool = False
-    fail_on_data_loss: bool = True
-    offsets_path: tuple[str, ...] = ()
+    paths: tuple[PathText, ...]
+    selection: Selection = field(default_factory=Selection)
     where: Where | None = None
     adopts: bool = False
 
+    @property
+    def start(self) -> Bound:
+        given = self.selection
+        return Bound(given.start_offsets, given.start_time, given.start_group)
+
+    @property
+    def end(self) -> Bound:
+        given = self.selection
+        return Bound(given.end_offsets, given.end_time, given.end_group)
+
     def folders(self) -> list[PartitionFolder]:
         """Find the partitions; errors as of `sparklog.topic.places.discovery.discover`."""
-        found = discover(self.paths)
-        if self.partitions:
-            assignment: dict[str, list[int]] = {}
-            for each in self.partitions:
-                assignment.setdefault(each.topic, []).append(each.partition)
-            return found.assigned(assignment)
-        if self.topics:
-            return found.named(self.topics)
-        if self.topic_pattern is not None:
-            try:
-                return found.matching(re.compile(self.topic_pattern))
-            except re.error as error:
-                raise InvalidOptionError(f"no regular expression: {self.topic_pattern!r}, {error}") from error
-        return found.all_topics()
+        return discover(self.paths).select(self.selection)
 
     def check(self) -> list[PartitionFolder]:
         """Find the partitions; raise `InvalidOptionError` or `PathNotFoundError` where one that is asked for is not."""
@@ -189,7 +163,7 @@ class LogSource:
         """
         found = self._layouts()
         directories = {each.folder.directory for each in found.values() if isinstance(each, PartitionLayout)}
-        marks = {each: _high_watermarks(each) for each in directories} if self.stops_at_high_watermark else {}
+        marks = {each: _high_watermarks(each) for each in directories} if self.selection.stops_at_high_watermark else {}
         groups = self.committed([each.folder for each in found.values() if isinstance(each, PartitionLayout)])
         selected = [
             each if isinstance(each, Selected) else self._selected(each, at, moved, marks, groups)
@@ -219,7 +193,9 @@ class LogSource:
         # What decodes the offsets takes long to import: not for who names no group.
         from sparklog.topic.internal.groups import committed_by_groups
 
-        return committed_by_groups(names, (each.directory for each in folders), self.offsets_path)
+        # A disk without a partition that is read may have the offsets as well.
+        directories = [*log_directories(self.paths), *(each.directory for each in folders)]
+        return committed_by_groups(names, directories, self.selection.offsets_path)
 
     def _selected(
         self,
@@ -256,10 +232,10 @@ class LogSource:
     def _range(
         self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: OffsetsByGroup
     ) -> ReadRange:
-        committed = self.isolation_level == "read_committed"
+        committed = self.selection.isolation_level == "read_committed"
         stable = last_stable_offset(layout) if committed else layout.end_offset
         ends = [stable, self.end.offset(layout, groups)]
-        if self.stops_at_high_watermark:
+        if self.selection.stops_at_high_watermark:
             ends.append(marks[layout.folder.directory].get(named(layout.folder), layout.start_offset))
         wanted = self.start.offset(layout, groups)
         for bound, offset in ((self.start, wanted), (self.end, ends[1])):
@@ -287,16 +263,13 @@ class LogSource:
         )
 
     def _lose(self, message: str) -> None:
-        if self.fail_on_data_loss:
+        if self.selection.fail_on_data_loss:
             raise DataLossError(f"{message}. Set fail_on_data_loss to false to go on with what is there")
         _log.warning("%s; going on with what is there", message)
 
 
 HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
 """Of the partitions of log directories."""
-
-OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
-"""By groups, of the partitions that each has committed offsets of."""
 
 
 def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
@@ -379,78 +352,17 @@ def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:
     folders = [folder for of_source in of_sources for folder in of_source]
     there = {named(folder) for folder in folders}
     for source in sources:
-        for each, _ in (*source.start.offsets, *source.end.offsets):
+        for each in (*(source.start.offsets or ()), *(source.end.offsets or ())):
             if each not in there:
                 raise InvalidOptionError(f"an offset of {each} is given, which is not read")
     return folders
 
 
 def source_of(
-    source: PathText | Sequence[PathText],
-    *,
-    topics: str | Sequence[str],
-    topic_pattern: str | None,
-    partitions: Sequence[tuple[str, int]],
-    start_offsets: Mapping[tuple[str, int], int] | None,
-    end_offsets: Mapping[tuple[str, int], int] | None,
-    start_time: Time | None,
-    end_time: Time | None,
-    start_group: str | None,
-    end_group: str | None,
-    offsets_path: PathText | Sequence[PathText],
-    isolation_level: IsolationLevel,
-    stops_at_high_watermark: bool,
-    fail_on_data_loss: bool,
-    where: str | Where | None = None,
-    adopts: bool = False,
+    source: PathText | Sequence[PathText], selection: Selection, where: str | None = None, *, adopts: bool = False
 ) -> LogSource:
     """Make a source of what a user gives."""
-    _refuse_several(topics=topics or None, topic_pattern=topic_pattern, partitions=partitions or None)
-    if isolation_level not in get_args(IsolationLevel):
-        known = " or ".join(get_args(IsolationLevel))
-        raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
-    return LogSource(
-        paths=_paths(source),
-        topics=(topics,) if isinstance(topics, str) else tuple(topics),
-        topic_pattern=topic_pattern,
-        partitions=tuple(checked_partition(*each) for each in partitions),
-        start=bound_of(start_offsets, start_time, start_group, "start"),
-        end=bound_of(end_offsets, end_time, end_group, "end"),
-        isolation_level=isolation_level,
-        stops_at_high_watermark=stops_at_high_watermark,
-        fail_on_data_loss=fail_on_data_loss,
-        offsets_path=_paths(offsets_path),
-        where=None if where is None else parse_where(where),
-        adopts=adopts,
-    )
-
-
-def _paths(given: PathText | Sequence[PathText]) -> tuple[str, ...]:
-    paths = paths_of(given)
-    return tuple(str(path) for path in paths)
-
-
-def bound_of(offsets: Mapping[tuple[str, int], int] | None, time: Time | None, group: str | None, which: str) -> Bound:
-    """Make a bound of what a user gives: offsets by topic and partition, or a time, or a group, or nothing.
-
-    Parameters
-    ----------
-    which : str
-        "start" or "end", for errors.
-    """
-    _refuse_several(**{f"{which}_offsets": offsets or None, f"{which}_time": time, f"{which}_group": group})
-    for each in offsets or ():
-        if not isinstance(each, tuple) or len(each) != 2:
-            raise InvalidOptionError(f"{which}_offsets has {each!r}: it is given by topic and partition, ('topic', 0)")
-    by_partition = {checked_partition(*each): offset for each, offset in (offsets or {}).items()}
-    return Bound(tuple(sorted(by_partition.items())), None if time is None else to_ms(time, f"{which}_time"), group)
-
-
-def _refuse_several(**given: object) -> None:
-    """Raise `InvalidOptionError` where more than one of some arguments is given, of which one alone would count."""
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) > 1:
-        raise InvalidOptionError(f"{' and '.join(names)} are given: give one of them")
+    return LogSource(places_at(source, "source"), selection, None if where is None else parse_where(where), adopts)
 
 
 def refuse_nested(storage: Storage, path: str, directory: LogDirectory) -> None:

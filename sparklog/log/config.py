@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 import javaproperties
 
-from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
+from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.log.message_format import NEWEST, TAKES, magic_of
 from sparklog.log.properties import (
     APPEND,
@@ -38,7 +38,7 @@ from sparklog.log.properties import (
 )
 from sparklog.record.codecs.table import CODEC_IDS, CODECS
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
-from sparklog.storage.registry import locate
+from sparklog.storage.small_files import read_file
 
 _INT_MAX: Final = (1 << 31) - 1
 _MINUTE_MS: Final = 60_000
@@ -355,11 +355,7 @@ class LogConfig:
         InvalidOptionError
             As in `from_properties`, or the file is malformed or names a property twice.
         """
-        located = locate(path)
-        data = located.storage.read_small(located.path)
-        if data is None:
-            raise PathNotFoundError(f"no such file: {path}")
-        given = properties_in(data, path)
+        given = properties_in(read_file(path), path)
         try:
             return cls.from_properties(given)
         except InvalidOptionError as error:
@@ -390,10 +386,6 @@ class LogConfig:
         """The properties that were given by their names, or differ from their defaults."""
         differing = (each.name for field, each in options_of(self).items() if getattr(self, field) != each.default)
         return frozenset((*self._named, *differing))
-
-    def to_properties(self) -> dict[str, str]:
-        """Return every property as text, in declaration order."""
-        return {declared.name: declared.text(getattr(self, field)) for field, declared in options_of(self).items()}
 
     def idle(self, place: str) -> dict[str, str]:
         """Return the properties that are set but do nothing in a place, as they were spelled, with the reasons."""

@@ -248,6 +248,30 @@ def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
     return layout_of(view, folder, list_segments(folder))
 
 
+def cut_at(layout: PartitionLayout, offset: int) -> PartitionLayout:
+    """Return the layout of a log as it was when it ended before an offset, with the position of that end.
+
+    Raises
+    ------
+    CorruptBatchError
+        The batches before the offset cannot be scanned.
+    """
+    if offset >= layout.end_offset:
+        return layout
+    segments = layout.segments[: layout.segment_of(offset - 1) + 1] if offset > layout.start_offset else ()
+    if not segments:
+        return replace(layout, segments=(), end=OffsetPosition(0, offset), zeros_from=None)
+    last = segments[-1]
+    if offset < last.upper_offset:
+        with last.open() as log:
+            header = log.first_batch_from(offset)
+        position = last.size_bytes if header is None else int(header.column("position")[0])
+        last = replace(last, is_last=True, size_bytes=position)
+    return replace(
+        layout, segments=(*segments[:-1], last), end=OffsetPosition(last.size_bytes, offset), zeros_from=None
+    )
+
+
 def batch_holding(layout: PartitionLayout, offset: int) -> BatchHeaders | None:
     """Return the header of the batch that holds an offset; None where the log has none, or none that can be read."""
     if not layout.segments or not layout.start_offset <= offset < layout.end_offset:

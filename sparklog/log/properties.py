@@ -1,8 +1,9 @@
 """Declares options and topic properties, each once: its name, type, default, check and documentation.
 
 `option` makes a field of a dataclass. The class is then the list of its options: `options_of` returns them to code that
-parses text, `described` to code that documents them. Topic properties (`sparklog.log.config`) and the options of a read
-and of a write (`sparklog.spark`) are all declared with it.
+parses text, `taken` makes the class from a Python caller's arguments, `described` is for code that documents them.
+Topic properties (`sparklog.log.config`), the options of a read and of a write (`sparklog.spark`), and the arguments
+that all jobs take (`sparklog.topic.selection`, `sparklog.jobs.run.options`) are declared with it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sparklog.errors import InvalidOptionError
 
@@ -26,6 +27,9 @@ READ: Final = "read"
 _SHOWN_MAX: Final = 200
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{0,19}\.?[0-9]{1,19}(e[+-]?[0-9]{1,3})?")
+
+
+DeclaringT = TypeVar("DeclaringT")
 
 
 class Spelling(NamedTuple):
@@ -61,7 +65,7 @@ class Option:
     choices: tuple[str, ...]
     ignores_case: bool
     synonyms: Mapping[str, str]
-    parser: Callable[[str, str], Any] | None
+    parser: Callable[[str, Any], Any] | None
     too_low: str
     takes: str
     is_required: bool
@@ -103,6 +107,24 @@ class Option:
             value *= given.unit
         if not self.allows(value):
             raise InvalidOptionError(self._refusal(given, value, text))
+        return value
+
+    def take(self, value: Any) -> Any:
+        """Return the value that a caller of Python gives, also None where that is the default; check its bound.
+
+        Raises
+        ------
+        InvalidOptionError
+            The option does not take such a value.
+        """
+        if value is None and self.default is None:
+            return None
+        if self.parser is not None:
+            return self.parser(self.name, value)
+        if self.kind in (int, float) and value < self.at_least:
+            raise InvalidOptionError(f"{self.name} is {value}, and must be at least {self.at_least}")
+        if self.choices and not self.allows(value):
+            raise InvalidOptionError(f"{self.name} is {value!r}, and must be {self.bound}")
         return value
 
     def allows(self, value: Any) -> bool:
@@ -160,7 +182,7 @@ def option(
     choices: tuple[str, ...] = (),
     ignores_case: bool = False,
     synonyms: Mapping[str, str] = MappingProxyType({}),
-    parser: Callable[[str, str], Any] | None = None,
+    parser: Callable[[str, Any], Any] | None = None,
     too_low: str = "",
     takes: str = "",
     is_required: bool = False,
@@ -188,7 +210,8 @@ def option(
     synonyms : mapping of str to str
         Other words with the same meanings as ``choices``.
     parser : callable of (name, text), optional
-        Reads the text in place of all of the above, and raises `InvalidOptionError` with a sentence of its own.
+        Reads the text, or what a caller of Python gives, in place of all of the above, and raises `InvalidOptionError`
+        with a sentence of its own.
     too_low : str
         The whole sentence for a number below ``at_least``, if it must have the words of Spark's Kafka connector.
     takes : str
@@ -229,6 +252,11 @@ def option(
 def options_of(declaring: Any) -> dict[str, Option]:
     """Return the options that a dataclass declares, by field names, in order."""
     return {each.name: each.metadata["option"] for each in fields(declaring) if "option" in each.metadata}
+
+
+def taken(declaring: type[DeclaringT], given: Mapping[str, Any]) -> DeclaringT:
+    """Make a dataclass of those of its options that a caller of Python gives; other names in ``given`` are not its."""
+    return declaring(**{name: each.take(given[name]) for name, each in options_of(declaring).items() if name in given})
 
 
 def described(declaring: Any) -> list[Described]:

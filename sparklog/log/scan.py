@@ -84,8 +84,7 @@ def _batches(
                 refuse_replaced(log, layout)
                 reached, magic = segment.base_offset, 0
                 # What stands behind the end may be of a commit that a power cut has left half done.
-                # 0 where only the offset of the end is known, or where the last segment has nothing to read.
-                end_position = (layout.end.position or None) if segment.is_last else None
+                end_position = layout.end.position if segment.is_last else None
                 for window in log.windows(log.seek(offset), end_position):
                     last_offsets = window.headers.column("last_offset")
                     first, last = _rows_of(last_offsets, offset, end_offset)

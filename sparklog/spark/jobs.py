@@ -8,8 +8,10 @@ from typing import Final, ParamSpec, TypeVar
 
 from sparklog.jobs.clean import arguments as clean_logs
 from sparklog.jobs.copy import arguments as copy_logs
+from sparklog.jobs.description import describe as describe_logs
 from sparklog.jobs.export import arguments as exporting
 from sparklog.jobs.load import arguments as loading
+from sparklog.jobs.verification import verify as verify_logs
 from sparklog.spark.runner import SparkRunner
 
 P = ParamSpec("P")
@@ -33,3 +35,5 @@ export: Final = _on_spark(exporting.export)
 clean: Final = _on_spark(clean_logs.clean)
 copy: Final = _on_spark(copy_logs.copy)
 load: Final = _on_spark(loading.load)
+describe: Final = _on_spark(describe_logs)
+verify: Final = _on_spark(verify_logs)

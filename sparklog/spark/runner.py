@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from sparklog.errors import SeglogError
-from sparklog.jobs.run.job import Amount, Failed, Finished, Job, Tasks
+from sparklog.jobs.run.job import Amount, Failed, Finished, Tasks, Work
 from sparklog.jobs.run.worker import pickled, run_task, unpickled_job
 from sparklog.spark.worker.process import LoadedByWorkers, check_workers
 
@@ -61,7 +61,7 @@ class SparkRunner:
         return int(last) + 1
 
     def __call__(
-        self, job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
+        self, job: Work[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
         check_workers(self.session)
         # All cores are busy with one wave less than there may be.
@@ -87,7 +87,7 @@ class SparkRunner:
 class _Queries:
     """The queries of a run of a job, which are cancelled together."""
 
-    def __init__(self, session: SparkSession, job: Job[Any, Any]) -> None:
+    def __init__(self, session: SparkSession, job: Work[Any, Any]) -> None:
         self._session, self._job = session, pickle.dumps(job)
         self._tag, self._is_cancelled = f"sparklog-{secrets.token_hex(8)}", Event()
         context = getattr(session, "sparkContext", None)

@@ -22,7 +22,7 @@ from sparklog.spark.worker.boundary import plain_errors
 from sparklog.spark.worker.garbage_collection import first_use_freezes
 from sparklog.spark.worker.process import LoadedByWorkers
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import Location, expand_one, locate
+from sparklog.storage.registry import Location, expand_one
 from sparklog.topic.write.commit import CommitRequest, abort, commit
 from sparklog.topic.write.target import WriteTarget, find_target
 from sparklog.topic.write.txn_versions import RowsDigest, TxnVersion
@@ -72,7 +72,7 @@ class Destination:
             They are not, or a broker runs there.
         """
         names = check_written(schema)
-        location = expand_one(locate(options.path))
+        location = expand_one(options.path)
         target = find_target(location, options.topic, options.num_partitions, has_topic_column="topic" in names)
         directory = target.directory
         if options.topic_id is not None and target.topic is None:
@@ -80,7 +80,7 @@ class Destination:
         if directory.storage.is_folder(directory.path):
             refuse_running_broker(directory)
         if options.report_path:
-            _check_report_path(locate(options.report_path, "reportPath"), directory)
+            _check_report_path(options.report_path, directory)
         return cls(options, target, wall_clock_ms())
 
     def stage(
@@ -172,7 +172,7 @@ class Destination:
         for line in lines:
             _log.info("wrote %s", line)
         if self.options.report_path:
-            storage, path = locate(self.options.report_path, "reportPath")
+            storage, path = self.options.report_path
             with to_writable(storage, path).open_for_append(path) as file:
                 file.truncate(0)
                 file.append("".join(f"{line}\n" for line in lines).encode())

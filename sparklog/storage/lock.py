@@ -18,7 +18,7 @@ from sparklog.errors import LockedError
 from sparklog.storage.base import HeldLock
 from sparklog.storage.beneath import look, open_folder, open_or_make_file
 from sparklog.storage.local import OpenDescriptor, to_write_error
-from sparklog.storage.process import in_forked_child
+from sparklog.storage.process import ProcessState
 
 _POLL_SECONDS: Final = 0.05
 # struct flock of a 64-bit Linux: kind, whence, start, length, process.
@@ -49,24 +49,8 @@ class _Holding:
 
 _holdings: dict[Identity, _Holding] = {}
 _claims: dict[Identity, _Claim] = {}
-_changed = threading.Condition()
-
-
-def _begin_in_child() -> None:
-    """Forget the parent's locks in a forked child, which does not hold them.
-
-    Closing the child's descriptors takes nothing from the parent. Another thread may have held the condition.
-    """
-    global _changed
-    _changed = threading.Condition()
-    inherited: list[_Holding | _Claim] = [*_holdings.values(), *_claims.values()]
-    _holdings.clear()
-    _claims.clear()
-    for each in inherited:
-        each.close()
-
-
-in_forked_child(_begin_in_child)
+# A forked child holds none of its parent's locks. Closing the child's descriptors takes nothing from the parent.
+_ours = ProcessState(threading.Condition, _holdings, _claims, give_up=lambda inherited: inherited.close())
 
 
 def lock_file(root: str, path: str, timeout_seconds: float, *, is_shared: bool, queue: str | None) -> HeldLock:
@@ -82,7 +66,7 @@ def claim_folder(root: str, path: str, spelling: str) -> HeldLock:
 
 def claimed_spelling(path: str, identity: Identity | None) -> str | None:
     """Return how the writer that claimed a folder spells its path; None if nobody claimed it."""
-    with _changed:
+    with _ours.lock:
         return _claimed_as(path, identity)
 
 
@@ -97,7 +81,7 @@ class _ProcessLock:
         cls, root: str, path: str, deadline: float, is_shared: bool, queue: str | None, waiting: ExitStack
     ) -> Self:
         """Take a lock; ``waiting`` gets the lock of the queue that was held meanwhile."""
-        with _changed:
+        with _ours.lock:
             # Until somebody has waited there is no queue, and the first try needs none.
             is_next = queue is None or not Path(queue).exists()
             while True:
@@ -122,7 +106,7 @@ class _ProcessLock:
                         else f"{path} is locked by another process: a broker that runs on this directory, which must "
                         f"be stopped first, or another writer, which did not finish in time"
                     )
-                _changed.wait(_POLL_SECONDS)
+                _ours.lock.wait(_POLL_SECONDS)
 
     @classmethod
     def _tried(cls, root: str, path: str, *, is_shared: bool) -> Self | None:
@@ -133,7 +117,7 @@ class _ProcessLock:
         return cls(holding)
 
     def close(self) -> None:
-        with _changed:
+        with _ours.lock:
             holding, self._holding = self._holding, None
             if holding is None or _holdings.get(holding.identity) is not holding:
                 # Already closed, or the lock of this process's parent.
@@ -143,7 +127,7 @@ class _ProcessLock:
                 # Forgotten first: a child forked in between must not close descriptors that others have opened since.
                 del _holdings[holding.identity]
                 holding.close()
-                _changed.notify_all()
+                _ours.lock.notify_all()
 
     def __enter__(self) -> Self:
         return self
@@ -219,7 +203,7 @@ class _Claim(OpenDescriptor):
             raise to_write_error(error, path) from error
         found = os.fstat(descriptor)
         claim = cls(path, spelling, (found.st_dev, found.st_ino), descriptor)
-        with _changed:
+        with _ours.lock:
             other = _claimed_as(path, claim.identity)
             if other is None:
                 _claims[claim.identity] = claim
@@ -229,7 +213,7 @@ class _Claim(OpenDescriptor):
         raise LockedError(f"{told} is open in this process already")
 
     def close(self) -> None:
-        with _changed:
+        with _ours.lock:
             if _claims.get(self.identity) is self:
                 del _claims[self.identity]
         super().close()

@@ -4,12 +4,43 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, Generic, TextIO, TypeVar
+
+L = TypeVar("L")
 
 
 def in_forked_child(action: Callable[[], None]) -> None:
     """Run a function at the start of every process that is forked from this one."""
     os.register_at_fork(after_in_child=action)
+
+
+class ProcessState(Generic[L]):
+    """Tables of this process and the lock that guards them; a forked child begins with empty tables and a new lock.
+
+    Parameters
+    ----------
+    make_lock : callable
+        Makes the lock. Another thread may hold the parent's, and the child does not have that thread.
+    *tables : dict
+        What the lock guards.
+    give_up : callable
+        Called in the child with each value of the tables, when they are empty.
+    """
+
+    def __init__(
+        self, make_lock: Callable[[], L], *tables: dict[Any, Any], give_up: Callable[[Any], None] = lambda _: None
+    ) -> None:
+        self._make_lock, self._tables, self._give_up = make_lock, tables, give_up
+        self.lock = make_lock()
+        in_forked_child(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self.lock = self._make_lock()
+        inherited = [each for table in self._tables for each in table.values()]
+        for table in self._tables:
+            table.clear()
+        for each in inherited:
+            self._give_up(each)
 
 
 def process_id() -> int:

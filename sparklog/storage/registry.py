@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import translate
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 from urllib.parse import unquote
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.storage.base import Storage
 from sparklog.storage.local_writing import LocalWritableStorage
-
-PathText = str | os.PathLike[str]
-"""The forms in which a user may give a path."""
 
 _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(//(?P<host>[^/]*))?")
 _NOT_UNICODE: Final = re.compile(r"[\x00\ud800-\udfff]")
@@ -29,10 +26,22 @@ _LOCAL: Final = "file"
 
 
 class Location(NamedTuple):
-    """A path, absolute and without a scheme, and its storage."""
+    """A place: a path, absolute and without a scheme, and its storage, with all that the storage needs.
+
+    It is made once, where the text of a path comes in, and passed from there to all code that reads or writes, tasks
+    included. Its pickle is small.
+    """
 
     storage: Storage
     path: str
+
+    def __str__(self) -> str:
+        """Return text that stands for the same place wherever we run, and that `locate` understands."""
+        return self.path if self.storage.scheme == _LOCAL else f"{self.storage.scheme}:{self.path}"
+
+
+PathText = str | os.PathLike[str] | Location
+"""What a user may give for a path; a place stands for itself."""
 
 
 class Url(NamedTuple):
@@ -48,12 +57,12 @@ class Scheme(NamedTuple):
     Attributes
     ----------
     open_storage : callable
-        Makes the storage from options, such as credentials.
+        Makes the storage.
     plain_path : callable
         Returns the path of a URL as the storage names it. ``argument`` and the given ``text`` are for errors.
     """
 
-    open_storage: Callable[[Mapping[str, str]], Storage]
+    open_storage: Callable[[], Storage]
     plain_path: Callable[[Url, str, str], str]
 
 
@@ -65,7 +74,7 @@ def _local_path(url: Url, argument: str, text: str) -> str:
     return unquote(url.path, errors="surrogateescape")
 
 
-_schemes: dict[str, Scheme] = {_LOCAL: Scheme(lambda _: LocalWritableStorage(), _local_path)}
+_schemes: dict[str, Scheme] = {_LOCAL: Scheme(LocalWritableStorage, _local_path)}
 
 
 def register_scheme(name: str, scheme: Scheme) -> None:
@@ -75,28 +84,27 @@ def register_scheme(name: str, scheme: Scheme) -> None:
 
 def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
     """Return one or several paths as a list."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        return [given]
-    return list(given)
+    is_one = isinstance(given, str | Location) or not isinstance(given, Sequence)
+    return [cast(PathText, given)] if is_one else list(cast(Sequence[PathText], given))
 
 
-def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | None = None) -> Location:
+def locate(path: PathText, argument: str = "path") -> Location:
     """Return the storage for a path or URL, and the path as that storage names it; a pattern stays one.
 
     Parameters
     ----------
-    path : str or PathLike
+    path : str, PathLike or Location
         Relative to the current directory, unless absolute.
     argument : str
         The name of the user's option or argument, for errors.
-    options : mapping of str to str, optional
-        Options of the storage, such as credentials.
 
     Raises
     ------
     InvalidOptionError
         The path is empty, or no file can have it, or no storage here has its scheme or host.
     """
+    if isinstance(path, Location):
+        return path
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(text, str):
         raise InvalidOptionError(f"{argument} must be text or a Path, got {path!r}")
@@ -114,19 +122,8 @@ def locate(path: PathText, argument: str = "path", options: Mapping[str, str] | 
         raise InvalidOptionError(f"{argument} is empty: {text!r}; to say the folder that this runs in, write '.'")
     if _NOT_UNICODE.search(plain):
         raise InvalidOptionError(f"{argument} has a character that no path may have, NUL or invalid Unicode: {text!r}")
-    storage = scheme.open_storage(options or {})
+    storage = scheme.open_storage()
     return Location(storage, storage.absolute(plain))
-
-
-def canonical(path: PathText, argument: str = "path") -> str:
-    """Return text for `locate` that means the same place from any current directory; for errors see `locate`."""
-    return spelled(locate(path, argument))
-
-
-def spelled(location: Location) -> str:
-    """Return the text of `canonical` for a location."""
-    storage, path = location
-    return path if storage.scheme == _LOCAL else f"{storage.scheme}:{path}"
 
 
 def expand(location: Location) -> list[Location]:

@@ -15,6 +15,15 @@ from sparklog.storage.registry import PathText, locate
 _FOLDERS_DEEP_MAX: Final = 8
 
 
+def read_file(path: PathText, argument: str = "path") -> bytes:
+    """Return the content of a file; `PathNotFoundError` where there is none."""
+    storage, place = locate(path, argument)
+    data = storage.read_small(place)
+    if data is None:
+        raise PathNotFoundError(f"no such file: {place}")
+    return data
+
+
 def read_files(path: PathText, argument: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
     """Read a file, or the wanted files in a folder.
 

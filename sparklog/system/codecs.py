@@ -49,7 +49,7 @@ _NUMBERS: Final = {
     "float64": struct.Struct(">d"),
     "bool": struct.Struct(">?"),
 }
-_INT8, _INT16, _INT32 = _NUMBERS["int8"], _NUMBERS["int16"], _NUMBERS["int32"]
+_INT16, _INT32 = _NUMBERS["int16"], _NUMBERS["int32"]
 NO_UUID: Final = "A" * 22
 """The uuid of zeros, which Kafka writes for no uuid."""
 

@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from sparklog.errors import MessageDecodeError
-from sparklog.system.codecs import Codec, Compiler, Fields, Malformed, read_uvarint, versions_of, write_uvarint
+from sparklog.system.codecs import Codec, Compiler, Fields, Malformed, read_uvarint, versions_of
 
 _INT16: Final = struct.Struct(">h")
 _USUAL_KEY_BYTES_MAX: Final = 1 << 10
@@ -193,14 +193,6 @@ def _frame(data: bytes) -> tuple[int, int, int]:
     if frame != 1:
         raise MessageDecodeError(f"a record has the frame {frame}, and only 1 is known")
     return api_key, version, position
-
-
-def encode_framed(found: Message, version: int, fields: Mapping[str, Any]) -> bytes:
-    """Encode a message behind its frame; see `decode_framed`."""
-    out = bytearray()
-    for number in (1, found.api_key or 0, version):
-        write_uvarint(number, out)
-    return bytes(out) + found.encode(fields, version)
 
 
 def json_of(fields: Mapping[str, Any]) -> str:

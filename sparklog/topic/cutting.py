@@ -15,7 +15,8 @@ from sparklog.cleaner.cuts import Cut, Extent
 from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
 from sparklog.log.times import Time
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import place_at
 from sparklog.topic.write.configs import stored_configs, topic_config
 
 
@@ -147,7 +148,7 @@ def plan_truncation(path: PathText, offset: int) -> PlannedCut:
 
 
 def _folder_at(path: PathText) -> PartitionFolder:
-    return PartitionFolder.at(*expand_one(locate(path)))
+    return PartitionFolder.at(*place_at(path))
 
 
 def _config_of(folder: PartitionFolder, given: LogConfig | None) -> LogConfig:

@@ -40,7 +40,8 @@ from sparklog.log.folders import (
 from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate, paths_of
+from sparklog.storage.registry import PathText, paths_of
+from sparklog.topic.places.discovery import place_at
 from sparklog.topic.write.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
 from sparklog.write.directories import make_directory
 from sparklog.write.group_offsets import forget_offsets
@@ -378,7 +379,7 @@ class LogManager:
 
 
 def _directory_at(path: PathText) -> LogDirectory:
-    located = expand_one(locate(path))
+    located = place_at(path)
     storage = to_writable(located.storage, located.path)
     directory = LogDirectory(storage, storage.real(located.path))
     kind = look_at(storage, directory.path).kind

@@ -76,7 +76,7 @@ def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> Topi
     if threads < 1:
         raise InvalidOptionError(f"threads is {threads}, and must be at least 1")
     paths = paths_of(path)
-    layouts = read_found(lambda: discover(paths).all_topics())
+    layouts = read_found(lambda: discover(paths).select())
     return TopicReader({found: LogReader(layout) for found, layout in layouts.items()}, threads)
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from sparklog.errors import SeglogError
+from sparklog.errors import LockedError, SeglogError
+from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import JOURNAL, being_written, is_cut_file
 from sparklog.log.journal import pending
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.topic.write.commit import sweep
-from sparklog.topic.write.dead_jobs import jobs_of_lock, keep_jobs_out, sweep_dead_jobs
+from sparklog.topic.write.commit import ORPHAN_AGE_MS, sweep
 from sparklog.write.journal import apply_journal, refuse_foreign_changes
 from sparklog.write.locking import hold, refuse_link, refuse_running_broker
 from sparklog.write.recovery import recover
 from sparklog.write.recovery_actions import Action
+from sparklog.write.staging import end
 
 
 @dataclass(frozen=True)
@@ -136,3 +137,43 @@ def _finished(directory: LogDirectory, *, dry_run: bool) -> Iterator[Action]:
         apply_journal(directory)
     logs = f"{len(journal.partitions)} partition{'s' * (len(journal.partitions) != 1)}"
     yield Action(directory.file(JOURNAL), f"finished, a commit to {logs} that was decided and not done")
+
+
+def jobs_of_lock(directory: LogDirectory) -> list[str]:
+    """Return the jobs that hold the lock of jobs, or held it when they died: each has a file meanwhile."""
+    found = (files.parse_exclusive_job(entry.name) for entry in directory.storage.names(directory.path))
+    return [job for job in found if job is not None]
+
+
+def keep_jobs_out(directory: LogDirectory, held: ExitStack) -> bool:
+    """Take the lock of jobs, until ``held`` is closed; tell whether it was free. Where no job has left anything it is.
+
+    Whoever needs the lock of writers too takes that one later.
+    """
+    if not jobs_of_lock(directory):
+        return True
+    try:
+        held.enter_context(directory.writable.lock(directory.file(files.JOBS_LOCK), 0.0))
+    except LockedError:
+        return False
+    return True
+
+
+def sweep_dead_jobs(
+    directory: LogDirectory,
+    now_ms: int,
+    orphan_age_ms: int = ORPHAN_AGE_MS,
+    *,
+    spared: Collection[str] = (),
+    dry_run: bool = False,
+) -> list[str]:
+    """Remove what jobs have left that held the lock of jobs, which the caller holds now; arguments as of `sweep`."""
+    removed: list[str] = []
+    for dead in jobs_of_lock(directory):
+        if dead in spared:
+            continue
+        if not dry_run:
+            # A task of it that is still at work sees by this that it must remove its own files.
+            end(directory, dead)
+        removed += sweep(directory, now_ms, dead, orphan_age_ms, folders=(), spared=spared, dry_run=dry_run)
+    return removed

@@ -44,11 +44,6 @@ class Decoder:
         self._codec = codec
         self.type: pa.DataType = codec.type
 
-    @property
-    def has_fields(self) -> bool:
-        """Whether the type is a struct, whose fields may become columns of their own."""
-        return bool(pa.types.is_struct(self.type))
-
     def decode(self, values: pa.Array) -> Decoded:
         """Decode a column of keys or values.
 

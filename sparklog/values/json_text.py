@@ -1,6 +1,21 @@
-"""Text for files of text, all of a column at once: JSON, and bytes as base64 or in hexadecimal digits, and back.
+"""Text for files of text, a whole column at once: JSON, and bytes as base64 or in hexadecimal digits, and back.
 
 Each field of all rows is made at once, as an Arrow array of pieces of text; then the pieces of each row are joined.
+Pieces are large binary arrays, or bytes that all rows share.
+
+`json_rows` writes the text that Spark's ``to_json`` makes of the same row:
+
+    column                      text
+    null                        the name is left out; within a list it is null
+    numbers, decimals           as they are; NaN and the infinities as "NaN", "Infinity" and "-Infinity"
+    text                        as it is, in UTF-8
+    binary                      base64
+    dates, times                "2026-01-31", "12:30:00"
+    timestamps                  "2026-01-31T12:30:00.000Z", with the digits of their unit; without Z if without a zone
+    durations                   a number in their unit
+    lists, structs, maps        arrays and objects
+
+`json_lines` writes records: null is ``null``, and bytes that are UTF-8 are text.
 """
 
 from __future__ import annotations
@@ -11,6 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,11 +36,206 @@ from sparklog.values.rows import call_rows, only_where
 from sparklog.values.text import is_text
 
 _BYTES: Final = pa.large_binary()
+_RECORD_TIME: Final = pa.timestamp("ms", "UTC")
+_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 BASE64_SUFFIX: Final = "_base64"
 """Behind the name of a field that holds base64, since its bytes are no UTF-8."""
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in (*range(32), *b'\\"')}
+_LONG_MAX: Final = (1 << 63) - 1
+_UNITS_A_MS: Final = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "D": (1, 24 * 3600 * 1000)}
+_ARROW_TEXTS_MS: Final = (-1_096_193_779_200_000, 971_890_963_199_999)
+"""The years -32767 to 32767: of others Arrow has no text, or that of another year."""
+_NOT_FINITE: Final = (("nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
 
 Pieces = Sequence[pa.Array | bytes]
+
+
+def json_rows(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    """Return one JSON object for each row.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The names in the objects, in their order.
+    columns : sequence of pyarrow.Array, each of length n_rows
+        The values; nulls are left out.
+
+    Returns
+    -------
+    pyarrow.Array of large binary, length n_rows
+
+    Raises
+    ------
+    InvalidOptionError
+        A column is of a type that has no JSON here; the message names the column.
+    """
+    if not columns:
+        return pa.repeat(pieces_of(b"{}")[0], rows)
+    pieces: list[pa.Array | bytes] = []
+    for name, column in zip(names, columns, strict=True):
+        texts, quote = _plain(column, name)
+        member = (_opening(name) + quote, texts, quote)
+        pieces += [joined(*member).fill_null(pieces_of(b"")[0])] if texts.null_count else member
+    return _objects(pieces, b"}")
+
+
+def json_lines(batch: pa.RecordBatch) -> memoryview:
+    """Write each row as a JSON object in a line of its own.
+
+    Bytes that are UTF-8 are text; others are base64, in a field with ``_base64`` behind its name. The timestamp of a
+    record is in ms since the epoch, headers are a list of objects, and what was decoded is as `json_rows` writes it.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        At least one column.
+
+    Returns
+    -------
+    memoryview
+        UTF-8.
+    """
+    fields = zip(batch.schema.names, batch.columns, strict=True)
+    return octets_of(_objects([piece for name, column in fields for piece in _field(name, column)], b"}\n"))
+
+
+def _field(name: str, column: pa.Array) -> Pieces:
+    """Write a field of a line with a comma before it."""
+    if is_bytes_type(column.type):
+        return data_field(name, column)
+    if pa.types.is_list(column.type) and column.type.value_type == _HEADER:
+        return _opening(name), header_objects(column)
+    if column.type == _RECORD_TIME:
+        column = column.cast(pa.int64())
+    return _opening(name), _texts_or_null(column, name)
+
+
+def _opening(name: str) -> bytes:
+    return b"," + json.dumps(name, ensure_ascii=False).encode() + b":"
+
+
+def _objects(members: Pieces, closing: bytes) -> pa.Array:
+    """Join members, each with a comma before it, to objects; some may be empty. The first comma of an object goes."""
+    first, *others = members
+    if isinstance(first, bytes):
+        return joined(b"{" + first[1:], *others, closing)
+    if not numbers_of(pc.binary_length(first)).all():
+        # The comma may be that of any member.
+        first, others = joined(*members), []
+    return joined(b"{", pc.binary_replace_slice(first, 0, 1, b""), *others, closing)
+
+
+def _texts_or_null(column: pa.Array, name: str) -> pa.Array:
+    """Return the JSON text of each value of a column."""
+    texts, quote = _plain(column, name)
+    return (joined(quote, texts, quote) if quote else texts).fill_null(pieces_of(b"null")[0])
+
+
+def _plain(column: pa.Array, name: str) -> tuple[pa.Array, bytes]:
+    """Return the JSON text of each value, null where it is null; and the quotes that it is to stand in, or nothing."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        texts, quote = _plain(column.dictionary, name)
+        return texts.take(column.indices), quote
+    if pa.types.is_run_end_encoded(kind):
+        return _plain(pc.run_end_decode(column), name)
+    if is_text_type(kind):
+        return escaped(column), b'"'
+    if is_bytes_type(kind):
+        return base64_of(column), b'"'
+    if pa.types.is_timestamp(kind):
+        return pc.replace_substring(time_texts(column), " ", "T").cast(_BYTES), b'"'
+    if pa.types.is_date(kind) or pa.types.is_time(kind):
+        return time_texts(column).cast(_BYTES), b'"'
+    return (_nested if pa.types.is_nested(kind) else _bare)(column, name), b""
+
+
+def _bare(column: pa.Array, name: str) -> pa.Array:
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        return digits_of(column)
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), _BYTES)
+    if pa.types.is_floating(kind):
+        return _floats(column)
+    if pa.types.is_duration(kind):
+        return digits_of(column.cast(pa.int64()))
+    raise _no_json(name, kind)
+
+
+def _nested(column: pa.Array, name: str) -> pa.Array:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        names = [kind.field(number).name for number in range(kind.num_fields)]
+        return _null_where(column, json_rows(names, column.flatten(), len(column)))
+    if pa.types.is_fixed_size_list(kind):
+        return _nested(column.cast(pa.list_(kind.value_type)), name)
+    if not (pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise _no_json(name, kind)
+    # The lists of a slice have only some of its values.
+    ends = column.offsets.cast(pa.int32())
+    first, last = ends[0].as_py(), ends[-1].as_py()
+    if pa.types.is_map(kind):
+        keys, items = column.keys.slice(first, last - first), column.items.slice(first, last - first)
+        texts = joined(b'"', _plain(keys, name)[0], b'":', _texts_or_null(items, name))
+    else:
+        texts = _texts_or_null(column.values.slice(first, last - first), name)
+    lists = pa.ListArray.from_arrays(pc.subtract(ends, ends[0]), texts)
+    opening, closing = (b"{", b"}") if pa.types.is_map(kind) else (b"[", b"]")
+    return _null_where(column, joined(opening, pc.binary_join(lists, pieces_of(b",")[0]), closing))
+
+
+def _no_json(name: str, kind: pa.DataType) -> InvalidOptionError:
+    return InvalidOptionError(f"column {name!r} is of type {kind}, of which no JSON is made: leave it out, or cast it")
+
+
+def _null_where(column: pa.Array, texts: pa.Array) -> pa.Array:
+    """Return the texts, with null where the column is null."""
+    return only_where(texts, column.is_valid()) if column.null_count else texts
+
+
+def _floats(column: pa.Array) -> pa.Array:
+    plain = column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
+    texts = plain.cast(pa.string())
+    if pc.all(pc.is_finite(plain)).as_py() is False:
+        for given, wanted in _NOT_FINITE:
+            texts = pc.if_else(pc.equal(texts, given), wanted, texts)
+    return texts.cast(_BYTES)
+
+
+def is_far(column: pa.Array, times_ms: tuple[int, int] = _ARROW_TEXTS_MS) -> npt.NDArray[np.bool_]:
+    """Tell which times and dates are not from the first to the last of two times, ms since the epoch."""
+    kind = column.type
+    unit = kind.unit if pa.types.is_timestamp(kind) else {pa.date32(): "D", pa.date64(): "ms"}.get(kind, "ns")
+    if unit == "ns":
+        # There are few years of them.
+        return np.zeros(len(column), np.bool_)
+    factor, divisor = _UNITS_A_MS[unit]
+    first, last = times_ms[0] * factor // divisor, (times_ms[1] + 1) * factor // divisor - 1
+    numbers = numbers_of(filled(column.view(pa.int32() if kind == pa.date32() else pa.int64()), 0)).astype(np.int64)
+    found: npt.NDArray[np.bool_] = (numbers < max(first, -_LONG_MAX)) | (numbers > min(last, _LONG_MAX))
+    return found
+
+
+def time_texts(column: pa.Array) -> pa.Array:
+    """Write timestamps, dates and times of day as Arrow does, those of years as well that Arrow has no text of."""
+    kind, zone = column.type, ""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        # Without its zone a time is one of UTC, and many times as fast made text of.
+        column, zone = column.view(pa.timestamp(kind.unit)), "Z"
+    texts, far = column.cast(pa.string()), is_far(column)
+    if far.any():
+        written = np.datetime_as_string(column.filter(array_of(far)).to_numpy(zero_copy_only=False))
+        texts = pc.replace_with_mask(texts, array_of(far), pa.array(np.char.replace(written, "T", " ")))
+    return pc.binary_join_element_wise(texts, zone, "") if zone else texts
+
+
+def is_text_type(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def is_bytes_type(kind: pa.DataType) -> bool:
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view()) or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def hex_of(data: pa.Array) -> pa.Array:

@@ -26,7 +26,7 @@ from typing import Final
 from sparklog.errors import BrokerRunningError, InvalidOptionError, LockedError
 from sparklog.log import files
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.storage.process import in_forked_child
+from sparklog.storage.process import ProcessState
 
 _log = logging.getLogger("sparklog")
 _warned: set[str] = set()
@@ -35,17 +35,7 @@ _BROKER_TIMEOUT_SECONDS: Final = 0.5
 # How many folders of a log directory are open in this process, by the directory's identity. To open a folder
 # or change the marker of its directory, hold the lock.
 _open_in: dict[tuple[int, int], int] = {}
-_opening = threading.RLock()
-
-
-def _begin_in_child() -> None:
-    """Forget the parent's open folders in a forked child. Another thread may have held the lock."""
-    global _opening
-    _opening = threading.RLock()
-    _open_in.clear()
-
-
-in_forked_child(_begin_in_child)
+_ours = ProcessState(threading.RLock, _open_in)
 
 
 @contextmanager
@@ -165,7 +155,7 @@ def refuse_open(folder: PartitionFolder, spelling: str) -> None:
 @contextmanager
 def opening() -> Iterator[None]:
     """Allow one thread at a time to open a folder, since opening changes files of the log directory."""
-    with _opening:
+    with _ours.lock:
         yield
 
 
@@ -190,13 +180,13 @@ def claim(folder: PartitionFolder, spelling: str) -> Callable[[], None]:
         It is open in this process, under any name.
     """
     storage = folder.writable
-    with _opening:
+    with _ours.lock:
         claimed, identity = storage.claim(folder.location, spelling), storage.identity(folder.directory.path)
         if identity is not None:
             _open_in[identity] = _open_in.get(identity, 0) + 1
 
     def release() -> None:
-        with _opening:
+        with _ours.lock:
             claimed.close()
             if identity in _open_in:
                 _open_in[identity] -= 1
@@ -214,7 +204,7 @@ def _is_last_in(directory: LogDirectory) -> bool:
 
 def hide_marker(directory: LogDirectory) -> None:
     """Hide the marker of a broker's clean shutdown, so that the logs do not count as clean if this process dies."""
-    with _opening:
+    with _ours.lock:
         names = {entry.name for entry in directory.storage.names(directory.path)}
         if files.CLEAN_SHUTDOWN in names:
             directory.writable.rename(directory.file(files.CLEAN_SHUTDOWN), directory.file(files.MARKER_OF_WRITER))
@@ -225,7 +215,7 @@ def hide_marker(directory: LogDirectory) -> None:
 
 def show_marker(directory: LogDirectory) -> None:
     """Put the marker back, unless other writers still work."""
-    with _opening:
+    with _ours.lock:
         names = {entry.name for entry in directory.storage.names(directory.path)}
         if files.MARKER_OF_WRITER in names and _is_last_in(directory):
             directory.writable.rename(directory.file(files.MARKER_OF_WRITER), directory.file(files.CLEAN_SHUTDOWN))

@@ -36,16 +36,6 @@ class LogMetrics:
     flush_seconds: float
     flush_seconds_max: float
 
-    @property
-    def flush_rate(self) -> float:
-        """How often a second the log was flushed."""
-        return self.flushes / self.open_seconds if self.open_seconds else 0.0
-
-    @property
-    def flush_ms_mean(self) -> float:
-        """How long a flush took, ms; 0 where there was none."""
-        return self.flush_seconds * 1000 / self.flushes if self.flushes else 0.0
-
 
 class LogCounters:
     """The counters of one open log, which keeps other threads out."""

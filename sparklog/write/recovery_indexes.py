@@ -6,7 +6,6 @@ Source: apache/kafka, LogSegment.java (recover, sanityCheck).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,8 +15,8 @@ from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
-from sparklog.log.layout import PartitionLayout
-from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, producers_at_end
+from sparklog.log.layout import PartitionLayout, cut_at
+from sparklog.log.producer_state import AbortedTransaction, encode_aborted, producers_at_end
 from sparklog.log.scan import refuse_damaged
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.record.format.headers import BatchHeaders
@@ -158,7 +157,7 @@ def _rebuilt(
     segment = layout.segments[row]
     is_active = row + 1 == len(layout.segments)
     state, aborted = new_segment(segment.base_offset, now_ms), list[AbortedTransaction]()
-    producers = _producers_at(layout, segment.base_offset)
+    producers = producers_at_end(cut_at(layout, max(segment.base_offset, layout.start_offset)))
     offsets, times = bytearray(), bytearray()
     end_position = layout.end.position if is_active else segment.size_bytes
     with segment.open() as log:
@@ -183,7 +182,3 @@ def _remake_transactions(actions: RecoveryActions, name: str, aborted: Sequence[
         actions.make(name, encode_aborted(aborted), _FROM_BATCHES)
     elif actions.lists(name):
         actions.remove(name, "which names transactions that its log does not abort")
-
-
-def _producers_at(layout: PartitionLayout, offset: int) -> Producers:
-    return producers_at_end(replace(layout, end=OffsetPosition(0, max(offset, layout.start_offset))))

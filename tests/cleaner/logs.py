@@ -10,7 +10,8 @@ import sparklog
 from sparklog.cleaner.editor import Editor
 from sparklog.cleaner.rewriting import Rewriter, Rewritten
 from sparklog.cleaner.segment_groups import grouped
-from sparklog.inspect.verify import Finding, Severity, verify_partition
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.segment import Window
@@ -77,5 +78,5 @@ def values(folder: Path) -> list[bytes]:
 
 
 def findings(folder: Path) -> list[str]:
-    events = verify_partition(str(folder))
+    events = verify_partition(folder_at(folder))
     return [str(each) for each in events if isinstance(each, Finding) and each.severity != Severity.NOTE]

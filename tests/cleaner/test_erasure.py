@@ -22,6 +22,7 @@ from tests import build
 from tests.build import Record, v2_batch, write_partition
 from tests.cleaner.logs import CONFIG, clean, findings
 from tests.oracle import OracleBatch, OracleRecord, decode_log
+from tests.places import folder_at
 from tests.strategies import logs
 
 ONE_BY_ONE = LogConfig(segment_bytes=600, file_delete_delay_ms=0)
@@ -61,7 +62,7 @@ def batches_of(folder: Path) -> list[OracleBatch]:
 
 
 def remnants(folder: Path, *wanted: bytes) -> list[tuple[str, str]]:
-    events = verify_absent(keys(*wanted), str(folder))
+    events = verify_absent(keys(*wanted), folder_at(folder))
     return [(Path(each.path).name, each.code) for each in events if isinstance(each, Finding)]
 
 

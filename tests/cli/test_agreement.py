@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from sparklog.cli.commands.main import app
 from tests.golden import GoldenSet, golden_sets
+from tests.terminal import run
 
 FIELD = re.compile(r"(\w+):? (OptionalLong\[\d+\]|OptionalLong\.empty|\[.*?\]|-?\w+)(?= |$)")
 TIMES = ("NoTimestampType", "CreateTime", "LogAppendTime")
@@ -36,7 +35,7 @@ def sections(*suffixes: str) -> list[Any]:
 
 
 def rows(golden: GoldenSet, name: str, *options: str) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(app, ["dump", str(golden.log_dir / name), "--json", *options])
+    result = run("dump", golden.log_dir / name, "--json", *options)
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 

@@ -10,9 +10,9 @@ import pytest
 
 from sparklog import views
 from sparklog.cli.output.fields import ROWS
-from tests.cli.commands.test_main import run
 from tests.cli.output.test_fields import disagreements
 from tests.golden import EXAMPLES
+from tests.terminal import run
 from tests.topic.groups import write_shop
 
 

@@ -17,10 +17,10 @@ from sparklog.cli.work.export import selection_of
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.ledger import Loaded, encode_commit
 from sparklog.jobs.run.job import Amount
-from tests.cli.commands.test_main import lines, on_a_terminal, run
 from tests.cli.output.test_fields import disagreements
 from tests.golden import EXAMPLES
 from tests.jobs.tables import append, files, read, rows
+from tests.terminal import lines, on_a_terminal, run
 
 SOME = ("--topics", "shop-orders", "--processes", "1")
 
@@ -204,13 +204,24 @@ def test_what_cannot_be_done_is_one_line_on_stderr(tmp_path: Path, arguments: li
     ],
 )
 def test_where_to_begin_is_an_offset_or_a_time(texts: list[str], wanted: tuple[Any, ...]) -> None:
-    found = selection_of([str(EXAMPLES)], ["shop-orders"], None, [], texts, [])
+    found = selection_of([str(EXAMPLES)], {"topics": ["shop-orders"]}, texts, [])
     assert (found["start_offsets"], found["start_time"]) == wanted
+
+
+@pytest.mark.parametrize("command", [("export", "out"), ("copy", "out"), ("clean",)])
+def test_topics_and_partitions_together_are_refused_by_name(command: tuple[str, ...], tmp_path: Path) -> None:
+    verb, *target = command
+    logs = shutil.copytree(EXAMPLES, tmp_path / "logs")
+    chosen = ("--topics", "shop-orders", "--partitions", "shop-events:0")
+    refused = run(verb, logs, *(tmp_path / each for each in target), *chosen)
+    assert refused.exit_code == 2
+    assert "topics and partitions are given: give one of them" in refused.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_two_times_to_end_at_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="--to is given two times"):
-        selection_of([str(EXAMPLES)], [], None, [], [], ["2023-11-14", "2023-11-15"])
+        selection_of([str(EXAMPLES)], {}, [], ["2023-11-14", "2023-11-15"])
 
 
 def test_tables_of_jobs_fit_a_terminal(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sparklog.cli.output.fields import ROWS
-from tests.cli.commands.test_main import on_a_terminal, run
 from tests.cli.output.test_fields import disagreements
 from tests.golden import golden_set
 from tests.system.logs import End, Put, keyed, put, write_log
 from tests.system.test_consumer_offsets import classic, commit, modern
+from tests.terminal import on_a_terminal, run
 
 GOLDEN = golden_set("v2-internal").log_dir
 

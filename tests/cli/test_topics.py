@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
 import sparklog
-from sparklog.cli.commands.main import app
 from sparklog.cli.output.fields import ROWS
+from tests import terminal
 from tests.cli.output.test_fields import disagreements
 
 
 def run(*arguments: Any, answer: str = "") -> Result:
-    return CliRunner().invoke(app, ["topics", *map(str, arguments)], input=answer)
+    return terminal.run("topics", *arguments, answer=answer)
 
 
 @pytest.fixture

@@ -45,13 +45,21 @@ ATOMIC_RECORDS: Final = 2
 class KillingStorage(CrashingStorage):
     """Storage that kills its process at its n-th change: before it, or, torn, with half of what it writes."""
 
+    def __init__(self, root: Path, stop_at: int, *, is_torn: bool) -> None:
+        super().__init__(root, stop_at)
+        self._is_torn, self._dies_at_half = is_torn, False
+
     def step(self, name: str, path: str) -> None:
         try:
             super().step(name, path)
         except Stopped:
-            if not (self.is_torn and name.startswith("append")):
+            if not (self._is_torn and name.startswith("append")):
                 os.kill(os.getpid(), signal.SIGKILL)
-            raise
+            self._dies_at_half = True
+
+    def tear(self) -> None:
+        if self._dies_at_half:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def value(seed: int, append: int, row: int) -> bytes:

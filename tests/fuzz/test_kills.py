@@ -19,9 +19,11 @@ from typing import IO, Any
 import pytest
 
 import sparklog
-from sparklog.inspect.verify import Finding, Severity, verify_partition
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.write.partition import PartitionLog
 from tests.fuzz.appender import APPENDS, ATOMIC_RECORDS, CONFIG, records
+from tests.places import folder_at
 
 KILLS = 200
 KILLS_SHORT = 12
@@ -131,7 +133,7 @@ def check(folder: Path, before: list[bytes], seed: int, told: Told, where: str) 
 
 
 def findings(folder: Path) -> list[str]:
-    events = verify_partition(str(folder))
+    events = verify_partition(folder_at(folder))
     return [str(each) for each in events if isinstance(each, Finding) and each.severity != Severity.NOTE]
 
 

@@ -19,7 +19,7 @@ from sparklog.inspect.dump import (
 from sparklog.inspect.dump_range import DumpedLog, DumpRange
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.log.logs import batches
-from tests.places import folder_at
+from tests.places import folder_at, location_of
 
 EVERYTHING = DumpRange()
 
@@ -38,7 +38,7 @@ def test_file_of_batches_is_read_by_whatever_name(tmp_path: Path) -> None:
     write_partition(folder, batches(3))
     (copied,) = folder.glob("*.log")
     copied = copied.rename(folder / "copied.log")
-    dumped = log_of_file(str(copied))
+    dumped = log_of_file(location_of(copied))
     assert (dumped.topic, dumped.partition, dumped.name) == ("events", 3, "events-3")
     assert dumped.max_timestamp() is None
     rows = records(dumped, EVERYTHING)
@@ -66,7 +66,7 @@ def test_end_of_a_range_is_exclusive_for_batches_and_records(tmp_path: Path) -> 
 def test_log_is_no_file_of_entries(tmp_path: Path) -> None:
     write_partition(tmp_path / "events-0", batches(1))
     (log,) = (tmp_path / "events-0").glob("*.log")
-    assert file_rows(str(log)) is None
+    assert file_rows(location_of(log)) is None
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 9, 10, 11, 50, 999])

@@ -13,14 +13,17 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import PathNotFoundError, StorageError
-from sparklog.inspect import verify, verify_log
-from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partition
-from sparklog.storage.base import Entry
+from sparklog.inspect import verify_log
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding, Severity
+from sparklog.jobs.run.job import Amount, Unwatched
+from sparklog.storage.base import Entry, Storage
 from sparklog.storage.local import LocalFile, LocalStorage
-from sparklog.storage.registry import Location
 from tests import build
 from tests.build import ProducerEntry, Record, control_batch, v2_batch, write_partition
 from tests.golden import DATA, EXAMPLES, GoldenSet, golden_sets
+from tests.jobs.verifying import findings_in
+from tests.places import LOCAL, folder_at
 
 BATCHES, RECORDS_A_BATCH, FIRST = 60, 4, f"{0:020d}"
 START_MS = 1_700_000_000_000
@@ -35,15 +38,25 @@ def batch(number: int, **fields: object) -> bytes:
     return v2_batch(records, base_offset=RECORDS_A_BATCH * number, **fields)  # type: ignore[arg-type]
 
 
-def findings(folder: Path) -> list[Finding]:
-    return [event for event in verify_partition(str(folder)) if isinstance(event, Finding)]
+class Tally(Unwatched):
+    """Counts the bytes that a job says it has done."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+    def advanced(self, name: str, more: Amount) -> None:  # noqa: ARG002
+        self.size_bytes += more.size_bytes
 
 
-def problems(folder: Path) -> list[tuple[str, str, str]]:
+def findings(folder: Path, storage: Storage = LOCAL) -> list[Finding]:
+    return [event for event in verify_partition(folder_at(folder, storage)) if isinstance(event, Finding)]
+
+
+def problems(folder: Path, storage: Storage = LOCAL) -> list[tuple[str, str, str]]:
     """Return what is found, notes left out: severity, code, and name of the file."""
     return [
         (found.severity.value, found.code, Path(found.path).name)
-        for found in findings(folder)
+        for found in findings(folder, storage)
         if found.severity is not Severity.NOTE
     ]
 
@@ -90,15 +103,13 @@ def each_bit_flipped(path: Path, positions: Iterable[int]) -> Iterator[tuple[int
 
 @pytest.mark.parametrize("golden", golden_sets(), ids=lambda golden: golden.name)
 def test_what_a_broker_wrote_is_clean(golden: GoldenSet) -> None:
-    found = [event for event in verify_directory(str(golden.log_dir)) if isinstance(event, Finding)]
-    assert [each for each in found if each.severity is not Severity.NOTE] == []
+    assert [each for each in findings_in(golden.log_dir) if each.severity is not Severity.NOTE] == []
 
 
 def test_example_directory_is_clean_and_every_byte_is_counted() -> None:
-    events = list(verify_directory(str(EXAMPLES)))
-    assert all(event.severity is Severity.NOTE for event in events if isinstance(event, Finding))
-    checked = sum(event.checked_bytes for event in events if isinstance(event, Progress))
-    assert checked == sum(path.stat().st_size for path in EXAMPLES.glob("*/*.log"))
+    watch = Tally()
+    assert all(each.severity is Severity.NOTE for each in findings_in(EXAMPLES, watch=watch))
+    assert watch.size_bytes == sum(path.stat().st_size for path in EXAMPLES.glob("*/*.log"))
 
 
 def test_deleted_directory_of_a_broker_is_clean_by_itself() -> None:
@@ -572,7 +583,7 @@ def test_folder_in_the_place_of_a_file_is_found_and_hides_nothing(log: Path, suf
 )
 def test_what_is_no_regular_file_is_listed_and_not_opened(log: Path, kind: str, name: str, severity: str) -> None:
     make_special(log / name, kind)
-    found = [event for event in verify_partition(str(log)) if isinstance(event, Finding)]
+    found = [event for event in verify_partition(folder_at(log)) if isinstance(event, Finding)]
     told = [(each.severity.value, each.code, Path(each.path).name) for each in found]
     assert told == [(severity, "foreign-name", name)]
 
@@ -604,7 +615,7 @@ def test_links_in_a_log_directory_are_findings(log: Path, tmp_path: Path) -> Non
     (directory / "events-0").symlink_to(disk / "events-0")
     for name in ("replication-offset-checkpoint.tmp", "notes"):
         (directory / name).symlink_to(disk / "file")
-    found = [event for event in verify_directory(str(directory)) if isinstance(event, Finding) and event.code == "link"]
+    found = [each for each in findings_in(directory) if each.code == "link"]
     assert {Path(each.path).name for each in found} == {"events-0", "notes", "replication-offset-checkpoint.tmp"}
     assert {each.severity.value for each in found} == {"warning"}
 
@@ -625,36 +636,29 @@ class Meddling(LocalStorage):
         return super().open(path)
 
 
-def found_meanwhile(
-    folder: Path, opened: Path, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> list[Finding]:
+def found_meanwhile(folder: Path, opened: Path, change: Callable[[], object]) -> list[Finding]:
     """Verify a folder that is changed when a file of it is opened for the first time."""
     meddling = Meddling(opened, change)
-    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
-    found = findings(folder)
+    found = findings(folder, meddling)
     assert meddling._is_done
     return found
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
 @pytest.mark.parametrize("at", [0, 1])
-def test_segments_that_retention_removes_meanwhile_are_no_finding(
-    log: Path, suffix: str, at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_that_retention_removes_meanwhile_are_no_finding(log: Path, suffix: str, at: int) -> None:
     def remove() -> None:
         for path in log.glob("*"):
             if int(path.stem) <= 80 * at:
                 path.rename(f"{path}.deleted")
 
     opened = files(log, suffix)[at]
-    assert found_meanwhile(log, opened, remove, monkeypatch) == []
+    assert found_meanwhile(log, opened, remove) == []
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
 @pytest.mark.parametrize("at", [0, 1])
-def test_segments_that_the_cleaner_merges_meanwhile_are_no_finding(
-    log: Path, suffix: str, at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_that_the_cleaner_merges_meanwhile_are_no_finding(log: Path, suffix: str, at: int) -> None:
     def clean() -> None:
         for path in list(log.iterdir()):
             if int(path.stem) < 160:
@@ -662,20 +666,20 @@ def test_segments_that_the_cleaner_merges_meanwhile_are_no_finding(
         write_partition(log, [batch(n) for n in range(0, 39, 5)], index_interval_bytes=100)
 
     opened = files(log, suffix)[at]
-    assert found_meanwhile(log, opened, clean, monkeypatch) == []
+    assert found_meanwhile(log, opened, clean) == []
 
 
-def test_abort_that_is_appended_meanwhile_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_abort_that_is_appended_meanwhile_is_no_finding(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     transactions(folder, [])
 
     def index() -> None:
         (folder / f"{FIRST}.txnindex").write_bytes(build.txn_index([(7, 0, 8, 4)]))
 
-    assert found_meanwhile(folder, folder / f"{FIRST}.log", index, monkeypatch) == []
+    assert found_meanwhile(folder, folder / f"{FIRST}.log", index) == []
 
 
-def test_leader_epoch_that_begins_meanwhile_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leader_epoch_that_begins_meanwhile_is_no_finding(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     write_partition(folder, [batch(0), batch(1)])
     checkpoint = folder / "leader-epoch-checkpoint"
@@ -685,17 +689,17 @@ def test_leader_epoch_that_begins_meanwhile_is_no_finding(tmp_path: Path, monkey
         write_partition(folder, [batch(0), batch(1), batch(2, leader_epoch=1)])
         checkpoint.write_text(build.leader_epoch_checkpoint([(0, 0), (1, 8)]))
 
-    assert found_meanwhile(folder, folder / f"{FIRST}.log", lead, monkeypatch) == []
+    assert found_meanwhile(folder, folder / f"{FIRST}.log", lead) == []
 
 
-def test_damage_in_the_last_segment_is_told_of_a_log_that_grows(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_in_the_last_segment_is_told_of_a_log_that_grows(log: Path) -> None:
     last = files(log, ".log")[2]
     flip(last, 100)
 
     def grow() -> None:
         last.write_bytes(last.read_bytes() + batch(BATCHES))
 
-    found = found_meanwhile(log, last, grow, monkeypatch)
+    found = found_meanwhile(log, last, grow)
     assert [(each.code, each.position) for each in found] == [("corrupt-batch", 0)]
 
 
@@ -711,8 +715,7 @@ def test_segments_that_are_always_replaced_are_given_up(log: Path, monkeypatch: 
         return LocalFile(path)
 
     monkeypatch.setattr(meddling, "open", grow)
-    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
-    assert problems(log) == [("warning", "unreadable", log.name)]
+    assert problems(log, meddling) == [("warning", "unreadable", log.name)]
 
 
 def test_snapshot_that_a_broker_did_not_come_to_write_is_a_warning(log: Path) -> None:
@@ -735,11 +738,11 @@ def directory(log: Path) -> Path:
     return folder
 
 
-def found_in(directory: Path) -> list[tuple[str, str, str]]:
+def found_in(directory: Path, storage: Storage = LOCAL) -> list[tuple[str, str, str]]:
     return [
         (event.severity.value, event.code, Path(event.path).name)
-        for event in verify_directory(str(directory))
-        if isinstance(event, Finding) and event.code != "topic-id"
+        for event in findings_in(directory, storage)
+        if event.code != "topic-id"
     ]
 
 
@@ -802,8 +805,7 @@ def test_partitions_of_a_topic_with_two_topic_ids_are_found(directory: Path, log
     shutil.copytree(log, other)
     (log / "partition.metadata").write_text("version: 0\ntopic_id: KVWSeREGR6epFvAH9VCwBA")
     (other / "partition.metadata").write_text("version: 0\ntopic_id: bcwne3TeRzeTCc8YAOE7Ow")
-    events = [event for event in verify_directory(str(directory)) if isinstance(event, Finding)]
-    assert [(event.severity, event.code) for event in events] == [(Severity.ERROR, "topic-id")]
+    assert [(each.severity, each.code) for each in findings_in(directory)] == [(Severity.ERROR, "topic-id")]
 
 
 def test_partition_that_cannot_be_listed_hides_no_other(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -836,9 +838,7 @@ def test_links_and_pipes_in_a_directory_are_listed(directory: Path) -> None:
     ]
 
 
-def test_checkpoint_of_a_topic_made_anew_meanwhile_is_read_again(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoint_of_a_topic_made_anew_meanwhile_is_read_again(directory: Path) -> None:
     path = directory / "replication-offset-checkpoint"
     path.write_text(build.offset_checkpoint({("events", 0): 999}))
 
@@ -846,8 +846,7 @@ def test_checkpoint_of_a_topic_made_anew_meanwhile_is_read_again(
         path.write_text(build.offset_checkpoint({("events", 0): 1}))
 
     meddling = Meddling(directory / "events-0" / f"{FIRST}.log", anew)
-    monkeypatch.setattr(verify, "locate", lambda path: Location(meddling, path))
-    assert found_in(directory) == []
+    assert found_in(directory, meddling) == []
 
 
 def test_hostile_bytes_that_look_like_headers_end(tmp_path: Path) -> None:

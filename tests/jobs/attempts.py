@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sparklog.jobs.run.job import Amount, Failed, Finished, Job, Tasks
+from sparklog.jobs.run.job import Amount, Failed, Finished, Tasks, Work
 from sparklog.jobs.run.worker import run_task
 
 
@@ -16,7 +16,7 @@ class TwiceRunner:
     workers = 1
 
     def __call__(
-        self, job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
+        self, job: Work[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
         with ThreadPoolExecutor(2) as threads:
             for row, task in tasks:

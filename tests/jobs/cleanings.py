@@ -13,14 +13,14 @@ import pyarrow as pa
 import sparklog
 from sparklog.errors import SeglogError
 from sparklog.inspect.absent import verify_absent
-from sparklog.inspect.verify import Finding
+from sparklog.inspect.verify_segment import Finding
 from sparklog.jobs.clean.keys import read_keys
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.topic.recover import RecoverOptions, recover_directory
 from tests.cleaner.test_compaction import Making, write
 from tests.jobs.victims import PARTITIONS, Victim
-from tests.places import directory_at
+from tests.places import directory_at, folder_at
 from tests.topic.staged import findings
 
 Row = tuple[str, int, bytes | None, bytes | None, Any]
@@ -170,7 +170,7 @@ class Erasure(Clean):
         found = super().differs()
         if self._blank is None and not self._delay_ms:
             for folder in sorted(self.logs.glob("a-*")):
-                events = verify_absent(read_keys(self._keys), str(folder))
+                events = verify_absent(read_keys(self._keys), folder_at(folder))
                 found += [str(each) for each in events if isinstance(each, Finding)]
         return found
 

@@ -13,6 +13,7 @@ from sparklog.jobs.copy.plan import CopySource
 from sparklog.jobs.ledger import Moved, commits
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import LocalRunner
+from sparklog.jobs.run.options import LogJobOptions
 from sparklog.jobs.source import LogSource
 from sparklog.log.config import LogConfig
 from sparklog.log.files import JOBS_LEDGER, TRANSACTION_INDEX
@@ -21,6 +22,7 @@ from sparklog.log.producer_state import AbortedTransaction, Producers, encode_ab
 from sparklog.log.reader import IsolationLevel, open_log
 from sparklog.log.segment import Window
 from sparklog.storage.base import Storage
+from sparklog.topic.selection import Selection
 from sparklog.write.job_names import new_job
 from tests.places import LOCAL, folder_at, location_of
 from tests.topic.staged import NOW_MS
@@ -36,12 +38,18 @@ def source(
     **fields: Any,
 ) -> CopySource:
     return CopySource(
-        LogSource((str(path),), isolation_level=isolation_level, **fields), tuple((renames or {}).items())
+        LogSource((str(path),), Selection(isolation_level=isolation_level, **fields)), tuple((renames or {}).items())
     )
 
 
 def copy_job(target: Path, *sources: CopySource, storage: Storage = LOCAL, **fields: Any) -> CopyJob:
-    job = {"config": CONFIG, "run_id": new_job(NOW_MS), "now_ms": NOW_MS, "lock_timeout_seconds": 5.0, **fields}
+    job = {
+        "config": CONFIG,
+        "run_id": new_job(NOW_MS),
+        "now_ms": NOW_MS,
+        "options": LogJobOptions(lock_timeout_seconds=5.0),
+        **fields,
+    }
     return CopyJob(location_of(target, storage), sources, **job)
 
 

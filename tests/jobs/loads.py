@@ -16,9 +16,11 @@ from sparklog.jobs.load.mapping import Columns
 from sparklog.jobs.load.row_files import Csv
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import LocalRunner
+from sparklog.jobs.run.options import JobOptions
 from sparklog.log.config import LogConfig
 from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.topic.places.discovery import places_at
 from sparklog.topic.write.target import find_target
 from sparklog.write.job_names import new_job
 from tests.places import location_of
@@ -65,7 +67,7 @@ def load_job(
         location_of(directory, storage or LocalWritableStorage()), topic, partitions, has_topic_column=topic is None
     )
     return LoadJob(
-        sources=tuple(sources),
+        sources=places_at(sources),
         format=None,
         target=target,
         config=config,
@@ -76,7 +78,7 @@ def load_job(
         now_ms=NOW_MS,
         workers=workers,
         again=again,
-        lock_timeout_seconds=5.0,
+        options=JobOptions(lock_timeout_seconds=5.0),
         syncs_tasks=syncs_tasks,
     )
 

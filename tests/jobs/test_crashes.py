@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -19,16 +20,10 @@ from sparklog.jobs.source import LogSource
 from sparklog.jobs.targets.targets import TableFolder
 from sparklog.storage.base import WritableStorage
 from tests.jobs.tables import append, read, rows
-from tests.storage.crash import LOSSES, Crash, CrashingStorage, Stopped, crashes
+from tests.storage.crash import LOSSES, Content, Crash, CrashingStorage, Loss, crashes, tree_of
 from tests.storage.full_disk import FullDisk
 
 BEYOND_DEFAULT = pytest.mark.fuzz
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The double remembers what was synced; that it comes to the disk of this machine takes most of the time."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 def prepare(folder: Path) -> None:
@@ -63,16 +58,18 @@ def check(folder: Path, where: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "loss"),
+    ("begin", "losses", "least"),
     [
-        (prepare, "lost"),
-        *((prepare_with_more, loss) for loss in LOSSES),
-        *(pytest.param(prepare, loss, marks=BEYOND_DEFAULT) for loss in LOSSES if loss != "lost"),
+        pytest.param(prepare, ("lost",), 10, id="the first export, lost"),
+        pytest.param(prepare_with_more, LOSSES, 40, id="a later export"),
+        pytest.param(prepare, LOSSES, 40, marks=BEYOND_DEFAULT, id="the first export"),
     ],
 )
-def test_a_crash_at_any_call_leaves_what_a_rerun_completes(tmp_path: Path, loss: str, begin: object) -> None:
-    calls = [each.call for each in checked(crashes(begin, run, tmp_path, (loss,)))]  # type: ignore[arg-type]
-    assert len(calls) > 40
+def test_a_crash_at_any_call_leaves_what_a_rerun_completes(
+    tmp_path: Path, begin: Callable[[Path], None], losses: tuple[Loss, ...], least: int
+) -> None:
+    calls = [each.call for each in checked(crashes(begin, run, tmp_path, losses))]
+    assert len(calls) > least
     assert calls[-1] == "the end"
 
 
@@ -90,42 +87,43 @@ def visible_values(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(("every_first", "every"), [(17, 17), pytest.param(1, 7, marks=BEYOND_DEFAULT)])
 @pytest.mark.parametrize("loss", ["kept", "lost"])
-def test_a_rerun_may_crash_as_well(tmp_path: Path, loss: str, every_first: int, every: int) -> None:
+def test_a_rerun_may_crash_as_well(tmp_path: Path, loss: Loss, every_first: int, every: int) -> None:
     """Of the calls of a rerun every so many-th, begun at another one after each first crash: all pairs take hours."""
-    for number, first in enumerate(crashes(prepare, run, tmp_path, ("kept",))):
+    (tmp_path / "first").mkdir()
+    for number, first in enumerate(crashes(prepare, run, tmp_path / "first", ("kept",))):
         if number % every_first:
             continue
-        for stop_at in range(1 + number % every, 1000, every):
-            folder = tmp_path / f"again-{stop_at}"
-            shutil.copytree(first.folder, folder)
-            storage = CrashingStorage(folder, stop_at)
-            try:
-                run(storage, folder)
-                break
-            except Stopped:
-                if loss == "lost":
-                    storage.disk.lose(keep_sizes=False)
-                check(folder, (first, storage.calls[-1]))
-            finally:
-                shutil.rmtree(folder)
+
+        def put(folder: Path, found: Path = first.folder) -> None:
+            shutil.copytree(found, folder, dirs_exist_ok=True)
+
+        again = tmp_path / f"again-{number}"
+        again.mkdir()
+        for crash in islice(crashes(put, run, again, (loss,)), number % every, None, every):
+            check(crash.folder, (first, crash))
 
 
-@pytest.mark.parametrize("stays_full", [True, False])
 @pytest.mark.parametrize("begin", [pytest.param(prepare, marks=BEYOND_DEFAULT), prepare_with_more])
 def test_a_disk_that_is_full_at_any_write_is_told_and_nothing_is_lost_or_doubled(
-    tmp_path: Path, begin: object, stays_full: bool
+    tmp_path: Path, begin: Callable[[Path], None]
 ) -> None:
-    begin(tmp_path / "original")  # type: ignore[operator]
-    for full_at in range(1, 1000):
-        folder = tmp_path / f"disk-{full_at}"
-        shutil.copytree(tmp_path / "original", folder)
-        storage = FullDisk(folder, full_at, stays_full=stays_full)
-        with suppress(StorageError):
-            run(storage, folder)
-        if len(storage.calls) < full_at:
-            assert full_at > 40
-            return
-        visible = visible_values(folder)
-        assert len(set(visible)) == len(visible), storage.refused
-        check(folder, storage.refused)
-        shutil.rmtree(folder)
+    begin(tmp_path / "original")
+    seen = set[frozenset[tuple[Path, Content | None]]]()
+    for stays_full in (True, False):
+        for full_at in range(1, 1000):
+            folder = tmp_path / f"disk-{stays_full}-{full_at}"
+            shutil.copytree(tmp_path / "original", folder)
+            storage = FullDisk(folder, full_at, stays_full=stays_full)
+            with suppress(StorageError):
+                run(storage, folder)
+            if len(storage.calls) < full_at:
+                assert full_at > 40
+                break
+            left = frozenset(tree_of(folder).items())
+            if left not in seen:
+                seen.add(left)
+                visible = visible_values(folder)
+                assert len(set(visible)) == len(visible), storage.refused
+                check(folder, storage.refused)
+            shutil.rmtree(folder)
+    assert len(seen) > 10

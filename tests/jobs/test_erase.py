@@ -13,7 +13,7 @@ import pytest
 import sparklog
 from sparklog.cleaner.erasure import ErasurePass
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
-from sparklog.inspect.absent import verify_absent, verify_absent_in_directory
+from sparklog.inspect.absent import verify_absent, verify_absent_beside
 from sparklog.inspect.verify_segment import Finding
 from sparklog.jobs.clean.arguments import clean
 from sparklog.jobs.clean.job import CleanJob
@@ -65,13 +65,16 @@ def offsets(folder: Path) -> list[int]:
 
 
 def remnants(folder: Path) -> list[Finding]:
-    return [each for each in verify_absent(read_keys(KEYS), str(folder)) if isinstance(each, Finding)]
+    return [each for each in verify_absent(read_keys(KEYS), folder_at(folder)) if isinstance(each, Finding)]
 
 
 def all_remnants(directory: Path, *partitions: str) -> dict[str, str]:
     """Return what a whole directory still has of the keys: files by their names, and codes."""
-    folders = [str(directory / name) for name in partitions]
-    events = verify_absent_in_directory(read_keys(KEYS), str(directory), folders)
+    keys = read_keys(KEYS)
+    events = [
+        event for name in partitions for event in verify_absent(keys, folder_at(directory / name), looks_aside=False)
+    ]
+    events += verify_absent_beside(keys, directory_at(directory))
     return {str(Path(each.path).relative_to(directory)): each.code for each in events if isinstance(each, Finding)}
 
 

@@ -10,8 +10,8 @@ import pytest
 import sparklog
 from sparklog.errors import StorageError, UnreadableLogError
 from sparklog.jobs.export.job import ExportJob, ExportTask
-from tests.cli.commands.test_main import run
 from tests.jobs.tables import append, read
+from tests.terminal import run
 from tests.unreadable import KINDS, Kind, make_unreadable
 
 SAID = {"folder": "no permission to read", "file": "no permission to read", "disk": "Input/output error"}

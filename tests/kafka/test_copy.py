@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sparklog.jobs.source import Bound
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
@@ -85,8 +84,8 @@ def test_broker_serves_what_a_copy_restored(
             broker.produce([Record(TOPIC, b"k", b"before")] * 5)
         broker.stop()
         # The first batch has deleted records, which only an empty log can hide.
-        start = Bound() if keeps_offsets else Bound(offsets=((TopicPartition(TOPIC, 0), BEHIND_DELETED),))
-        copied = source(log_dir, topics=(TOPIC,), start=start)
+        start = None if keeps_offsets else {TopicPartition(TOPIC, 0): BEHIND_DELETED}
+        copied = source(log_dir, topics=(TOPIC,), start_offsets=start)
         copy(broker.log_dir, copied, keeps_offsets=keeps_offsets, codec=codec, config=CONFIG)
         folder = broker.log_dir / f"{TOPIC}-0"
         layout = read_layout(folder_at(folder))

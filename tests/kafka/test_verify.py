@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.inspect.verify import Finding, Severity, verify_directory
+from sparklog.inspect.verify_segment import Severity
+from tests.jobs.verifying import findings_in
 from tests.kafka.broker import Broker, Producer
 from tests.kafka.content import CLEAN_TIMEOUT_S, groups, plain, records, segment_bytes
 from tests.kafka.jars import NEWEST, OLD, HarnessError
@@ -35,8 +36,8 @@ def problems(log_dir: Path) -> list[Problem]:
     """Return what `verify` finds in a log directory, notes left out."""
     return [
         (event.severity.value, event.code, str(Path(event.path).relative_to(log_dir)), event.message)
-        for event in verify_directory(str(log_dir))
-        if isinstance(event, Finding) and event.severity is not Severity.NOTE
+        for event in findings_in(log_dir)
+        if event.severity is not Severity.NOTE
     ]
 
 

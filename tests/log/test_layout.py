@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import CorruptBatchError, DataLossError, OffsetOutOfRangeError, PathNotFoundError, StorageError
-from sparklog.inspect.verify import Finding, verify_partition
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OFFSET_MAX
 from sparklog.log.layout import PartitionLayout, read_layout
@@ -29,7 +30,7 @@ def names(folder: Path) -> list[str]:
 
 
 def verified(folder: Path) -> list[Finding]:
-    return [each for each in verify_partition(str(folder)) if isinstance(each, Finding)]
+    return [each for each in verify_partition(folder_at(folder)) if isinstance(each, Finding)]
 
 
 def test_no_folder_is_named(tmp_path: Path) -> None:

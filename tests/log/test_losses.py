@@ -11,7 +11,8 @@ import pytest
 
 import sparklog
 from sparklog.errors import CorruptLogError, DataLossError
-from sparklog.inspect.verify import Finding, Severity, verify_partition
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
 from sparklog.storage.base import Name
@@ -45,7 +46,7 @@ def remove(folder: Path, base: int, *suffixes: str) -> None:
 
 
 def problems(folder: Path) -> list[tuple[str, str, int | None]]:
-    found = (each for each in verify_partition(str(folder)) if isinstance(each, Finding))
+    found = (each for each in verify_partition(folder_at(folder)) if isinstance(each, Finding))
     return [(each.severity.value, each.code, each.offset) for each in found if each.severity is not Severity.NOTE]
 
 

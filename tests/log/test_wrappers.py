@@ -20,6 +20,7 @@ from sparklog.write.partition import PartitionLog
 from tests import build
 from tests.build import Record
 from tests.log.logs import batch, only_log
+from tests.places import folder_at
 
 Rows = list[tuple[int, bytes]]
 
@@ -236,7 +237,7 @@ def test_base_offset_of_a_wrapper_is_that_of_the_first_message_inside(tmp_path: 
 
 
 def findings(folder: Path) -> list[tuple[str, int | None]]:
-    events = verify_partition(str(folder))
+    events = verify_partition(folder_at(folder))
     return [(event.code, event.position) for event in events if isinstance(event, Finding)]
 
 

@@ -6,8 +6,10 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,12 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     made.sparkContext.setLogLevel("OFF")
+    # py4j hears Java's calls by select, which takes no descriptor above 1023: its thread would end in silence, and Java
+    # wait for ever.
+    gateway: Any = made.sparkContext._gateway
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    descriptor = gateway._callback_server.server_socket.fileno()
+    assert descriptor < 1024, f"tests before this one have left {descriptor} descriptors open"
     yield made
     made.stop()
 

@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 
 import sparklog
 from sparklog.inspect.absent import verify_absent
-from sparklog.inspect.verify import Finding
+from sparklog.inspect.verify_segment import Finding
 from sparklog.jobs.clean.keys import read_keys
 from sparklog.log.config import LogConfig
 from tests.cleaner.logs import findings
+from tests.places import folder_at
 
 CONFIG = LogConfig(segment_bytes=20_000, batch_size=2_000)
 AT_ONCE = {"file.delete.delay.ms": "0", "min.cleanable.dirty.ratio": "0"}
@@ -72,7 +73,7 @@ def test_a_hundred_thousand_keys_are_erased_as_here(spark: SparkSession, logs: P
     both(spark, logs, erase=str(keys))
     for partition in range(4):
         assert offsets(logs / f"events-{partition}") == [n for n in range(4000) if n * 7 % 3000 % 100]
-        events = verify_absent(read_keys(keys), str(logs / f"events-{partition}"))
+        events = verify_absent(read_keys(keys), folder_at(logs / f"events-{partition}"))
         assert not [each for each in events if isinstance(each, Finding)]
 
 

@@ -19,8 +19,8 @@ from sparklog.write.locking import hold
 from tests.places import directory_at
 from tests.spark.conftest import ROOT
 
-PLAN, PACKING, SOURCE, WRITE = "test_plan.py", "test_packing.py", "test_source.py", "test_write.py"
-DECODING, STREAM = "test_decoding.py", "test_stream_reader.py"
+PLAN, PACKING, SOURCE, WRITE = "read/test_plan.py", "test_packing.py", "test_source.py", "test_write.py"
+DECODING, STREAM = "read/test_decoding.py", "stream/test_reader.py"
 READ_EFFECTS = {
     "path": (SOURCE, "test_golden_directory_reads_as_the_consumer_read_it"),
     "paths": (SOURCE, "test_every_form_of_path_loads"),
@@ -61,8 +61,8 @@ READ_EFFECTS = {
     "packBytes": (PACKING, "test_small_partitions_share_a_task_unless_told_otherwise"),
     "isolationLevel": (PLAN, "test_read_committed_ends_at_the_last_stable_offset"),
     "columns": (SOURCE, "test_every_column_can_be_read_by_name"),
-    "view": ("test_views.py", "test_view_has_the_rows_that_python_reads"),
-    "viewHistory": ("test_views.py", "test_view_has_the_rows_that_python_reads"),
+    "view": ("read/test_views.py", "test_view_has_the_rows_that_python_reads"),
+    "viewHistory": ("read/test_views.py", "test_view_has_the_rows_that_python_reads"),
     "where": ("test_where.py", "test_filtered_read_equals_where_on_a_full_read"),
     "max.decompressed.message.bytes": (SOURCE, "test_batch_larger_than_the_limit_is_refused"),
 }
@@ -71,11 +71,11 @@ WRITE_EFFECTS = {
     "topic": (WRITE, "test_explicit_partition_is_where_the_row_goes"),
     "numPartitions": (WRITE, "test_empty_dataframe_makes_the_topic"),
     "partitioner": (WRITE, "test_options_of_the_kafka_sink_mean_the_same"),
-    "topicId": ("test_boundary.py", "test_write_that_is_refused_at_its_commit"),
+    "topicId": ("worker/test_boundary.py", "test_write_that_is_refused_at_its_commit"),
     "txnAppId": (WRITE, "test_rerun_of_a_transaction_writes_nothing"),
     "txnVersion": (WRITE, "test_rerun_of_a_transaction_writes_nothing"),
-    "onReplay": ("test_stream_writer.py", "test_old_number_with_new_rows_is_an_error_and_not_a_loss"),
-    "failOnDataLoss": ("test_stream_writer.py", "test_sink_that_has_lost_batches_is_not_written_on"),
+    "onReplay": ("stream/test_writer.py", "test_old_number_with_new_rows_is_an_error_and_not_a_loss"),
+    "failOnDataLoss": ("stream/test_writer.py", "test_sink_that_has_lost_batches_is_not_written_on"),
     "transactional": (WRITE, "test_transactional_write_is_one_transaction"),
     "lockTimeoutMs": ("test_every_option.py", "test_other_writers_are_waited_for_as_long_as_said"),
     "reportPath": (WRITE, "test_report_says_what_went_where"),

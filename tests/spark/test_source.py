@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,8 +25,10 @@ from pyspark.sql.types import (
 )
 
 import sparklog
+from sparklog.errors import InvalidOptionError
 from sparklog.log.reader import LOG_SCHEMA
 from sparklog.spark.options.schema import COLUMNS, CONNECTOR_COLUMNS
+from sparklog.spark.source import SeglogDataSource
 from sparklog.storage.process import usable_cores
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, GoldenSet, IsolationLevel, golden_set, golden_sets
@@ -172,10 +175,14 @@ def test_keys_and_values_read_as_strings(spark: SparkSession, tmp_path: Path) ->
         ("key binary not null", "column 'key' may be null"),
     ],
 )
-def test_schema_that_is_no_choice_of_the_columns_is_refused(
-    spark: SparkSession, events: Path, ddl: str, told: str
-) -> None:
-    assert told in refusal(spark.read.format("seglog").schema(ddl).load(str(events)))
+@pytest.mark.usefixtures("spark")
+def test_schema_that_is_no_choice_of_the_columns_is_refused(events: Path, ddl: str, told: str) -> None:
+    """Refused here: in Spark (see test_boundary.py), each refusal costs a process, and its imports."""
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    with pytest.raises(InvalidOptionError) as raised:
+        SeglogDataSource(CaseInsensitiveDict({"path": str(events)})).reader(schema)
+    assert told in str(raised.value)
 
 
 @pytest.mark.parametrize("options", [{}, {"view": "consumer_offsets"}])

@@ -25,7 +25,7 @@ from tests.spark.trigger_limits import WRAPPER, limited
 from tests.topic.staged import findings
 
 KILLS: Final = 60
-ALIVE_SECONDS_MAX: Final = 12.0
+ALIVE_SECONDS_MAX: Final = 3.0
 DONE_SECONDS_MAX: Final = 300.0
 WINDOW_MS: Final = 10_000
 START_MS: Final = 1_700_000_000_000
@@ -82,12 +82,20 @@ def write(folder: Path, written: Counter[int], totals: Counter[int], first: int,
 def run_killed(folder: Path, chance: random.Random, number: int, meanwhile: Callable[[], None]) -> None:
     """Run the stream until a kill, while the writer appends."""
     with started(folder) as process:
-        time.sleep(chance.uniform(0.3, 1.0) * ALIVE_SECONDS_MAX)
+        before, deadline = last_batch(folder), time.monotonic() + DONE_SECONDS_MAX
+        while last_batch(folder) == before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(chance.uniform(0.0, ALIVE_SECONDS_MAX))
         meanwhile()
         time.sleep(chance.uniform(0.0, 2.0))
         WAYS[number % len(WAYS)](process.pid)
         time.sleep(chance.uniform(0.0, 2.0))
         kill_all(process.pid)
+
+
+def last_batch(folder: Path) -> int:
+    """Return the number of the last batch that the stream has planned; -1 where there is none."""
+    return max((int(path.name) for path in (folder / "checkpoint" / "offsets").glob("[0-9]*")), default=-1)
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:

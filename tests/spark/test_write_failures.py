@@ -56,7 +56,7 @@ def jobs_in(directory: Path) -> dict[int, int]:
     return counts
 
 
-@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.fuzz) for seed in range(1, KILLS))])
 def test_driver_and_tasks_that_are_killed_leave_all_of_a_job_or_nothing(tmp_path: Path, seed: int) -> None:
     """SIGKILL to every process of the job, at a time that nobody chose."""
     directory = tmp_path / "logs"

@@ -3,6 +3,9 @@
 for crash in crashes(prepare, run, tmp_path):     # prepare(folder), run(storage, folder)
     check(crash.folder)                           # the folder as it is found after the crash
 
+The operation runs once, and before each of its calls what a crash would leave there is noted. A call that leaves what
+another one left is passed over: there would be nothing new to check.
+
 What a crash leaves is one of these:
 
 - kept: the process died; all that it has written is there.
@@ -19,8 +22,11 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Collection, Iterator
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
@@ -34,7 +40,56 @@ EVERY_LOSS: Final[tuple[Loss, ...]] = (*LOSSES, "pages")
 PAGE_BYTES: Final = 64
 """So small that the small files of tests have several."""
 
+SET_ON_PURPOSE_SECONDS: Final = 600
+"""A time of change that is so long ago, or so far ahead, is no chance; a later one is that of the run itself."""
+
 Names = dict[Path, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Content:
+    """A file: its bytes up to the last that is not zero, its size, and its time of change where somebody has set it."""
+
+    data: bytes
+    size_bytes: int
+    modified_ns: int | None = None
+
+    @classmethod
+    def of(cls, data: bytes, modified_ns: int | None = None) -> Content:
+        is_chance = modified_ns is None or abs(time.time_ns() - modified_ns) < SET_ON_PURPOSE_SECONDS * 10**9
+        return cls(data.rstrip(b"\0"), len(data), None if is_chance else modified_ns)
+
+    def write(self, path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(self.data)
+            file.truncate(self.size_bytes)
+        if self.modified_ns is not None:
+            os.utime(path, ns=(self.modified_ns, self.modified_ns))
+
+
+Tree = Mapping[Path, Content | None]
+"""The files in a folder, and the folders, which are None; a folder stands before what is in it."""
+
+
+def tree_of(root: Path) -> Tree:
+    """Return what is in a folder."""
+    found: dict[Path, Content | None] = {}
+    for path in sorted(root.rglob("*")):
+        is_file = path.is_file()
+        found[path.relative_to(root)] = Content.of(path.read_bytes(), path.stat().st_mtime_ns) if is_file else None
+    return found
+
+
+def replace_tree(root: Path, tree: Tree) -> None:
+    """Make a folder have this, and nothing else."""
+    if root.exists():
+        shutil.rmtree(root)
+    root.mkdir()
+    for path, content in tree.items():
+        if content is None:
+            (root / path).mkdir()
+        else:
+            content.write(root / path)
 
 
 class Stopped(BaseException):
@@ -54,6 +109,7 @@ class Disk:
     """Files whose names are gone: while they are open, no other file gets their inodes."""
 
     def __post_init__(self) -> None:
+        weakref.finalize(self, _close_all, self.held)
         for folder in [self.root, *(path for path in self.root.rglob("*") if path.is_dir())]:
             self.sync_folder(folder)
             for path in folder.iterdir():
@@ -74,50 +130,65 @@ class Disk:
             self.held.append(os.open(path, os.O_RDONLY))
 
     def let_go(self) -> None:
-        """Close the files that are held."""
-        while self.held:
-            os.close(self.held.pop())
+        """Close the files that are held, as is done in any case when nobody has this disk any more."""
+        _close_all(self.held)
 
     def note(self) -> None:
         """Note the names that there are, after a change of some."""
         folders = [self.root, *(path for path in self.root.rglob("*") if path.is_dir())]
         self.history.append({folder: _names_in(folder) for folder in folders})
 
-    def lose_pages(self, rng: random.Random) -> None:
-        """Make the folder what is there when the power is back, on a disk that writes pages in any order."""
-        written = {path.stat().st_ino: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
-        found = rng.choice(self.history)
-        shutil.rmtree(self.root)
-        for folder in sorted(found):
-            folder.mkdir(parents=True, exist_ok=True)
-            # In one order, whatever order the file system lists names in: else a seed does not say what is lost.
-            for name, inode in sorted(found[folder].items()):
-                if folder / name not in found:
-                    synced = self.contents.get(inode, b"")
-                    (folder / name).write_bytes(_some_pages(rng, synced, written.get(inode, synced)))
+    def lose(self, loss: Loss, rng: random.Random | None = None) -> None:
+        """Make the folder what is there after a crash."""
+        replace_tree(self.root, self.after(loss, rng or random.Random(0)))
 
-    def lose(self, *, keep_sizes: bool) -> None:
-        """Make the folder what is there when the power is back."""
+    def after(self, loss: Loss, rng: random.Random) -> Tree:
+        """Return what is there after a crash; where the power went, once it is back."""
+        if loss in ("kept", "torn"):
+            return tree_of(self.root)
+        if loss == "pages":
+            return self._with_some_pages(rng)
         sizes = {path.stat().st_ino: path.stat().st_size for path in self.root.rglob("*") if path.is_file()}
-        survivors = list(self._survivors(self.root))
-        shutil.rmtree(self.root)
-        for path, inode in survivors:
+        found: dict[Path, Content | None] = {}
+        for path, inode in self._survivors(self.root):
             if inode is None:
-                path.mkdir(parents=True, exist_ok=True)
+                found[path.relative_to(self.root)] = None
                 continue
             content = self.contents.get(inode, b"")
-            if keep_sizes and inode in sizes:
+            if loss == "zeros" and inode in sizes:
                 content = content[: sizes[inode]].ljust(sizes[inode], b"\0")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            found[path.relative_to(self.root)] = Content.of(content)
+        return found
+
+    def _with_some_pages(self, rng: random.Random) -> Tree:
+        """Return what is there on a disk that writes pages in any order."""
+        written = {path.stat().st_ino: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+        names = rng.choice(self.history)
+        found: dict[Path, Content | None] = {}
+        for folder in sorted(names):
+            if folder != self.root:
+                found[folder.relative_to(self.root)] = None
+            # In one order, whatever order the file system lists names in: else a seed does not say what is lost.
+            for name, inode in sorted(names[folder].items()):
+                if folder / name not in names:
+                    synced = self.contents.get(inode, b"")
+                    content = _some_pages(rng, synced, written.get(inode, synced))
+                    found[(folder / name).relative_to(self.root)] = Content.of(content)
+        return found
 
     def _survivors(self, folder: Path) -> Iterator[tuple[Path, int | None]]:
-        yield folder, None
+        if folder != self.root:
+            yield folder, None
         for name, inode in self.names.get(folder, {}).items():
             if folder / name in self.names:
                 yield from self._survivors(folder / name)
             elif not (folder / name).is_dir():
                 yield folder / name, inode
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
 
 
 def _names_in(folder: Path) -> dict[str, int]:
@@ -136,13 +207,19 @@ def _some_pages(rng: random.Random, synced: bytes, written: bytes) -> bytes:
 
 
 class CrashingStorage(WrappedStorage):
-    """A storage over folders of this machine that stops at its n-th change."""
+    """A storage over folders of this machine that stops at its n-th change.
 
-    def __init__(self, root: Path, stop_at: int | None = None, *, is_torn: bool = False) -> None:
+    Attributes
+    ----------
+    reached : object
+        What the operation says of how far it is; `Crash.reached` has it as it was at the crash.
+    """
+
+    def __init__(self, root: Path, stop_at: int | None = None) -> None:
         super().__init__()
         self.disk = Disk(root)
         self.calls: list[str] = []
-        self.is_torn = is_torn
+        self.reached: object = None
         self._stop_at = stop_at
 
     def step(self, name: str, path: str) -> None:
@@ -153,6 +230,9 @@ class CrashingStorage(WrappedStorage):
         self.calls.append(f"{name} {os.path.relpath(path, self.disk.root)}")
         if len(self.calls) == self._stop_at:
             raise Stopped
+
+    def tear(self) -> None:
+        """Half of what a call writes is there, and the call goes on."""
 
     def open_for_append(self, path: str) -> CrashingFile:
         if not Path(path).exists():
@@ -225,24 +305,18 @@ class CrashingFile(WrappedFile):
         self._storage = storage
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        try:
-            self._storage.step("append", self.path)
-        except Stopped:
-            if self._storage.is_torn:
-                super().append(memoryview(data)[: len(data) // 2])
-                self._storage.is_torn = False
-            raise
-        super().append(data)
+        self._storage.step("append", self.path)
+        written, half = memoryview(data), len(data) // 2
+        super().append(written[:half])
+        self._storage.tear()
+        super().append(written[half:])
 
     def append_from(self, path: str, position: int, length_bytes: int) -> None:
-        try:
-            self._storage.step("append_from", self.path)
-        except Stopped:
-            if self._storage.is_torn:
-                super().append_from(path, position, length_bytes // 2)
-                self._storage.is_torn = False
-            raise
-        super().append_from(path, position, length_bytes)
+        self._storage.step("append_from", self.path)
+        half = length_bytes // 2
+        super().append_from(path, position, half)
+        self._storage.tear()
+        super().append_from(path, position + half, length_bytes - half)
 
     def write_at(self, position: int, data: bytes) -> None:
         self._storage.step("write_at", self.path)
@@ -287,9 +361,37 @@ class Crash:
     folder: Path
     call: str
     loss: Loss
+    reached: object = None
+    """The storage's, as it was at the crash."""
 
     def __str__(self) -> str:
         return f"{self.loss} at {self.call}"
+
+
+class RecordingStorage(CrashingStorage):
+    """Runs an operation to its end, and notes before each change what a crash there would leave."""
+
+    def __init__(self, root: Path, losses: tuple[Loss, ...]) -> None:
+        super().__init__(root)
+        self.losses = losses
+        self.left: list[list[tuple[Crash, Tree]]] = [[] for _ in losses]
+        """What crashes leave, by the number of the loss."""
+
+    def step(self, name: str, path: str) -> None:
+        super().step(name, path)
+        for number, loss in enumerate(self.losses):
+            self._note(number, self.disk.after(loss, random.Random(f"{number} {len(self.calls)}")))
+
+    def tear(self) -> None:
+        for number, loss in enumerate(self.losses):
+            if loss == "torn":
+                # Instead of what there was before the call.
+                self.left[number].pop()
+                self._note(number, self.disk.after(loss, random.Random(0)))
+
+    def _note(self, number: int, tree: Tree) -> None:
+        crash = Crash(self.disk.root, self.calls[-1], self.losses[number], self.reached)
+        self.left[number].append((crash, tree))
 
 
 def crashes(
@@ -298,28 +400,25 @@ def crashes(
     tmp_path: Path,
     losses: tuple[Loss, ...] = LOSSES,
 ) -> Iterator[Crash]:
-    """Run something until each of its changes in turn, and lose what each kind of crash loses; then once to its end."""
-    original = tmp_path / "original"
-    original.mkdir()
-    prepare(original)
-    for number, loss in enumerate(losses):
-        stop_at = 1
-        while True:
-            folder = tmp_path / f"{loss}-{number}-{stop_at}"
-            shutil.copytree(original, folder)
-            storage = CrashingStorage(folder, stop_at, is_torn=loss == "torn")
-            try:
-                run(storage, folder)
-            except Stopped:
-                if loss in ("lost", "zeros"):
-                    storage.disk.lose(keep_sizes=loss == "zeros")
-                elif loss == "pages":
-                    storage.disk.lose_pages(random.Random(f"{number} {stop_at}"))
-                storage.disk.let_go()
-                yield Crash(folder, storage.calls[-1], loss)
-                shutil.rmtree(folder)
-            else:
-                storage.disk.let_go()
-                yield Crash(folder, "the end", loss)
-                break
-            stop_at += 1
+    """Yield what crashes at each change of an operation leave, each kind of loss in turn; then what its end leaves.
+
+    What was yielded once is not yielded again: see above.
+    """
+    prepared, folder = tmp_path / "original", tmp_path / "crashed"
+    prepared.mkdir()
+    prepare(prepared)
+    shutil.copytree(prepared, folder)
+    storage = RecordingStorage(folder, losses)
+    run(storage, folder)
+    storage.disk.let_go()
+    end = tree_of(folder)
+    seen = set[tuple[object, frozenset[tuple[Path, Content | None]]]]()
+    for crash, tree in chain.from_iterable(storage.left):
+        key = (crash.reached, frozenset(tree.items()))
+        if key not in seen:
+            seen.add(key)
+            replace_tree(folder, tree)
+            yield crash
+    replace_tree(folder, end)
+    yield Crash(folder, "the end", losses[-1], storage.reached)
+    shutil.rmtree(folder)

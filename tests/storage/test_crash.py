@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from sparklog.write.small_files import write_atomically
 from tests.places import directory_at
-from tests.storage.crash import PAGE_BYTES, CrashingStorage, Stopped, crashes
+from tests.storage.crash import PAGE_BYTES, CrashingStorage, Loss, Stopped, crashes
 
 
 def test_stopped_storage_does_nothing_more(tmp_path: Path) -> None:
@@ -23,15 +24,15 @@ def test_stopped_storage_does_nothing_more(tmp_path: Path) -> None:
     assert storage.calls == ["make f", "append f"]
 
 
-@pytest.mark.parametrize(("keep_sizes", "left"), [(False, b"synced"), (True, b"synced\0\0\0\0")])
-def test_bytes_that_were_not_synced_are_lost(tmp_path: Path, keep_sizes: bool, left: bytes) -> None:
+@pytest.mark.parametrize(("loss", "left"), [("lost", b"synced"), ("zeros", b"synced\0\0\0\0")])
+def test_bytes_that_were_not_synced_are_lost(tmp_path: Path, loss: Loss, left: bytes) -> None:
     (tmp_path / "f").write_bytes(b"syn")
     storage = CrashingStorage(tmp_path)
     with storage.open_for_append(str(tmp_path / "f")) as file:
         file.append(b"ced")
         file.sync()
         file.append(b"lost")
-    storage.disk.lose(keep_sizes=keep_sizes)
+    storage.disk.lose(loss)
     assert (tmp_path / "f").read_bytes() == left
 
 
@@ -44,7 +45,7 @@ def test_name_that_was_not_synced_is_lost_with_its_file(tmp_path: Path) -> None:
         if name == "named":
             storage.sync_folder(str(tmp_path))
     storage.make_folder(str(tmp_path / "folder"))
-    storage.disk.lose(keep_sizes=False)
+    storage.disk.lose("lost")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"named": b"x"}
 
 
@@ -54,8 +55,21 @@ def test_rename_and_removal_that_were_not_synced_are_undone(tmp_path: Path) -> N
     storage = CrashingStorage(tmp_path)
     storage.rename(str(tmp_path / "a"), str(tmp_path / "c"))
     storage.remove(str(tmp_path / "b"))
-    storage.disk.lose(keep_sizes=False)
+    storage.disk.lose("lost")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"a", "b": b"b"}
+
+
+def test_files_that_are_held_are_closed_with_their_disk(tmp_path: Path) -> None:
+    """Thousands of disks are made by one process, and beyond 1,023 descriptors py4j does not hear Java any more."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        (tmp_path / "a").write_bytes(b"a")
+        storage = CrashingStorage(tmp_path)
+        storage.remove(str(tmp_path / "a"))
+        assert len(storage.disk.held) == 1
+        del storage
+        gc.collect()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_atomic_write_leaves_the_old_or_the_new_content(tmp_path: Path) -> None:
@@ -82,7 +96,7 @@ def test_pages_that_were_not_synced_are_lost_in_any_order(tmp_path: Path) -> Non
         storage = CrashingStorage(folder)
         with storage.open_for_append(str(folder / "f")) as file:
             file.append(written[10:])
-        storage.disk.lose_pages(random.Random(seed))
+        storage.disk.lose("pages", random.Random(seed))
         left = (folder / "f").read_bytes()
         assert left[:10] == written[:10]
         assert all(byte in (0, right) for byte, right in zip(left, written, strict=False))
@@ -100,6 +114,40 @@ def test_names_are_lost_in_order_and_a_rename_is_one_step(tmp_path: Path) -> Non
         storage = CrashingStorage(folder)
         storage.rename(str(folder / "a"), str(folder / "sub" / "b"))
         storage.open_for_append(str(folder / "c")).close()
-        storage.disk.lose_pages(random.Random(seed))
+        storage.disk.lose("pages", random.Random(seed))
         seen.add(tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())))
     assert seen == {("a",), ("sub/b",), ("c", "sub/b")}
+
+
+def test_crash_is_told_at_every_change_and_what_it_leaves_only_once(tmp_path: Path) -> None:
+    """What the operation says of itself, and a time that it has set, are part of what is left."""
+
+    def prepare(folder: Path) -> None:
+        (folder / "old").write_bytes(b"old")
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        with storage.open_for_append(str(folder / "f")) as file:
+            file.append(b"abcd")
+            file.sync()
+            storage.reached = "synced"
+            file.write_at(1, b"x")
+        storage.sync_folder(str(folder))
+        storage.set_modified_ns(str(folder / "f"), 2)
+        storage.rename(str(folder / "f"), str(folder / "old"))
+
+    found = []
+    for crash in crashes(prepare, run, tmp_path, ("kept", "torn", "lost")):
+        left = sorted((path.name, path.read_bytes(), path.stat().st_mtime_ns == 2) for path in crash.folder.iterdir())
+        found.append((str(crash), crash.reached, left))
+    old = ("old", b"old", False)
+    assert found == [
+        ("kept at make f", None, [old]),
+        ("kept at append f", None, [("f", b"", False), old]),
+        ("kept at sync f", None, [("f", b"abcd", False), old]),
+        ("kept at write_at f", "synced", [("f", b"abcd", False), old]),
+        ("kept at sync_folder .", "synced", [("f", b"axcd", False), old]),
+        ("kept at rename f", "synced", [("f", b"axcd", True), old]),
+        ("torn at append f", None, [("f", b"ab", False), old]),
+        ("lost at write_at f", "synced", [old]),
+        ("lost at the end", "synced", [("old", b"axcd", True)]),
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.storage import registry
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.storage.registry import Scheme, canonical, expand, expand_one, locate, register_scheme
+from sparklog.storage.registry import Location, Scheme, expand, expand_one, locate, paths_of, register_scheme
 
 
 def matched(pattern: Path | str) -> list[str]:
@@ -18,16 +20,10 @@ def matched(pattern: Path | str) -> list[str]:
 
 
 @pytest.fixture
-def nowhere() -> Iterator[list[dict[str, str]]]:
-    """Have URLs of nowhere: understood; what its storages are made with."""
-    seen: list[dict[str, str]] = []
-
-    def opened(options: object) -> LocalWritableStorage:
-        seen.append(dict(options))  # type: ignore[call-overload]
-        return LocalWritableStorage()
-
-    register_scheme("nowhere", Scheme(opened, lambda url, *_: f"/{url.host}{url.path}"))
-    yield seen
+def nowhere() -> Iterator[None]:
+    """Have URLs of nowhere: understood."""
+    register_scheme("nowhere", Scheme(LocalWritableStorage, lambda url, *_: f"/{url.host}{url.path}"))
+    yield
     del registry._schemes["nowhere"]
 
 
@@ -37,11 +33,27 @@ def test_scheme_that_nobody_knows_is_an_error_that_names_those_there_are(path: s
         locate(path)
 
 
-def test_scheme_is_registered_and_gets_its_options(nowhere: list[dict[str, str]]) -> None:
-    assert locate("nowhere://there/logs", options={"key": "secret"}).path == "/there/logs"
-    assert nowhere == [{"key": "secret"}]
+@pytest.mark.usefixtures("nowhere")
+def test_scheme_is_registered() -> None:
+    assert locate("nowhere://there/logs").path == "/there/logs"
     with pytest.raises(InvalidOptionError, match="file:, nowhere: or no scheme"):
         locate("dbfs:/logs")
+
+
+@dataclass(frozen=True)
+class Elsewhere(LocalWritableStorage):
+    """A storage of another scheme, which needs more than a path."""
+
+    token: str = "secret"
+    scheme = "elsewhere"
+
+
+def test_place_is_itself_wherever_a_path_is_given_and_keeps_its_storage() -> None:
+    place = pickle.loads(pickle.dumps(Location(Elsewhere(), "/logs")))
+    assert locate(place) == place == Location(Elsewhere("", "secret"), "/logs")
+    assert paths_of(place) == [place]
+    assert str(place) == "elsewhere:/logs"
+    assert len(pickle.dumps(locate("/logs"))) < 200
 
 
 def test_relative_path_with_a_colon_is_written_with_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +72,7 @@ def test_home_folder_is_where_a_tilde_leads(monkeypatch: pytest.MonkeyPatch) -> 
 def test_text_of_a_path_is_the_same_wherever_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for text in ("logs", "file:///logs/a%20b", "/logs/a*"):
-        assert canonical(canonical(text)) == canonical(text) == locate(text).path
+        assert str(locate(str(locate(text)))) == str(locate(text)) == locate(text).path
 
 
 def test_pattern_stands_for_the_names_that_are_there(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sparklog.log.layout import read_layout
-from sparklog.system.messages import message
+from sparklog.system.messages import Message, message
 from sparklog.system.records import InternalLog
-from tests.build import Record, control_batch, v2_batch, write_partition
+from tests.build import Record, control_batch, uvarint, v2_batch, write_partition
 from tests.places import folder_at
 
 
@@ -57,3 +57,9 @@ def put(name: str, key: Mapping[str, Any], value: Mapping[str, Any] | None, vers
     """Make a record of a coordinator's topic; a tombstone where there is no value."""
     encoded = None if value is None else message(f"{name}Value").encode_versioned(value, version)
     return Put(keyed(name, key), encoded, **step)
+
+
+def encode_framed(found: Message, version: int, fields: Mapping[str, Any]) -> bytes:
+    """Encode a message behind its frame, as the logs of metadata have it."""
+    frame = (uvarint(number) for number in (1, found.api_key or 0, version))
+    return b"".join(frame) + found.encode(fields, version)

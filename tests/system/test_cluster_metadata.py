@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from sparklog.errors import CorruptBatchError, CorruptLogError, MessageDecodeError
 from sparklog.log.layout import read_layout
 from sparklog.system import cluster_metadata as cluster
-from sparklog.system.messages import decode_framed, encode_framed, message
+from sparklog.system.messages import decode_framed, message
 from sparklog.system.records import InternalLog, Unreadable
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.golden import golden_set
 from tests.places import folder_at
+from tests.system.logs import encode_framed
 
 ID, OTHER = "nT3VsuYvSyWUb7u3L98_lA", "ELp_WcwCTsycrietGK4V7Q"
 DIRECTORY = "XRqbfiuRTM-M4eyTNUBq3w"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import MessageDecodeError
-from sparklog.system.messages import encode_framed, message
+from sparklog.system.messages import message
 from sparklog.system.records import Unreadable
 from sparklog.system.views import VIEWS, View
-from tests.system.logs import Put, write_log
+from tests.system.logs import Put, encode_framed, write_log
 from tests.system.plain import definitions, make
 
 ROUNDS = 5

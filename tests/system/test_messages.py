@@ -13,12 +13,12 @@ from sparklog.system.messages import (
     decode_framed,
     decode_key,
     decode_value,
-    encode_framed,
     json_of,
     message,
     messages_of,
 )
 from tests.golden import golden_set
+from tests.system.logs import encode_framed
 from tests.system.plain import make, versions
 
 ALL = [pytest.param(definition, version, id=f"{definition['name']}-{version}") for definition, version in versions()]

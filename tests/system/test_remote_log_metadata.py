@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sparklog.system.messages import decode_framed, encode_framed, message
+from sparklog.system.messages import decode_framed, message
 from sparklog.system.records import InternalLog, Unreadable
 from sparklog.system.remote_log_metadata import current_segments, segments_history
-from tests.system.logs import Put, write_log
+from tests.system.logs import Put, encode_framed, write_log
 
 AT = {"name": "orders", "id": "nT3VsuYvSyWUb7u3L98_lA", "partition": 2}
 ONE, TWO = "A" * 21 + "Q", "A" * 21 + "g"

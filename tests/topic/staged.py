@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparklog.inspect.verify import Finding, Severity, verify_directory
+from sparklog.inspect.verify_segment import Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
 from sparklog.storage.base import WritableStorage
@@ -20,6 +20,7 @@ from sparklog.topic.write.target import find_target
 from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.job_names import new_job
 from sparklog.write.staging import StagedRun, begin
+from tests.jobs.verifying import findings_in
 from tests.places import directory_at, location_of
 
 NOW_MS = 1_700_000_000_000
@@ -79,5 +80,4 @@ def values(directory: Path) -> dict[str, list[str]]:
 
 def findings(directory: Path) -> list[str]:
     """Return what a verification finds wrong."""
-    events = verify_directory(str(directory))
-    return [str(each) for each in events if isinstance(each, Finding) and each.severity != Severity.NOTE]
+    return [str(each) for each in findings_in(directory) if each.severity != Severity.NOTE]

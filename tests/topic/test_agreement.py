@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.cli import paths
 from sparklog.errors import InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.jobs.named_logs import logs_at
 from sparklog.log.reader import open_log
 from sparklog.topic.places.discovery import discover
 from sparklog.topic.write.target import find_target
@@ -58,7 +58,7 @@ def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
             PartitionLog.open(at)
         if "segments" not in case:
             with pytest.raises(PathNotFoundError):
-                paths.find_target(str(at))
+                logs_at(str(at))
         return
     read = {each.location for each in discover([str(at)]).partitions}
     written = (
@@ -66,7 +66,7 @@ def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
         if meant != "topic"
         else find_target(location_of(at), None, None, has_topic_column=False)
     )
-    shown = paths.find_target(str(at))
+    shown = logs_at(str(at))
     assert {each.location for each in shown.folders} == read
     assert shown.is_directory == (meant == "directory")
     assert written.directory.path == (str(at) if meant == "directory" else str(logs))
@@ -90,7 +90,7 @@ def test_partition_that_is_the_path_of_a_topic_too_is_refused_by_all(tmp_path: P
     said = "a-0 is the folder of a-0, and the path of topic 'a-0', of which there is .*a-0-0: name the log directory"
     for find in (
         lambda: discover([str(logs / "a-0")]),
-        lambda: paths.find_target(str(logs / "a-0")),
+        lambda: logs_at(str(logs / "a-0")),
         lambda: find_target(location_of(logs / "a-0"), None, None, has_topic_column=False),
         lambda: find_target(location_of(logs / "a-0"), "a-0", None, has_topic_column=False),
         lambda: discover([str(tmp_path / "log?" / "a-0")]),
@@ -106,7 +106,7 @@ def test_partition_that_is_the_path_of_a_topic_too_is_refused_by_all(tmp_path: P
 def test_pattern_stands_for_the_folders_that_it_matches_and_not_for_topics_of_their_names(tmp_path: Path) -> None:
     logs = made(tmp_path / "logs", *TWO_READINGS)
     assert [each.name for each in discover([f"{logs}/a-[0]"]).partitions] == ["a-0"]
-    assert [each.name for each in paths.find_target(f"{logs}/a-[0]").folders] == ["a-0"]
+    assert [each.name for each in logs_at(f"{logs}/a-[0]").folders] == ["a-0"]
     assert [each.name for each in discover([f"{logs}/a-*"]).partitions] == ["a-0", "a-0-0", "a-0-1"]
 
 
@@ -123,7 +123,7 @@ def test_log_directories_are_not_taken_for_the_partitions_of_a_topic(tmp_path: P
 @pytest.mark.parametrize("name", ["backup", f"events-0.{UUID}-delete"])
 def test_copy_and_what_kafka_has_set_aside_are_looked_at_and_not_written_into(tmp_path: Path, name: str) -> None:
     folder = made(tmp_path / name, LOG)
-    assert [each.location for each in paths.find_target(str(folder)).folders] == [str(folder)]
+    assert [each.location for each in logs_at(str(folder)).folders] == [str(folder)]
     with pytest.raises(PathNotFoundError):
         discover([str(folder)])
     with pytest.raises(PathNotFoundError, match="is not a log directory"):

@@ -20,7 +20,6 @@ def decoder_of(name: str) -> Decoder:
 def test_type_is_that_of_an_empty_result() -> None:
     decoder = decoder_of("lengths")
     assert decoder.type == pa.int32()
-    assert not decoder.has_fields
     decoded = decoder.decode(pa.array([b"abc", None, b""]))
     assert decoded.array.to_pylist() == [3, None, 0]
     assert len(decoded.failures) == 0
@@ -29,7 +28,6 @@ def test_type_is_that_of_an_empty_result() -> None:
 def test_values_for_which_it_raises_fail_alone() -> None:
     decoder = decoder_of("evens")
     assert decoder.type == decoders.EVENS
-    assert decoder.has_fields
     decoded = decoder.decode(pa.array([b"ab", b"a", None, b"", b"abc"]))
     assert decoded.array.to_pylist() == [{"half": 1}, None, None, {"half": 0}, None]
     assert decoded.failures.by_row() == {1: "1", 4: "3"}

@@ -27,7 +27,8 @@ from sparklog.errors import (
     SeglogError,
     StorageError,
 )
-from sparklog.inspect.verify import Finding, Severity, verify_partition
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.files import SNAPSHOT, offset_file_name
 from sparklog.log.producer_state import Producers
@@ -62,7 +63,7 @@ def read(folder: Path, *columns: str) -> list[Any]:
 
 
 def findings(folder: Path) -> list[str]:
-    events = verify_partition(str(folder))
+    events = verify_partition(folder_at(folder))
     return [str(each) for each in events if isinstance(each, Finding) and each.severity != Severity.NOTE]
 
 
@@ -215,8 +216,7 @@ def test_metrics_count_appends_and_flushes(tmp_path: Path) -> None:
         found = log.metrics()
         assert (found.appends, found.records, found.batches, found.flushes) == (2, 3, 2, 1)
         assert found.bytes == (tmp_path / "events-0" / f"{0:020d}.log").stat().st_size
-        assert found.flush_ms_mean == pytest.approx(found.flush_seconds_max * 1000)
-        assert found.flush_rate > 0
+        assert found.flush_seconds == found.flush_seconds_max > 0
 
 
 def test_batches_are_made_as_one_append_wishes(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.
         whole(file, data)
 
     config = LogConfig(compression_type="uncompressed", segment_bytes=1 << 20, segment_index_bytes=48, batch_size=300)
-    config = LogConfig.from_properties({**config.to_properties(), "index.interval.bytes": "0"})
+    config = replace(config, index_interval_bytes=0)
     with opened(tmp_path / "events-0", config) as log:
         log.append(table([b"before"]))
         monkeypatch.setattr(LocalWritableFile, "append", append)
@@ -275,20 +275,19 @@ def test_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.
 
 def test_writer_that_dies_anywhere_loses_no_record_that_was_flushed(tmp_path: Path) -> None:
     values = [[b"first %d" % n for n in range(8)], [b"second"], [b"third %d" % n for n in range(8)]]
-    config = LogConfig.from_properties({**SMALL.to_properties(), "segment.index.bytes": "48"})
-    done: dict[str, int] = {}
+    config = replace(SMALL, segment_index_bytes=48)
 
     def prepare(folder: Path) -> None:
         with opened(folder / "events-0", config) as log:
             log.append(table([b"old"]))
 
     def run(storage: CrashingStorage, folder: Path) -> None:
-        done[folder.name] = 0
+        storage.reached = 0
         with opened(folder / "events-0", config, storage=storage) as log:
-            for each in values:
+            for number, each in enumerate(values, 1):
                 log.append(table(list(each)))
                 log.flush()
-                done[folder.name] += 1
+                storage.reached = number
 
     refused = 0
     for crash in crashes(prepare, run, tmp_path, (*EVERY_LOSS, "pages", "pages")):
@@ -305,8 +304,9 @@ def test_writer_that_dies_anywhere_loses_no_record_that_was_flushed(tmp_path: Pa
             refused += 1
         with opened(folder, config) as log:
             log.append(table([b"new"]))
-        found, kept = read(folder), done[crash.folder.name]
-        flushed = [b"old", *(value for each in values[:kept] for value in each)]
+        found = read(folder)
+        assert isinstance(crash.reached, int)
+        flushed = [b"old", *(value for each in values[: crash.reached] for value in each)]
         every = [b"old", *(value for each in values for value in each)]
         assert found[: len(flushed)] == flushed, str(crash)
         assert found[-1] == b"new", str(crash)
@@ -354,7 +354,7 @@ def test_storage_is_left_open_for_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_full", [False, True], ids=["once", "full"])
 def test_error_of_an_append_at_any_call_says_what_is_visible(tmp_path: Path, is_full: bool) -> None:
     """And that is so; doing as the sentence says gives every record once."""
-    config = LogConfig.from_properties({**SMALL.to_properties(), "segment.index.bytes": "48", "flush.messages": "3"})
+    config = replace(SMALL, segment_index_bytes=48, flush_messages=3)
     values, fail_at, seen = [[b"a"] * 2, [b"b"] * 12, [b"c"]], 0, set()
     while True:
         fail_at += 1

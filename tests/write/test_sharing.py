@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,14 +18,15 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import InvalidOptionError, LockedError, StorageError
-from sparklog.inspect.verify import Finding, Severity, verify_partition
+from sparklog.inspect.verify import verify_partition
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
 from sparklog.storage.base import WritableFile
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
-from tests.places import directory_at
+from tests.places import directory_at, folder_at
 
 PLAIN = LogConfig(compression_type="uncompressed")
 
@@ -96,7 +98,7 @@ def run_all(*actions: Callable[[], None]) -> None:
 def test_four_threads_append_and_every_offset_is_given_out_once(tmp_path: Path) -> None:
     """Small segments: they roll while the others wait."""
     config = LogConfig(compression_type="uncompressed", segment_bytes=1 << 20, segment_index_bytes=4096)
-    config = LogConfig.from_properties({**config.to_properties(), "index.interval.bytes": "0"})
+    config = replace(config, index_interval_bytes=0)
     given: dict[int, list[tuple[int, int]]] = {n: [] for n in range(4)}
     ends: list[int] = []
     with PartitionLog.open(tmp_path / "events-0", config) as log:
@@ -122,7 +124,7 @@ def test_four_threads_append_and_every_offset_is_given_out_once(tmp_path: Path) 
         assert [value for value in found if value.startswith(b"%d " % thread)] == own
         assert [found[offset] for first, last in ranges for offset in range(first, last + 1)] == own
     assert len(list((tmp_path / "events-0").glob("*.log"))) > 1
-    events = verify_partition(str(tmp_path / "events-0"))
+    events = verify_partition(folder_at(tmp_path / "events-0"))
     assert [each for each in events if isinstance(each, Finding) and each.severity is not Severity.NOTE] == []
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import fields, tables
+from sparklog.cli.output.columns import FIELD_COLUMNS
 
 Paths = Annotated[
     list[str],
@@ -33,7 +33,7 @@ def _show_fields(context: typer.Context, wanted: bool) -> None:
     if wanted:
         # Without the name of the program.
         _, _, command = context.command_path.partition(" ")
-        tables.table(views.FIELDS, fields.rows_of(command.strip()), heading=lambda row: str(row["of"]))
+        tables.table(FIELD_COLUMNS, fields.rows_of_fields(command.strip()), heading=lambda row: str(row["of"]))
         raise typer.Exit
 
 

@@ -12,7 +12,7 @@ from sparklog.errors import InvalidOptionError
 
 _FAILED = 1
 
-Path = Annotated[str, typer.Argument(metavar="PATH", help="A partition's folder, <topic>-<partition>.")]
+PartitionPath = Annotated[str, typer.Argument(metavar="PATH", help="A partition's folder, <topic>-<partition>.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 LockTimeoutSeconds = Annotated[
     float, typer.Option(min=0, help="How long to wait for other writers; a running broker is not waited for.")
@@ -20,7 +20,7 @@ LockTimeoutSeconds = Annotated[
 
 
 def delete_records(
-    path: Path,
+    path: PartitionPath,
     before_offset: Annotated[
         int | None,
         typer.Option("--before-offset", min=-1, help="Those before this offset; -1 is the end of the log."),
@@ -50,7 +50,7 @@ def delete_records(
 
 
 def truncate(
-    path: Path,
+    path: PartitionPath,
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="The first that is not to stay.")],
     yes: Yes = False,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,

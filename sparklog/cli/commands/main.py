@@ -31,13 +31,13 @@ from sparklog.cli.commands import topics as topic_commands
 from sparklog.cli.commands.arguments import EscapeFormulas, Fields, Json, Paths, Processes, Where
 from sparklog.cli.commands.lag import lag
 from sparklog.cli.commands.produce import produce
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
-from sparklog.cli.output.progress import progress
+from sparklog.cli.output.fields import DESCRIBED_PARTITION, DESCRIBED_SEGMENT, DESCRIBED_TOPIC, RECOVERY
+from sparklog.cli.output.progress import job_progress, progress
 from sparklog.cli.parsing import milliseconds_of
-from sparklog.cli.paths import find_target, log_bytes, processes_for
 from sparklog.cli.work import describe as describing
 from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.jobs.named_logs import logs_at
 from sparklog.log.where_parser import parse_where
 
 _FAILED = 1
@@ -127,16 +127,16 @@ def describe(
     nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
     """
     depth = describing.Depth.of(full=full, ratio=ratio, histogram=histogram)
-    found = describing.described([find_target(path) for path in paths], depth, processes)
+    found = describing.described_logs([logs_at(path) for path in paths], depth, processes)
     columns: Sequence[tables.Column]
     if segments:
-        rows, columns = describing.segment_rows(found, depth), views.SEGMENTS
+        rows, columns = describing.segment_rows(found, depth), DESCRIBED_SEGMENT.columns
     elif partitions:
-        rows, columns = describing.partition_rows(found, depth), views.PARTITIONS
+        rows, columns = describing.partition_rows(found, depth), DESCRIBED_PARTITION.columns
     else:
-        rows, columns = describing.topic_rows(found, depth), views.TOPICS
+        rows, columns = describing.topic_rows(found, depth), DESCRIBED_TOPIC.columns
     if as_json:
-        render.json_lines(rows)
+        render.put_rows(rows)
     else:
         describing.print_tables(found, list(rows), columns, depth)
     for directory in found.directories.values():
@@ -246,16 +246,14 @@ def verify(
     the last segment, and cuts it off itself when it starts. With --absent, a record with such a key is an error in
     whatever file it is, also in one that is no part of the log any more, and so are bytes that may hold one.
     """
-    from sparklog.cli.work.verify import Outcome, as_json_row, findings, report
+    from sparklog.cli.work.verify import VerifyOutcome, as_json_row, findings, report
 
-    targets = [find_target(path) for path in paths]
-    outcome = Outcome()
-    total_bytes = sum(log_bytes(target) for target in targets)
-    count = processes_for(sum(len(target.folders) for target in targets), total_bytes, processes)
-    with progress(total_bytes) as advance:
-        rows = findings(targets, outcome, advance, count, absent)
+    targets = [logs_at(path) for path in paths]
+    with job_progress("verifying", has_records=False) as bar:
+        outcome = VerifyOutcome(bar)
+        rows = findings(targets, outcome, processes, absent)
         if as_json:
-            render.json_lines(as_json_row(row) for row in rows)
+            render.put_rows(as_json_row(row) for row in rows)
         found = list(rows)
     if not as_json:
         report(found, outcome)
@@ -287,18 +285,18 @@ def recover(
     broker; where a broker runs, the command refuses. Exit status 1 where a log is damaged and was left as it is, 2
     where one cannot be read.
     """
-    from sparklog.cli.work.recover import Outcome, recover_rows
+    from sparklog.cli.work.recover import RecoverOutcome, recover_rows
 
-    outcome = Outcome()
-    targets = [find_target(path) for path in paths]
+    outcome = RecoverOutcome()
+    targets = [logs_at(path) for path in paths]
     # All of it is done before any of it is printed: a pipe that is closed must not end it halfway.
     with progress(None) as advance:
         advance("recovering", 0)
         rows = list(recover_rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
     if as_json:
-        render.json_lines(rows)
+        render.put_rows(rows)
     else:
-        tables.table(views.ACTIONS, rows)
+        tables.table(RECOVERY.columns, rows)
         render.say(outcome.sentence(dry_run=dry_run))
     if outcome.failed:
         raise typer.Exit(_CANNOT)

@@ -14,7 +14,8 @@ def produce(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="The log directories of no running broker.")],
     topic: Annotated[str, typer.Option("--topic", help="The topic; it must be there.")],
     form: Annotated[
-        InputFormat, typer.Option("--format", help="Lines, each a value; or JSON lines as dump and export write them.")
+        InputFormat,
+        typer.Option("--format", help="LineOptions, each a value; or JSON lines as dump and export write them."),
     ] = InputFormat.LINES,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", help="What stands between the key and the value of a line.")
@@ -32,8 +33,10 @@ def produce(
     that is no record ends the command; those before it are written.
     """
     # This loads compiled code, which other commands should not wait for.
-    from sparklog.cli.work.produce import Lines, write_lines
+    from sparklog.cli.work.produce import LineOptions, write_lines
 
     if form is not InputFormat.LINES and (key_separator is not None or null_marker is not None or parse_headers):
         raise InvalidOptionError("--key-separator, --null-marker and --parse-headers are of lines that are no JSON")
-    write_lines(paths, topic, Lines(key_separator, null_marker, parse_headers) if form is InputFormat.LINES else None)
+    write_lines(
+        paths, topic, LineOptions(key_separator, null_marker, parse_headers) if form is InputFormat.LINES else None
+    )

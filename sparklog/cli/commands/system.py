@@ -9,14 +9,15 @@ from typing import Annotated, Any, Final
 import typer
 
 from sparklog.cli.commands.arguments import Fields, Json
-from sparklog.cli.output import render, system_tables, tables
+from sparklog.cli.output import render, system_fields, tables
+from sparklog.cli.output.columns import RowShape
 from sparklog.errors import InvalidOptionError
 
-Path = Annotated[
+InternalPath = Annotated[
     str,
     typer.Argument(metavar="PATH", help="A log directory, the path of the internal topic, or a partition of it."),
 ]
-Paths = Annotated[
+GroupPaths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="Log directories; or the path of __consumer_offsets, or of a partition."),
 ]
@@ -37,7 +38,7 @@ class OfCluster(StrEnum):
 
 
 def groups(
-    paths: Paths,
+    paths: GroupPaths,
     lag: Annotated[
         bool, typer.Option("--lag", help="How far groups are behind, as kafka-consumer-groups --describe says it.")
     ] = False,
@@ -60,25 +61,25 @@ def groups(
     if only and not lag:
         raise InvalidOptionError("--group chooses what --lag shows: add it")
     if lag:
-        from sparklog.cli.work.system_rows import lag_rows
+        from sparklog.cli.work.system import lag_rows
 
-        _show(lag_rows(paths, only or ()), system_tables.LAG, as_json, _group)
+        _show(lag_rows(paths, only or ()), system_fields.GROUP_LAG, as_json, _group)
         return
     name = "consumer_offsets" if offsets else "consumer_groups"
     if history:
-        columns = system_tables.OFFSETS_HISTORY if offsets else system_tables.GROUPS_HISTORY
-        _show_history(paths, name, columns, as_json)
+        shape = system_fields.OFFSET_COMMIT if offsets else system_fields.GROUP_RECORD
+        _show_history(paths, name, shape, as_json)
     elif members:
-        _show(_members(_rows_of(paths, name)), system_tables.MEMBERS, as_json, _group)
+        _show(_members(_rows_of(paths, name)), system_fields.MEMBER, as_json, _group)
     elif offsets:
         by_group = sorted(_rows_of(paths, name), key=lambda row: (row["group"], row["topic"], row["partition"]))
-        _show(by_group, system_tables.OFFSETS, as_json, _group)
+        _show(by_group, system_fields.COMMITTED_OFFSET, as_json, _group)
     else:
-        _show(sorted(_rows_of(paths, name), key=_group), system_tables.GROUPS, as_json)
+        _show(sorted(_rows_of(paths, name), key=_group), system_fields.GROUP, as_json)
 
 
 def transactions(
-    path: Path,
+    path: InternalPath,
     history: History = False,
     hanging: Annotated[
         bool,
@@ -112,26 +113,26 @@ def transactions(
         raise InvalidOptionError("--hanging and --abort are of what is open now: leave out --history")
     if hanging or abort:
         # This loads compiled code, which other commands should not wait for.
-        from sparklog.cli.work.hanging import WantedAbort, show_aborted, show_open
+        from sparklog.cli.work.system import WantedAbort, show_aborted, show_open
 
         if abort:
             show_aborted(path, WantedAbort(partition, producer_id, is_all, dry_run), as_json=as_json)
         else:
             show_open(path, as_json=as_json)
     elif history:
-        _show_history(path, "transactions", system_tables.TRANSACTIONS_HISTORY, as_json)
+        _show_history(path, "transactions", system_fields.TRANSACTION_CHANGE, as_json)
     else:
         rows = sorted(_rows_of(path, "transactions"), key=lambda row: str(row["transactional_id"]))
-        _show(rows, system_tables.TRANSACTIONS, as_json)
+        _show(rows, system_fields.TRANSACTION, as_json)
 
 
 _OF_CLUSTER: Final = {
-    OfCluster.TOPICS: ("cluster_topics", system_tables.TOPICS),
-    OfCluster.PARTITIONS: ("cluster_partitions", system_tables.PARTITIONS),
-    OfCluster.CONFIGS: ("cluster_configs", system_tables.CONFIGS),
-    OfCluster.BROKERS: ("cluster_brokers", system_tables.BROKERS),
-    OfCluster.FEATURES: ("cluster_features", system_tables.FEATURES),
-    OfCluster.RECORDS: ("cluster_metadata", system_tables.RECORDS),
+    OfCluster.TOPICS: ("cluster_topics", system_fields.CLUSTER_TOPIC),
+    OfCluster.PARTITIONS: ("cluster_partitions", system_fields.CLUSTER_PARTITION),
+    OfCluster.CONFIGS: ("cluster_configs", system_fields.CLUSTER_CONFIG),
+    OfCluster.BROKERS: ("cluster_brokers", system_fields.BROKER),
+    OfCluster.FEATURES: ("cluster_features", system_fields.FEATURE),
+    OfCluster.RECORDS: ("cluster_metadata", system_fields.CLUSTER_RECORD),
 }
 
 
@@ -146,18 +147,18 @@ def cluster(
 
     The last records of the log may not have been agreed upon by all controllers: that is on no disk.
     """
-    name, columns = _OF_CLUSTER[what]
+    name, shape = _OF_CLUSTER[what]
     if history:
-        _show_history(path, name, system_tables.RECORDS_HISTORY, as_json)
+        _show_history(path, name, system_fields.CLUSTER_CHANGE, as_json)
     elif what is OfCluster.RECORDS:
-        _stream(_rows_of(path, name), columns, as_json)
+        _stream(_rows_of(path, name), shape, as_json)
     else:
-        _show(list(_rows_of(path, name)), columns, as_json)
+        _show(list(_rows_of(path, name)), shape, as_json)
 
 
 def _rows_of(path: str | Sequence[str], name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:
     # This loads compiled code, which other commands should not wait for.
-    from sparklog.cli.work.system_rows import rows_of
+    from sparklog.cli.work.system import rows_of
 
     return rows_of(path, name, history=history)
 
@@ -172,23 +173,23 @@ def _members(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _show(
     rows: Sequence[dict[str, Any]],
-    columns: Sequence[tables.Column],
+    shape: RowShape,
     as_json: bool,
     heading: Callable[[render.Row], str] = tables.no_heading,
 ) -> None:
     if as_json:
-        render.json_lines(rows)
+        render.put_rows(rows)
     else:
-        tables.table(columns, rows, heading=heading)
+        tables.table(shape.columns, rows, heading=heading)
 
 
-def _show_history(path: str | Sequence[str], name: str, columns: Sequence[tables.Column], as_json: bool) -> None:
-    _stream(_rows_of(path, name, history=True), columns, as_json)
+def _show_history(path: str | Sequence[str], name: str, shape: RowShape, as_json: bool) -> None:
+    _stream(_rows_of(path, name, history=True), shape, as_json)
 
 
-def _stream(rows: Iterable[dict[str, Any]], columns: Sequence[tables.Column], as_json: bool) -> None:
+def _stream(rows: Iterable[dict[str, Any]], shape: RowShape, as_json: bool) -> None:
     """Print rows as they come, however many there are."""
     if as_json:
-        render.json_lines(rows)
+        render.put_rows(rows)
     else:
-        tables.StreamedTable(columns, tables.no_heading).put(rows)
+        tables.StreamedTable(shape.columns, tables.no_heading).put(rows)

@@ -9,7 +9,8 @@ import typer
 
 from sparklog.cli.commands.arguments import Fields, Json
 from sparklog.cli.commands.cut import LockTimeoutSeconds, Yes
-from sparklog.cli.output import render, system_tables, tables
+from sparklog.cli.output import render, tables
+from sparklog.cli.output.fields import MANAGED_TOPIC
 from sparklog.cli.output.text import bytes_text, counted
 from sparklog.cli.parsing import properties_of
 from sparklog.errors import InvalidOptionError
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 topics = typer.Typer(
     no_args_is_help=True, help="List, create, alter or delete the topics of log directories that no broker serves."
 )
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="The log directories, all of them.")]
+DirectoryPaths = Annotated[list[str], typer.Argument(metavar="PATH...", help="The log directories, all of them.")]
 Topic = Annotated[str, typer.Option("--topic", help="The topic.")]
-Configs = Annotated[list[str] | None, typer.Option("--config", help="A property, name=value; may be repeated.")]
+TopicConfigs = Annotated[list[str] | None, typer.Option("--config", help="A property, name=value; may be repeated.")]
 
 
 @topics.command("list")
-def list_topics(paths: Paths, as_json: Json = False, _fields: Fields = False) -> None:
+def list_topics(paths: DirectoryPaths, as_json: Json = False, _fields: Fields = False) -> None:
     """List the topics, how many partitions of each are here, and the properties that are stored for it."""
     manager = _manager(paths)
     stored = manager.stored()
@@ -35,17 +36,17 @@ def list_topics(paths: Paths, as_json: Json = False, _fields: Fields = False) ->
         for topic, count in manager.topics().items()
     ]
     if as_json:
-        render.json_lines(rows)
+        render.put_rows(rows)
     else:
-        tables.table(system_tables.MANAGED_TOPICS, rows)
+        tables.table(MANAGED_TOPIC.columns, rows)
 
 
 @topics.command()
 def create(
-    paths: Paths,
+    paths: DirectoryPaths,
     topic: Topic,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it gets.")] = 1,
-    config: Configs = None,
+    config: TopicConfigs = None,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,
 ) -> None:
     """Create a topic. Each partition goes to the log directory that has the fewest."""
@@ -56,12 +57,12 @@ def create(
 
 @topics.command()
 def alter(
-    paths: Paths,
+    paths: DirectoryPaths,
     topic: Topic,
     partitions: Annotated[
         int | None, typer.Option("--partitions", min=1, help="How many it is to have: more than before.")
     ] = None,
-    config: Configs = None,
+    config: TopicConfigs = None,
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", help="A property that is to have its default.")
     ] = None,
@@ -81,7 +82,7 @@ def alter(
 
 @topics.command()
 def delete(
-    paths: Paths,
+    paths: DirectoryPaths,
     topic: Topic,
     yes: Yes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,

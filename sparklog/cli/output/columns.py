@@ -1,9 +1,15 @@
-"""The columns of each table."""
+"""The rows of commands: the fields that JSON has of a row, and the columns of the table that shows it.
+
+`RowShape` declares a row once. A field is a line of its name, its type in JSON and its meaning. A column is
+``name/form=TITLE@rank``: the field that it shows, the form of its text, its title, and its rank (see `Column`). The
+type of the field decides the form where none is given, and the name is the title.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from sparklog.cli.output.render import Row
 from sparklog.cli.output.tables import Column
@@ -13,35 +19,84 @@ _BAR_WIDTH: Final = 30
 _TIMES: Final = ("FROM (UTC)", "TO")
 
 
-def _plain(name: str, title: str | None = None, rank: int = 0) -> Column:
-    return Column(title or name.upper().replace("_", " "), lambda row: _text(row[name]), "right", rank=rank)
+class Field(NamedTuple):
+    """A field of a row."""
+
+    name: str
+    kind: str
+    meaning: str
 
 
-def _text(value: Any) -> str:
-    return "-" if value is None or value == -1 else printable(str(value))
+@dataclass(frozen=True)
+class RowShape:
+    """The rows that a command prints.
+
+    Attributes
+    ----------
+    of : str
+        The noun that a row is about.
+    columns : tuple of Column
+        The columns of its table; none of a row that is only JSON.
+    """
+
+    of: str
+    fields: tuple[Field, ...]
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def parse(cls, text: str, columns: str = "") -> RowShape:
+        """Read the noun and below it the fields, one a line; and columns, with commas between them."""
+        of, *lines = text.splitlines()
+        declared = tuple(Field(*line.split(maxsplit=2)) for line in lines if line)
+        kinds = {field.name: field.kind.removesuffix("?") for field in declared}
+        return cls(of, declared, declared_columns(columns, kinds))
+
+    def row(self, source: Any, **others: Any) -> dict[str, Any]:
+        """Make a row of the attributes of an object, and of other values by the names of their fields."""
+        return {
+            field.name: others[field.name] if field.name in others else getattr(source, field.name)
+            for field in self.fields
+        }
 
 
-def _time(title: str, name: str, rank: int = 0) -> Column:
-    return Column(title, lambda row: time_text(row[name]), widths=(19,), cut_mark="", rank=rank)
+def declared_columns(text: str, kinds: dict[str, str] | None = None) -> tuple[Column, ...]:
+    """Read the declarations of columns; of the fields that are no integers, ``kinds`` has the types."""
+    return tuple(_column(each, kinds or {}) for each in text.split(", ") if each)
 
 
-def _minutes(title: str, name: str, rank: int) -> Column:
-    return Column(title, lambda row: time_text(row[name])[:16], widths=(10,), cut_mark="", rank=rank)
+def _column(declared: str, kinds: dict[str, str]) -> Column:
+    shown, _, rank = declared.partition("@")
+    shown, has_title, title = shown.partition("=")
+    name, _, form = shown.partition("/")
+    text, layout = _FORMS[form or _FORM_OF_KIND[kinds.get(name, "integer")]]
+    title = title if has_title else name.upper().replace("_", " ")
+    return Column(title, lambda row: text(row, name), rank=int(rank or 0), **layout)
 
 
-def _seconds(title: str, name: str, rank: int) -> Column:
-    return Column(title, lambda row: time_text(row[name])[:19], widths=(16, 10), cut_mark="", rank=rank)
+def _text(row: Row, name: str) -> str:
+    return "-" if row[name] is None else printable(str(row[name]))
 
 
-def _offsets(row: Row) -> str:
+def _known(row: Row, name: str) -> str:
+    return "-" if row[name] == -1 else _text(row, name)
+
+
+def _offsets(row: Row, _: str) -> str:
     return f"{'?' if row['base_offset'] is None else row['base_offset']}-{row['last_offset']}"
 
 
-def _producer(row: Row) -> str:
-    return "-" if row["producer_id"] < 0 else f"{row['producer_id']}:{row['producer_epoch']}"
+def _partition(row: Row, _: str) -> str:
+    if row["topic"] is None or row["partition"] is None:
+        return _text(row, "topic")
+    return printable(f"{row['topic']}-{row['partition']}")
 
 
-def _flags(row: Row) -> str:
+def _producer(row: Row, _: str) -> str:
+    is_known = row["producer_id"] is not None and row["producer_id"] >= 0
+    return f"{row['producer_id']}:{row['producer_epoch']}" if is_known else "-"
+
+
+def _flags(row: Row, _: str) -> str:
     flags = (
         "" if row["is_valid"] else "BAD-CRC",
         row["control_type"] or ("control" if row["is_control"] else ""),
@@ -52,12 +107,12 @@ def _flags(row: Row) -> str:
     return " ".join(flag for flag in flags if flag)
 
 
-def _value(row: Row) -> str:
+def _value(row: Row, _: str) -> str:
     headers = " ".join(f"{printable(each['key'])}={data_text(each['value'])}" for each in row["headers"])
     return data_text(row["value"]) + (f"  [{headers}]" if headers else "")
 
 
-def _formats(row: Row) -> str:
+def _formats(row: Row, _: str) -> str:
     """Write magics and codecs, and after a full scan how much of the bytes each codec has."""
     sizes = row.get("codec_bytes") or {}
     shares = [f"{name} {100 * size / sum(sizes.values()):.0f}%" for name, size in sizes.items()]
@@ -65,181 +120,100 @@ def _formats(row: Row) -> str:
     return " ".join([*(f"v{magic}" for magic in row["magics"]), *codecs]) or "-"
 
 
-_FORMATS: Final = Column("FORMATS", _formats, folded_width=14, rank=3)
+def _partitions(row: Row, name: str) -> str:
+    """Write partitions of topics: ``orders-0,1,2 events-0``."""
+    listed = (
+        f"{each.get('topic') or each.get('topic_id') or each.get('subtopology_id')}"
+        f"-{','.join(map(str, each['partitions']))}"
+        for each in row[name] or ()
+    )
+    return " ".join(map(printable, listed)) or "-"
 
 
-def _partition(row: Row) -> str:
-    topic = printable(row["topic"])
-    return topic if row["partition"] is None else f"{topic}-{row['partition']}"
+def _broker_state(row: Row, _: str) -> str:
+    state = "fenced" if row["fenced"] else "active"
+    return f"{state}, shutting down" if row["in_controlled_shutdown"] else state
 
 
-def _size(name: str, title: str = "SIZE") -> Column:
-    return Column(title, lambda row: bytes_text(row[name]), "right")
+def _endpoints(row: Row, name: str) -> str:
+    return " ".join(printable(f"{each['name']}://{each['host']}:{each['port']}") for each in row[name])
 
 
-RECORDS: Final = (
-    _plain("offset"),
-    _time("TIME (UTC)", "timestamp"),
-    Column("KEY", lambda row: data_text(row["key"]), widths=(24, 16)),
-    Column("VALUE  [HEADERS]", _value),
-)
-BATCHES: Final = (
-    _plain("position", rank=2),
-    Column("OFFSETS", _offsets, "right"),
-    _plain("record_count", "RECORDS"),
-    _plain("size_bytes", "BYTES"),
-    Column("FORMAT", lambda row: f"v{row['magic']} {row['codec']}"),
-    _time("MAX TIME (UTC)", "max_timestamp"),
-    _plain("leader_epoch", "EPOCH", rank=3),
-    Column("PRODUCER", _producer, "right", rank=1),
-    Column("FLAGS", _flags),
-)
-TOPICS: Final = (
-    Column("TOPIC", lambda row: printable(row["topic"]), folded_width=30),
-    _plain("partitions", "PARTS"),
-    _plain("segments", "SEGS", rank=4),
-    _size("total_bytes"),
-    _plain("offsets"),
-    _minutes(_TIMES[0], "first_timestamp", 1),
-    _minutes(_TIMES[1], "max_timestamp", 1),
-    _FORMATS,
-)
-PARTITIONS: Final = (
-    Column("PARTITION", _partition, folded_width=30),
-    _plain("segments", "SEGS", rank=4),
-    _size("total_bytes"),
-    _plain("start_offset", "START"),
-    _plain("end_offset", "END"),
-    _plain("last_stable_offset", "STABLE", rank=2),
-    _minutes(_TIMES[0], "first_timestamp", 1),
-    _minutes(_TIMES[1], "max_timestamp", 1),
-    _FORMATS,
-)
-SEGMENTS: Final = (
-    Column("PARTITION", _partition, folded_width=30),
-    _plain("base_offset", "BASE"),
-    _plain("end_offset", "END"),
-    _size("log_bytes"),
-    _seconds(_TIMES[0], "first_timestamp", 1),
-    _seconds(_TIMES[1], "max_timestamp", 1),
-    _FORMATS,
-)
-COUNTS: Final = (
-    _plain("batches", rank=2),
-    _plain("records"),
-    _plain("control_batches", "CONTROL", rank=5),
-    _plain("transactional_batches", "TXN", rank=5),
-)
-FINDINGS_OF_FILE: Final = (
-    Column("SEVERITY", lambda row: row["severity"]),
-    _plain("position"),
-    _plain("offset"),
-    Column("WHAT", lambda row: printable(row["message"]), folded_width=30),
-)
-FINDINGS: Final = (Column("FILE", lambda row: printable(row["file"])), *FINDINGS_OF_FILE)
-
-ACTIONS: Final = (
-    Column("STATUS", lambda row: row["status"]),
-    Column("FILE", lambda row: printable(row["path"]), folded_width=30),
-    Column("WHAT", lambda row: printable(row["what"]), folded_width=30),
-)
-
-_TOPIC: Final = Column("TOPIC", lambda row: printable(row["topic"]), folded_width=30)
-_LOG_SIZE: Final = Column("LOG", lambda row: bytes_text(row["log_bytes"]), "right")
-PLANNED: Final = (
-    _plain("task"),
-    Column("PARTITION", _partition, folded_width=30),
-    _plain("from"),
-    _plain("to"),
-    _LOG_SIZE,
-)
-PLANNED_FILES: Final = (
-    _plain("task"),
-    Column("FILE", lambda row: printable(row["path"]), folded_width=30),
-    _plain("rows", "RECORDS"),
-    _size("size_bytes"),
-)
-COPIED_TOPICS: Final = (_TOPIC, _plain("partitions", "PARTS"), _plain("rows", "RECORDS"), _LOG_SIZE)
-EXPORTED_TOPICS: Final = (*COPIED_TOPICS, _plain("files"), _size("bytes"))
-CLEANED: Final = (
-    Column("PARTITION", _partition, folded_width=30),
-    _plain("start_offset", "START"),
-    _plain("end_offset", "END"),
-    _plain("dropped_segments", "SEGMENTS"),
-    _plain("dropped_offsets", "OFFSETS"),
-    _size("dropped_bytes", "DROPPED"),
-    _seconds("FROM (UTC)", "first_timestamp", 2),
-    _seconds("TO", "last_timestamp", 1),
-)
-REWRITTEN: Final = (_size("rewritten_bytes", "REWRITTEN"), _size("new_bytes", "INTO"))
-LOADED_PARTITIONS: Final = (
-    Column("PARTITION", _partition, folded_width=30),
-    _plain("first_offset", "FIRST"),
-    _plain("last_offset", "LAST"),
-    _plain("records"),
-    _size("size_bytes"),
-)
-LEDGER_PARTITIONS: Final = (
-    Column("PARTITION", _partition, folded_width=30),
-    _plain("from"),
-    _plain("to"),
-    _plain("rows", "RECORDS"),
-    _plain("files", rank=2),
-    _size("bytes"),
-    _seconds("LAST (UTC)", "time_ms", 1),
-)
-LEDGER_COPIES: Final = (
-    *LEDGER_PARTITIONS[:4],
-    _LOG_SIZE,
-    Column("TO TOPIC", lambda row: _text(row["target_topic"]), folded_width=24),
-    LEDGER_PARTITIONS[-1],
-)
-LEDGER_FILES: Final = (
-    Column("FILE", lambda row: printable(row["path"]), folded_width=30),
-    _size("bytes"),
-    _plain("rows", "RECORDS"),
-    _seconds("LOADED (UTC)", "time_ms", 1),
-)
-LEDGER_COMMITS: Final = (
-    _plain("number"),
-    Column("JOB", lambda row: printable(row["job"])),
-    _seconds("TIME (UTC)", "time_ms", 0),
-    _plain("rows", "RECORDS"),
-    _plain("files"),
-    Column("RUN", lambda row: printable(row["run"]), rank=1),
-)
-
-LEDGER_FINDINGS: Final = (
-    Column("KIND", lambda row: row["kind"]),
-    Column("FILE", lambda row: printable(row["path"]), folded_width=30),
-    Column("WHAT", lambda row: printable(row["reason"]), folded_width=30),
-)
-
-LAG: Final = (
-    Column("TOPIC", lambda row: printable(row["topic"]), widths=(20,)),
-    _plain("partition"),
-    _plain("offset"),
-    _plain("end_offset", "END"),
-    _plain("lag"),
-)
-
-FIELDS: Final = (
-    Column("FIELD", lambda row: row["field"]),
-    Column("TYPE", lambda row: row["type"]),
-    Column("MEANING", lambda row: row["meaning"], folded_width=30),
-)
-SPANS: Final = (
-    _seconds("FROM (UTC)", "timestamp", 0),
-    _plain("records"),
-    _size("bytes"),
-    Column("", lambda row: row["bar"]),
-)
+def _raw(row: Row) -> str:
+    """Write a record that cannot be decoded: its bytes."""
+    return f"{data_text(row['raw_key'])} {data_text(row['raw_value'])}"
 
 
-def counted(columns: Sequence[Column], *, has_ratio: bool) -> list[Column]:
+def _or_raw(row: Row, name: str) -> str:
+    return _raw(row) if row[name] is None else printable(row[name])
+
+
+def _or_tombstone(row: Row, name: str) -> str:
+    return "tombstone" if row["is_tombstone"] else _text(row, name)
+
+
+def _fields(row: Row, name: str) -> str:
+    """Write the fields of a record of Kafka."""
+    if row["record"] is None:
+        return _raw(row)
+    return "tombstone" if row[name] is None else printable(row[name])
+
+
+_RIGHT: Final = {"align": "right"}
+_FORM_OF_KIND: Final = {"integer": "number", "string": "name", "array": "list"}
+# How a cell is written, by the row and the name of its field; and how its column is laid out.
+_FORMS: Final[dict[str, tuple[Callable[[Row, str], str], dict[str, Any]]]] = {
+    "number": (_text, _RIGHT),
+    "known": (_known, _RIGHT),
+    "size": (lambda row, name: bytes_text(row[name]), _RIGHT),
+    "count": (lambda row, name: "-" if row[name] is None else str(len(row[name])), _RIGHT),
+    "ratio": (lambda row, name: "-" if row[name] is None else f"{row[name]:.2f}", _RIGHT),
+    "span": (lambda row, name: "-" if row[name] is None else f"{row[name] / 1000:.0f} s", _RIGHT),
+    "text": (_text, {}),
+    "short": (_text, {"widths": (20,)}),
+    "name": (_text, {"folded_width": 24}),
+    **{f"name{width}": (_text, {"folded_width": width}) for width in (16, 30, 40)},
+    "blank": (lambda row, name: row[name] or "", {}),
+    "yes": (lambda row, name: "yes" if row[name] else "no", {}),
+    "list": (lambda row, name: ",".join(map(str, row[name])) or "-", {}),
+    "data": (lambda row, name: data_text(row[name]), {"widths": (24, 16)}),
+    "time": (lambda row, name: time_text(row[name]), {"widths": (19,), "cut_mark": ""}),
+    "seconds": (lambda row, name: time_text(row[name])[:19], {"widths": (16, 10), "cut_mark": ""}),
+    "minutes": (lambda row, name: time_text(row[name])[:16], {"widths": (10,), "cut_mark": ""}),
+    "partition": (_partition, {"folded_width": 30}),
+    "partitions": (_partitions, {"folded_width": 24}),
+    "producer": (_producer, _RIGHT),
+    "offsets": (_offsets, _RIGHT),
+    "format": (lambda row, _: f"v{row['magic']} {row['codec']}", {}),
+    "formats": (_formats, {"folded_width": 14}),
+    "flags": (_flags, {}),
+    "value": (_value, {}),
+    "resource": (
+        lambda row, _: printable(f"{row['resource_type']} {row['resource_name'] or '(all)'}"),
+        {"folded_width": 24},
+    ),
+    "configs": (
+        lambda row, name: " ".join(printable(f"{key}={value}") for key, value in row[name].items()) or "-",
+        {"folded_width": 30},
+    ),
+    "broker": (_broker_state, {}),
+    "endpoints": (_endpoints, {"folded_width": 30}),
+    "id": (_or_raw, {}),
+    "state": (_or_tombstone, {}),
+    "committed": (_or_tombstone, _RIGHT),
+    "fields": (_fields, {}),
+    "position": (lambda row, name: "snapshot" if row[name] is None else str(row[name]), _RIGHT),
+}
+_COUNTS: Final = declared_columns("batches@2, records, control_batches=CONTROL@5, transactional_batches=TXN@5")
+_RATIO: Final = declared_columns("compression_ratio/ratio=RATIO")
+SPANS: Final = declared_columns("timestamp/seconds=FROM (UTC), records, bytes/size=SIZE, bar/text=")
+FIELD_COLUMNS: Final = declared_columns("field/text, type/text, meaning/name30")
+
+
+def with_counts(columns: Sequence[Column], *, has_ratio: bool) -> list[Column]:
     """Replace the times by the counts that a full scan makes, and what compression saves if it was measured."""
-    ratio = [Column("RATIO", _ratio, "right")] if has_ratio else []
-    return [*(column for column in columns[:-1] if column.title not in _TIMES), *COUNTS, *ratio, columns[-1]]
+    kept = (column for column in columns[:-1] if column.title not in _TIMES)
+    return [*kept, *_COUNTS, *(_RATIO if has_ratio else ()), columns[-1]]
 
 
 def with_bars(spans: Sequence[Row]) -> list[Row]:
@@ -248,15 +222,9 @@ def with_bars(spans: Sequence[Row]) -> list[Row]:
     return [{**span, "bar": "█" * -(-span["bytes"] * _BAR_WIDTH // most)} for span in spans]
 
 
-def _ratio(row: Row) -> str:
-    return "-" if row["compression_ratio"] is None else f"{row['compression_ratio']:.2f}"
-
-
-def of_entries(row: Row) -> list[Column]:
+def entry_columns(row: Row) -> tuple[Column, ...]:
     """Make the columns of rows that have nothing but numbers and names."""
-    return [_time(name.upper(), name) if name == "timestamp" else _entry(name, row[name]) for name in row]
-
-
-def _entry(name: str, value: Any) -> Column:
-    column = _plain(name)
-    return column if isinstance(value, int) else Column(column.title, column.text)
+    forms = {name: "known" if isinstance(value, int) else "text" for name, value in row.items()}
+    return declared_columns(
+        ", ".join(f"{name}/{'time' if name == 'timestamp' else form}" for name, form in forms.items())
+    )

@@ -1,4 +1,4 @@
-"""The fields of the JSON that each command prints: names, types and meanings; ``--fields`` shows them.
+"""The rows that each command prints: the fields of its JSON, which ``--fields`` shows, and the columns of its tables.
 
 A test holds them against the output. A type is that of JSON; ``?`` means that it may be null. Keys and values that are
 no UTF-8 are base64, in a field with ``_base64`` behind the name.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sparklog.cli.output.field import Field, fields_in
+from sparklog.cli.output.columns import Field, RowShape, declared_columns
 from sparklog.cli.output.system_fields import SYSTEM_ROWS
 
 _SCANNED: Final = """
@@ -26,12 +26,61 @@ uncompressed_bytes     object    with --ratio; bytes by codec, if they were not 
 compression_ratio      number?   with --ratio; uncompressed bytes for one byte of the log
 histogram              array     with --histogram; timestamp, batches, records, bytes of at most 24 spans of time
 """
-_IDS: Final = """
-cluster_id             string?   from meta.properties
-node_id                integer?  from meta.properties, the number of the broker
-directory_id           string?   from meta.properties
-"""
-_RECORD: Final = """
+DESCRIBED_TOPIC: Final = RowShape.parse(
+    """a topic
+topic        string   name of the topic
+topic_id     string?  from partition.metadata
+partitions   integer  number of partitions
+segments     integer  number of segments
+log_bytes    integer  length of all .log files
+total_bytes  integer  length of all files
+offsets      integer  sum of end offsets less start offsets"""
+    + _SCANNED
+    + """
+configs             object   properties stored for the topic, name to value
+damaged_partitions  integer  partitions with an error
+directories         array    path, cluster_id, node_id, directory_id of each log directory""",
+    "topic/name30, partitions=PARTS, segments=SEGS@4, total_bytes/size=SIZE, offsets, "
+    "first_timestamp/minutes=FROM (UTC)@1, max_timestamp/minutes=TO@1, codecs/formats=FORMATS@3",
+)
+DESCRIBED_PARTITION: Final = RowShape.parse(
+    """a partition (--partitions)
+topic               string    name of the topic, or of the folder
+partition           integer?  number of the partition
+path                string    the folder
+topic_id            string?   from partition.metadata
+segments            integer   number of segments
+log_bytes           integer   length of all .log files
+total_bytes         integer   length of all files
+start_offset        integer?  log start offset; null where damage hides it
+end_offset          integer?  log end offset, exclusive; null where damage hides it
+last_stable_offset  integer?  null also where finding it would mean reading much"""
+    + _SCANNED
+    + """
+cluster_id    string?   from meta.properties
+node_id       integer?  from meta.properties, the number of the broker
+directory_id  string?   from meta.properties
+error         string?   what is damaged""",
+    "topic/partition=PARTITION, segments=SEGS@4, total_bytes/size=SIZE, start_offset=START, end_offset=END, "
+    "last_stable_offset=STABLE@2, first_timestamp/minutes=FROM (UTC)@1, max_timestamp/minutes=TO@1, "
+    "codecs/formats=FORMATS@3",
+)
+DESCRIBED_SEGMENT: Final = RowShape.parse(
+    """a segment (--segments)
+topic        string    name of the topic, or of the folder
+partition    integer?  number of the partition
+path         string    the folder
+base_offset  integer   of the file's name
+end_offset   integer?  offset after the last; null where damage hides it
+log_bytes    integer   length of the .log file"""
+    + _SCANNED
+    + """
+error  string?  what is damaged""",
+    "topic/partition=PARTITION, base_offset=BASE, end_offset=END, log_bytes/size=SIZE, "
+    "first_timestamp/seconds=FROM (UTC)@1, max_timestamp/seconds=TO@1, codecs/formats=FORMATS@3",
+)
+RECORD: Final = RowShape.parse(
+    """a record
 topic             string    name of the topic, or of the folder where it is no partition's
 partition         integer?  number of the partition
 offset            integer   offset of the record
@@ -49,9 +98,11 @@ codec             string    how its batch is compressed
 magic             integer   version of the batch format
 base_offset       integer   first offset of its batch
 file              string    name of the segment's file
-position          integer   byte position of its batch in the file
-"""
-_BATCH: Final = """
+position          integer   byte position of its batch in the file""",
+    "offset, timestamp/time=TIME (UTC), key/data, value/value=VALUE  [HEADERS]",
+)
+BATCH: Final = RowShape.parse(
+    """a batch (--batches)
 topic              string    as of records
 partition          integer?  as of records
 file               string    name of the segment's file
@@ -75,104 +126,30 @@ is_transactional   boolean   whether it is part of a transaction
 is_control         boolean   whether it is a marker
 control_type       string?   ABORT, COMMIT, ... of a marker
 coordinator_epoch  integer?  of the end of a transaction
-delete_horizon_ms  integer?  when compaction may remove tombstones
-"""
-_PLANNED: Final = fields_in(
-    """
-task       integer  number of the task
-topic      string   name of the topic
-partition  integer  number of the partition
-from       integer  first offset that would be moved
-to         integer  the offset behind the last
-log_bytes  integer  about how many bytes of log would be read
-"""
+delete_horizon_ms  integer?  when compaction may remove tombstones""",
+    "position@2, base_offset/offsets=OFFSETS, record_count=RECORDS, size_bytes=BYTES, magic/format=FORMAT, "
+    "max_timestamp/time=MAX TIME (UTC), leader_epoch/known=EPOCH@3, producer_id/producer=PRODUCER@1, "
+    "delete_horizon_ms/flags=FLAGS",
 )
-_CUT: Final = fields_in(
-    """
-topic             string   name of the topic
-partition         integer  number of the partition
-is_done           boolean  false where the answer was no, or there was nothing to cut
-start_offset      integer  log start offset after the cut, or as it would be
-end_offset        integer  log end offset, exclusive
-dropped_segments  integer  how many segments go whole
-dropped_offsets   integer  how many offsets the log has less
-dropped_bytes     integer  by how much the logs of its segments get shorter
-"""
-)
-ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
-    "describe": {
-        "a topic": fields_in(
-            """
-topic                  string    name of the topic
-topic_id               string?   from partition.metadata
-partitions             integer   number of partitions
-segments               integer   number of segments
-log_bytes              integer   length of all .log files
-total_bytes            integer   length of all files
-offsets                integer   sum of end offsets less start offsets
-"""
-            + _SCANNED.strip()
-            + """
-configs                object    properties stored for the topic, name to value
-damaged_partitions     integer   partitions with an error
-directories            array     path, cluster_id, node_id, directory_id of each log directory
-"""
-        ),
-        "a partition (--partitions)": fields_in(
-            """
-topic                  string    name of the topic, or of the folder
-partition              integer?  number of the partition
-path                   string    the folder
-topic_id               string?   from partition.metadata
-segments               integer   number of segments
-log_bytes              integer   length of all .log files
-total_bytes            integer   length of all files
-start_offset           integer?  log start offset; null where damage hides it
-end_offset             integer?  log end offset, exclusive; null where damage hides it
-last_stable_offset     integer?  null also where finding it would mean reading much
-"""
-            + _SCANNED.strip()
-            + _IDS
-            + "error                  string?   what is damaged"
-        ),
-        "a segment (--segments)": fields_in(
-            """
-topic                  string    name of the topic, or of the folder
-partition              integer?  number of the partition
-path                   string    the folder
-base_offset            integer   of the file's name
-end_offset             integer?  offset after the last; null where damage hides it
-log_bytes              integer   length of the .log file
-"""
-            + _SCANNED.strip()
-            + "\nerror                  string?   what is damaged"
-        ),
-    },
-    "dump": {"a record": fields_in(_RECORD), "a batch (--batches)": fields_in(_BATCH)},
-    "verify": {
-        "a finding": fields_in(
-            """
+FINDING: Final = RowShape.parse(
+    """a finding
 severity  string    error, warning or note
 code      string    kind of the finding
 path      string    the file or folder
 position  integer?  byte position in the file
 offset    integer?  offset that is expected there
-message   string    what is wrong
-"""
-        )
-    },
-    "recover": {
-        "an action": fields_in(
-            """
+message   string    what is wrong""",
+    "severity/text, position, offset, message/name30=WHAT",
+)
+RECOVERY: Final = RowShape.parse(
+    """an action
 status  string  done; would be (--dry-run); damaged, left as it is; failed, cannot be read or written
 path    string  the file or folder
-what    string  what was done, or what is wrong
-"""
-        )
-    },
-    "export": {
-        "a range of offsets": fields_in(
-            """
+what    string  what was done, or what is wrong""",
+    "status/text, path/name30=FILE, what/name30",
+)
+EXPORTED_RANGE: Final = RowShape.parse(
+    """a range of offsets
 topic         string    name of the topic
 partition     integer   number of the partition
 from          integer   first offset that was moved
@@ -181,14 +158,10 @@ rows          integer   number of records; without markers, and aborted ones by 
 log_bytes     integer   about how many bytes of log were read
 topic_id      string?   from partition.metadata
 leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
-files         array     path (in the target), bytes, rows and crc32c of each
-"""
-        ),
-        "a range of a task (--dry-run)": _PLANNED,
-    },
-    "copy": {
-        "a range of offsets": fields_in(
-            """
+files         array     path (in the target), bytes, rows and crc32c of each""",
+)
+COPIED_RANGE: Final = RowShape.parse(
+    """a range of offsets
 topic         string    name of the topic
 partition     integer   number of the partition
 from          integer   first offset that was moved
@@ -200,14 +173,20 @@ leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
 source        string    path of the log directory
 target_topic  string    the topic that it was copied to
 producers_of  string?   names the source whose producers got other ids; null where they kept theirs
-files         array     none
-"""
-        ),
-        "a range of a task (--dry-run)": _PLANNED,
-    },
-    "clean": {
-        "a partition that something went from, or would (--dry-run)": fields_in(
-            """
+files         array     none""",
+)
+PLANNED_RANGE: Final = RowShape.parse(
+    """a range of a task (--dry-run)
+task       integer  number of the task
+topic      string   name of the topic
+partition  integer  number of the partition
+from       integer  first offset that would be moved
+to         integer  the offset behind the last
+log_bytes  integer  about how many bytes of log would be read""",
+    "task, topic/partition=PARTITION, from, to, log_bytes/size=LOG",
+)
+CLEANED_PARTITION: Final = RowShape.parse(
+    """a partition that something went from, or would (--dry-run)
 topic               string    name of the topic
 partition           integer   number of the partition
 start_offset        integer   log start offset after it
@@ -224,57 +203,61 @@ new_bytes           integer   and after
 removed_records     integer   how many records the rewriting left out
 erased_records      integer   how many records were erased, or lost their values
 erased_offsets      array     their offsets, as ranges: pairs of the first and the last
-lost                string    what a conversion to an older format has lost
-"""
-        ),
-    },
-    **{command: {"the partition": _CUT} for command in ("delete-records", "truncate")},
-    "load": {
-        "a partition": fields_in(
-            """
+lost                string    what a conversion to an older format has lost""",
+    "topic/partition=PARTITION, start_offset=START, end_offset=END, dropped_segments=SEGMENTS, "
+    "dropped_offsets=OFFSETS, dropped_bytes/size=DROPPED, first_timestamp/seconds=FROM (UTC)@2, "
+    "last_timestamp/seconds=TO@1, rewritten_bytes/size=REWRITTEN, new_bytes/size=INTO",
+)
+CUT_PARTITION: Final = RowShape.parse(
+    """the partition
+topic             string   name of the topic
+partition         integer  number of the partition
+is_done           boolean  false where the answer was no, or there was nothing to cut
+start_offset      integer  log start offset after the cut, or as it would be
+end_offset        integer  log end offset, exclusive
+dropped_segments  integer  how many segments go whole
+dropped_offsets   integer  how many offsets the log has less
+dropped_bytes     integer  by how much the logs of its segments get shorter""",
+)
+LOADED_PARTITION: Final = RowShape.parse(
+    """a partition
 topic         string   name of the topic
 partition     integer  number of the partition
 first_offset  integer  of the first record that was written
 last_offset   integer  of the last
 records       integer  number of records
-size_bytes    integer  length of their batches
-"""
-        ),
-        "a file, or some row groups of one (--dry-run)": fields_in(
-            """
+size_bytes    integer  length of their batches""",
+    "topic/partition=PARTITION, first_offset=FIRST, last_offset=LAST, records, size_bytes/size=SIZE",
+)
+PLANNED_FILE: Final = RowShape.parse(
+    """a file, or some row groups of one (--dry-run)
 task        integer   number of the task
 path        string    path of the file
 rows        integer?  null where only reading the file would tell
 size_bytes  integer   about how many bytes of the file would be read
 topic       string?   name of the topic; null where rows name it
-partitions  integer?  how many partitions it has, or would get
-"""
-        ),
-    },
-    "ledger verify": {
-        "a finding": fields_in(
-            """
+partitions  integer?  how many partitions it has, or would get""",
+    "task, path/name30=FILE, rows=RECORDS, size_bytes/size=SIZE",
+)
+LEDGER_FINDING: Final = RowShape.parse(
+    """a finding
 kind       string   ledger, overlap, gap, or of a file missing, size, checksum, rows, doubled, foreign, unknown or other
 is_damage  boolean  whether rows may be lost, doubled or changed
 path       string   path of the file, or of the ledger
-reason     string   what is wrong
-"""
-        )
-    },
-    "lag": {
-        "a partition": fields_in(
-            """
+reason     string   what is wrong""",
+    "kind/text, path/name30=FILE, reason/name30=WHAT",
+)
+QUERY_LAG: Final = RowShape.parse(
+    """a partition
 topic       string    name of the topic
 partition   integer   number of the partition
 offset      integer?  the first offset that the query has not committed; null where it has read nothing there
 end_offset  integer?  the end of the log; null where it is gone
-lag         integer?  offsets between the two
-"""
-        )
-    },
-    "ledger show": {
-        "a partition": fields_in(
-            """
+lag         integer?  offsets between the two""",
+    "topic/short, partition, offset, end_offset=END, lag/known",
+)
+LEDGER_PARTITION: Final = RowShape.parse(
+    """a partition
 topic         string    name of the topic
 partition     integer   number of the partition
 from          integer   first offset that was moved
@@ -287,45 +270,67 @@ topic_id      string?   from partition.metadata
 leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
 source        string?   of a copy, path of the log directory
 target_topic  string?   of a copy, the topic that it was copied to
-time_ms       integer   of the last commit, ms since 1970
-"""
-        ),
-        "a commit (--commits)": fields_in(
-            """
+time_ms       integer   of the last commit, ms since 1970""",
+    "topic/partition=PARTITION, from, to, rows=RECORDS, files@2, bytes/size=SIZE, time_ms/seconds=LAST (UTC)@1",
+)
+LEDGER_COMMIT: Final = RowShape.parse(
+    """a commit (--commits)
 number   integer  counts from 0
 job      string   what was done, such as export
 run      string   tells a run of a job from others
 time_ms  integer  ms since 1970
 entries  integer  ranges of offsets and loaded files
 rows     integer  number of records
-files    integer  files that were made, or loaded
-"""
-        ),
-        "a file that was loaded": fields_in(
-            """
+files    integer  files that were made, or loaded""",
+    "number, job/text, time_ms/seconds=TIME (UTC), rows=RECORDS, files, run/text@1",
+)
+LEDGER_FILE: Final = RowShape.parse(
+    """a file that was loaded
 path         string   the file
 into         string?  the topic that it was loaded into, where that was said
 bytes        integer  its length when it was loaded
 modified_ns  integer  its time then, ns since 1970
 rows         integer  number of records
-time_ms      integer  of the commit, ms since 1970
-"""
-        ),
-    },
-    "topics list": {
-        "a topic": fields_in(
-            """
+time_ms      integer  of the commit, ms since 1970""",
+    "path/name30=FILE, bytes/size=SIZE, rows=RECORDS, time_ms/seconds=LOADED (UTC)@1",
+)
+MANAGED_TOPIC: Final = RowShape.parse(
+    """a topic
 topic       string   name of the topic
 partitions  integer  how many partitions of it are here
-configs     object   properties that are stored for it, by name
-"""
-        )
-    },
+configs     object   properties that are stored for it, by name""",
+    "topic/name30, partitions=PARTS, configs/configs",
+)
+COPIED_TOPICS: Final = declared_columns("topic/name30, partitions=PARTS, rows=RECORDS, log_bytes/size=LOG")
+EXPORTED_TOPICS: Final = COPIED_TOPICS + declared_columns("files, bytes/size=SIZE")
+LEDGER_COPIES: Final = (
+    *LEDGER_PARTITION.columns[:4],
+    *declared_columns("log_bytes/size=LOG, target_topic/name=TO TOPIC"),
+    LEDGER_PARTITION.columns[-1],
+)
+_SHAPES: Final = {
+    "describe": (DESCRIBED_TOPIC, DESCRIBED_PARTITION, DESCRIBED_SEGMENT),
+    "dump": (RECORD, BATCH),
+    "verify": (FINDING,),
+    "recover": (RECOVERY,),
+    "export": (EXPORTED_RANGE, PLANNED_RANGE),
+    "copy": (COPIED_RANGE, PLANNED_RANGE),
+    "clean": (CLEANED_PARTITION,),
+    "delete-records": (CUT_PARTITION,),
+    "truncate": (CUT_PARTITION,),
+    "load": (LOADED_PARTITION, PLANNED_FILE),
+    "ledger verify": (LEDGER_FINDING,),
+    "lag": (QUERY_LAG,),
+    "ledger show": (LEDGER_PARTITION, LEDGER_COMMIT, LEDGER_FILE),
+    "topics list": (MANAGED_TOPIC,),
     **SYSTEM_ROWS,
+}
+ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
+    command: {shape.of: shape.fields for shape in shapes} for command, shapes in _SHAPES.items()
 }
 
 
-def rows_of(command: str) -> list[dict[str, Any]]:
+def rows_of_fields(command: str) -> list[dict[str, Any]]:
     """Make a row of each field of a command's JSON."""
     return [
         {"of": of, "field": field.name, "type": field.kind, "meaning": field.meaning}

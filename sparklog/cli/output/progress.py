@@ -54,16 +54,18 @@ def progress(
 
 
 @contextmanager
-def job_progress(verb: str) -> Iterator[Watch]:
-    """Show on stderr how far a job has come: bytes, records, their rate, and the time that is left.
+def job_progress(verb: str, *, has_records: bool = True) -> Iterator[Watch]:
+    """Show on stderr how far a job has come: bytes, their rate, and the time that is left.
 
     Parameters
     ----------
     verb : str
         What is done, such as "exporting".
+    has_records : bool
+        Whether records are counted, too.
     """
-    records = TextColumn("{task.fields[records]:,} records")
-    bar = _bar(*_amounts(0, "bytes"), records)
+    records = [TextColumn("{task.fields[records]:,} records")] if has_records else []
+    bar = _bar(*_amounts(0, "bytes"), *records)
     task = bar.add_task(verb, total=None, records=0)
     with _shown(bar):
         yield _JobBar(bar, task)

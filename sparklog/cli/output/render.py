@@ -17,7 +17,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from sparklog.cli.output.text import escaped, printable
+from sparklog.cli.output.text import printable, terminal_safe
 from sparklog.errors import InvalidOptionError
 from sparklog.storage.process import discard_output
 
@@ -27,7 +27,7 @@ _PLAIN_WIDTH: Final = 100_000
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def json_lines(rows: Iterable[Row]) -> None:
+def put_rows(rows: Iterable[Row]) -> None:
     """Print a JSON object a row.
 
     Bytes that are UTF-8 are text under their own name; others are base64 under the name with ``_base64`` behind it.
@@ -39,7 +39,7 @@ def json_lines(rows: Iterable[Row]) -> None:
 def put_whole(data: str | memoryview, *, is_raw: bool = False) -> None:
     """Write text or bytes as they are; but raw data, a terminal gets what could move its cursor as escapes of JSON."""
     if sys.stdout.isatty() and not is_raw:
-        data = escaped(data if isinstance(data, str) else bytes(data).decode())
+        data = terminal_safe(data if isinstance(data, str) else bytes(data).decode())
     if isinstance(data, str):
         sys.stdout.write(data)
     else:
@@ -58,7 +58,7 @@ def put_lines(lines: Iterable[str]) -> None:
         sys.stdout.write(line + "\n")
 
 
-def put(*lines: Text, folds: bool = False) -> None:
+def put_texts(*lines: Text, folds: bool = False) -> None:
     """Print lines with their styles; such as fold are broken between their words."""
     console = _stdout()
     for line in lines:
@@ -95,7 +95,7 @@ def say(message: str = "") -> None:
 
 def note(message: str) -> None:
     """Print a line about the data; on a terminal it is broken between its words."""
-    put(Text(printable(message), style="dim"), folds=True)
+    put_texts(Text(printable(message), style="dim"), folds=True)
 
 
 def complain(kind: Literal["error", "warning", "note"], message: str, picture: str = "") -> None:

@@ -1,19 +1,19 @@
-"""The fields of the JSON of commands about Kafka's internal topics; `sparklog.cli.output.fields` has the others."""
+"""The rows of commands about Kafka's internal topics; `sparklog.cli.output.fields` has the others."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sparklog.cli.output.field import Field, fields_in
+from sparklog.cli.output.columns import RowShape
 
-_WRITTEN: Final = """
-log_partition  integer   number of the partition of the internal topic
-log_offset     integer   offset of the record in it
-timestamp      integer   of the record, ms since 1970
-transaction    string?   committed, aborted or open; null of a record of none
-is_tombstone   boolean   whether the record removes what its key names
-raw_key        string?   bytes of a record that cannot be decoded; or raw_key_base64
-raw_value      string?   as raw_key
+_LOG_RECORD: Final = """
+log_partition  integer  number of the partition of the internal topic
+log_offset     integer  offset of the record in it
+timestamp      integer  of the record, ms since 1970
+transaction    string?  committed, aborted or open; null of a record of none
+is_tombstone   boolean  whether the record removes what its key names
+raw_key        string?  bytes of a record that cannot be decoded; or raw_key_base64
+raw_value      string?  as raw_key
 """
 _COMMITTED: Final = """
 group             string?   name of the group
@@ -25,13 +25,6 @@ metadata          string?   text that the client committed with it
 commit_timestamp  integer?  ms since 1970
 expire_timestamp  integer?  ms since 1970, where the client said one
 topic_id          string?   of the topic
-"""
-_OF_GROUP: Final = """
-group      string?   name of the group
-member_id  string?   of the member that the record is about
-record     string?   name of the record in Kafka
-version    integer?  of the record
-fields     string?   fields of the record as JSON
 """
 _TRANSACTION: Final = """
 transactional_id            string?   id that the producer has
@@ -47,15 +40,8 @@ next_producer_id            integer?  number that it has from the next transacti
 next_producer_epoch         integer?  epoch that goes with it
 client_transaction_version  integer?  version of the protocol that the producer speaks
 """
-_RECORD_OF_CLUSTER: Final = """
-record   string?   name of the record in Kafka
-version  integer?  of the record
-fields   string?   fields of the record as JSON
-"""
-SYSTEM_ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
-    "groups": {
-        "a group": fields_in(
-            """
+GROUP: Final = RowShape.parse(
+    """a group
 group            string    name of the group
 type             string?   classic, consumer, share or streams
 state            string    Empty, Stable, Assigning, ...; Unknown where a record of it cannot be decoded
@@ -64,14 +50,16 @@ protocol_type    string?   consumer, connect, ...
 protocol         string?   assignment protocol of a classic group
 leader           string?   member id of the leader of a classic group
 state_timestamp  integer?  of the last change of a classic group, ms since 1970
-members          array?    as of --members
-"""
-        ),
-        "an offset (--offsets)": fields_in(
-            _COMMITTED + "committed_in      string    __consumer_offsets or seglog.offsets"
-        ),
-        "a member (--members)": fields_in(
-            """
+members          array?    as of --members""",
+    "group/name30, type/number, state/number, epoch, members/count, protocol@2, state_timestamp/seconds=SINCE UTC@1",
+)
+COMMITTED_OFFSET: Final = RowShape.parse(
+    "an offset (--offsets)\n" + _COMMITTED + "committed_in      string    __consumer_offsets or seglog.offsets",
+    "topic/partition=PARTITION, offset, leader_epoch=EPOCH@1, commit_timestamp/seconds=WHEN (UTC), metadata@2, "
+    "committed_in=IN@3",
+)
+MEMBER: Final = RowShape.parse(
+    """a member (--members)
 group                   string    name of the group
 member_id               string    id of the member
 instance_id             string?   of a static member
@@ -81,11 +69,11 @@ client_host             string    of the client
 member_epoch            integer?  null in a classic group
 subscribed_topics       array?    names of topics
 subscribed_topic_regex  string?   pattern of topics
-assigned_partitions     array?    topic, topic_id, subtopology_id and partitions
-"""
-        ),
-        "a partition (--lag)": fields_in(
-            """
+assigned_partitions     array?    topic, topic_id, subtopology_id and partitions""",
+    "member_id=MEMBER, client_id/name16=CLIENT@1, client_host/name16=HOST@2, assigned_partitions/partitions=PARTITIONS",
+)
+GROUP_LAG: Final = RowShape.parse(
+    """a partition (--lag)
 group           string    name of the group
 topic           string    name of the topic
 partition       integer   number of the partition
@@ -95,28 +83,46 @@ lag             integer?  log_end_offset less current_offset
 consumer_id     string?   id of the member that the partition is assigned
 host            string?   of that member
 client_id       string?   of that member
-committed_in    string?   __consumer_offsets or seglog.offsets
-"""
-        ),
-        "a record (--history)": fields_in(_OF_GROUP.strip() + _WRITTEN),
-        "a commit (--offsets --history)": fields_in(_COMMITTED.strip() + _WRITTEN),
-    },
-    "groups set": {
-        "an offset": fields_in(
-            """
+committed_in    string?   __consumer_offsets or seglog.offsets""",
+    "topic/partition=PARTITION, current_offset, log_end_offset=LOG END, lag, consumer_id@3, host@2, client_id@1, "
+    "committed_in=IN@4",
+)
+GROUP_RECORD: Final = RowShape.parse(
+    """a record (--history)
+group      string?   name of the group
+member_id  string?   of the member that the record is about
+record     string?   name of the record in Kafka
+version    integer?  of the record
+fields     string?   fields of the record as JSON"""
+    + _LOG_RECORD,
+    "log_offset=OFFSET, timestamp/seconds=TIME (UTC), group/text, record/text, fields/fields",
+)
+OFFSET_COMMIT: Final = RowShape.parse(
+    "a commit (--offsets --history)\n" + _COMMITTED + _LOG_RECORD,
+    "log_partition=LOG@2, log_offset=OFFSET, timestamp/seconds=TIME (UTC), transaction/blank@1, group/id, "
+    "topic/partition=PARTITION, offset/committed=COMMITTED",
+)
+NEW_OFFSET: Final = RowShape.parse(
+    """an offset
 group           string    name of the group
 topic           string    name of the topic
 partition       integer   number of the partition
 current_offset  integer?  offset that was committed before
-new_offset      integer   offset that was set, or without --execute would be
-"""
-        )
-    },
-    "transactions": {
-        "a transactional id": fields_in(_TRANSACTION),
-        "a change (--history)": fields_in(_TRANSACTION.strip() + _WRITTEN),
-        "an open transaction (--hanging, --abort)": fields_in(
-            """
+new_offset      integer   offset that was set, or without --execute would be""",
+    "topic/partition=PARTITION, current_offset, new_offset",
+)
+TRANSACTION: Final = RowShape.parse(
+    "a transactional id\n" + _TRANSACTION,
+    "transactional_id, state/number, producer_id/producer=PRODUCER, start_timestamp/seconds=FROM (UTC)@2, "
+    "last_update_timestamp/seconds=LAST (UTC), partitions/partitions@1",
+)
+TRANSACTION_CHANGE: Final = RowShape.parse(
+    "a change (--history)\n" + _TRANSACTION + _LOG_RECORD,
+    "log_partition=LOG@2, log_offset=OFFSET, timestamp/seconds=TIME (UTC), transactional_id/id, state/state, "
+    "producer_id/producer=PRODUCER",
+)
+OPEN_TRANSACTION: Final = RowShape.parse(
+    """an open transaction (--hanging, --abort)
 status              string    open, aborted or would be aborted
 topic               string    name of the topic
 partition           integer   number of the partition
@@ -132,22 +138,22 @@ age_ms              integer?  how long it has been open
 timeout_ms          integer?  how long it may be; null where no coordinator knows the producer
 transactional_id    string?   of the producer; null where no coordinator knows it
 is_coordinated      boolean   whether a coordinator knows that it is open
-is_hanging          boolean   whether no coordinator will end it, or one should have by now
-"""
-        ),
-    },
-    "cluster": {
-        "a topic": fields_in(
-            """
+is_hanging          boolean   whether no coordinator will end it, or one should have by now""",
+    "topic/partition=PARTITION, producer_id/producer=PRODUCER, first_offset=FROM OFFSET, "
+    "last_stable_offset=LSO@2, end_offset=END@1, age_ms/span=AGE, timeout_ms/span=TIMEOUT, "
+    "is_hanging/yes=HANGING, transactional_id@1",
+)
+CLUSTER_TOPIC: Final = RowShape.parse(
+    """a topic
 topic               string   name of the topic
 topic_id            string   id of the topic
 partitions          integer  number of partitions
 replication_factor  integer  replicas of the partition that has the most
-configs             object   values that are set for the topic, by name
-"""
-        ),
-        "a partition (partitions)": fields_in(
-            """
+configs             object   values that are set for the topic, by name""",
+    "topic/name30, topic_id=ID@1, partitions=PARTS, replication_factor=REPLICAS, configs/configs",
+)
+CLUSTER_PARTITION: Final = RowShape.parse(
+    """a partition (partitions)
 topic                     string    name of the topic
 topic_id                  string    id of the topic
 partition                 integer   number of the partition
@@ -161,19 +167,20 @@ removing_replicas         array     brokers that it removes
 eligible_leader_replicas  array     brokers that may lead it though they are not in sync
 last_known_elr            array     those that were before an unclean shutdown
 leader_recovery_state     string    RECOVERED or RECOVERING
-directories               array     ids of log directories, one a replica
-"""
-        ),
-        "a config (configs)": fields_in(
-            """
+directories               array     ids of log directories, one a replica""",
+    "topic/partition=PARTITION, leader, leader_epoch=EPOCH, replicas, isr, eligible_leader_replicas=ELR@1, "
+    "adding_replicas=ADDING@2, removing_replicas=REMOVING@2",
+)
+CLUSTER_CONFIG: Final = RowShape.parse(
+    """a config (configs)
 resource_type  string  topic, broker, group, client-metrics
 resource_name  string  name or number; empty of all brokers
 name           string  name of the config
-value          string  value that is set
-"""
-        ),
-        "a broker (brokers)": fields_in(
-            """
+value          string  value that is set""",
+    "resource_type/resource=OF, name/name30, value",
+)
+BROKER: Final = RowShape.parse(
+    """a broker (brokers)
 broker_id                 integer  number of the broker
 broker_epoch              integer  of its registration
 incarnation_id            string?  of its process
@@ -183,25 +190,36 @@ in_controlled_shutdown    boolean  whether it hands over what it leads
 endpoints                 array    name, host, port and security_protocol
 features                  array    name, min_version and max_version that it supports
 log_directories           array    ids
-cordoned_log_directories  array    ids of those that get no new partitions
-"""
-        ),
-        "a feature (features)": fields_in(
-            """
+cordoned_log_directories  array    ids of those that get no new partitions""",
+    "broker_id=BROKER, broker_epoch=EPOCH, rack@1, fenced/broker=STATE, endpoints/endpoints",
+)
+FEATURE: Final = RowShape.parse(
+    """a feature (features)
 feature  string   name of the feature
-level    integer  that it is on
-"""
-        ),
-        "a record (records)": fields_in(
-            """
+level    integer  that it is on""",
+    "feature/name40, level",
+)
+CLUSTER_RECORD: Final = RowShape.parse(
+    """a record (records)
 record      string    name of the record in Kafka
 version     integer   of the record
 fields      string    fields of the record as JSON
 log_offset  integer?  of the record; null in a snapshot
 timestamp   integer   ms since 1970
-snapshot    integer?  end offset of the snapshot that it is in
-"""
-        ),
-        "a record (--history)": fields_in(_RECORD_OF_CLUSTER.strip() + _WRITTEN),
-    },
+snapshot    integer?  end offset of the snapshot that it is in""",
+    "log_offset/position=OFFSET, timestamp/seconds=TIME (UTC), record/text, fields/text",
+)
+CLUSTER_CHANGE: Final = RowShape.parse(
+    """a record (--history)
+record   string?   name of the record in Kafka
+version  integer?  of the record
+fields   string?   fields of the record as JSON"""
+    + _LOG_RECORD,
+    "log_offset=OFFSET, timestamp/seconds=TIME (UTC), transaction/blank@1, record/text, fields/fields",
+)
+SYSTEM_ROWS: Final = {
+    "groups": (GROUP, COMMITTED_OFFSET, MEMBER, GROUP_LAG, GROUP_RECORD, OFFSET_COMMIT),
+    "groups set": (NEW_OFFSET,),
+    "transactions": (TRANSACTION, TRANSACTION_CHANGE, OPEN_TRANSACTION),
+    "cluster": (CLUSTER_TOPIC, CLUSTER_PARTITION, CLUSTER_CONFIG, BROKER, FEATURE, CLUSTER_RECORD, CLUSTER_CHANGE),
 }

@@ -125,9 +125,17 @@ def table(
             first, *more = map(Text, fitted.lines(texts))
             first.stylize(style(row), 0, len(texts[0]))
             lines += [first, *more]
-    render.put(*lines)
+    render.put_texts(*lines)
     if fitted.left_out:
         render.note(f"(a wider terminal or --json shows more: {', '.join(fitted.left_out)})")
+
+
+def show(columns: Sequence[Column], rows: Sequence[Row], *, as_json: bool) -> None:
+    """Print rows as JSON, or as a table if there are any."""
+    if as_json:
+        render.put_rows(rows)
+    elif rows:
+        table(columns, rows)
 
 
 class StreamedTable:
@@ -165,7 +173,7 @@ class StreamedTable:
         least = [*natural[:-1], min(natural[-1], _LAST_WIDTH_MIN)]
         self._fitted = _fit(self._columns, natural, least)
         headings = [Text(above, style="bold cyan")] if above else []
-        render.put(*headings, Text(self._fitted.titles, style="bold"))
+        render.put_texts(*headings, Text(self._fitted.titles, style="bold"))
 
 
 def _cells(columns: Sequence[Column], row: Row) -> list[str]:

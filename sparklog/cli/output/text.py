@@ -46,7 +46,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def escaped(text: str) -> str:
+def terminal_safe(text: str) -> str:
     """Write characters that are not to be seen as JSON's escapes, which mean the same there; ends of lines stay."""
     return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 

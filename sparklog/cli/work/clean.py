@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparklog.cleaner.partition import Cleaned
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
+from sparklog.cli.output.fields import CLEANED_PARTITION
 from sparklog.cli.output.progress import job_progress
 from sparklog.cli.output.text import bytes_text, counted
 from sparklog.jobs.clean.arguments import CleanSummary
@@ -16,7 +16,7 @@ from sparklog.jobs.clean.arguments import clean as run_clean
 from sparklog.jobs.run.job import OF_ONE_PARTITION
 
 
-def clean(paths: Sequence[str], options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
+def clean(paths: Sequence[str], options: Mapping[str, Any], *, as_json: bool) -> bool:
     """Clean logs, print what went, and tell whether all were cleaned; damage is said on stderr.
 
     Parameters
@@ -27,45 +27,33 @@ def clean(paths: Sequence[str], options: Mapping[str, Any], *, dry_run: bool, as
     began = time.monotonic()
     try:
         with job_progress("cleaning") as watch:
-            summary = run_clean(paths, watch=watch, dry_run=dry_run, **options)
+            summary = run_clean(paths, watch=watch, **options)
     except OF_ONE_PARTITION as error:
         for each in (error, *error.others):
             render.complain("error", str(each))
-        render.complain("note", "the other partitions were cleaned" if not dry_run else "nothing was changed")
+        render.complain(
+            "note", "the other partitions were cleaned" if not options["dry_run"] else "nothing was changed"
+        )
         return False
     for path in summary.removed:
-        render.complain("note", f"{path} {'would go' if dry_run else 'went'}, which is no part of a log")
+        render.complain("note", f"{path} {'would go' if summary.is_dry else 'went'}, which is no part of a log")
     rows = [_row(each) for each in summary.changed]
-    if as_json:
-        render.json_lines(rows)
-        return True
-    if rows:
-        is_rewritten = any(row["rewritten_segments"] for row in rows)
-        tables.table(views.CLEANED + (views.REWRITTEN if is_rewritten else ()), rows)
-    render.say(_sentence(summary, time.monotonic() - began))
+    is_rewritten = any(row["rewritten_segments"] for row in rows)
+    tables.show(CLEANED_PARTITION.columns[: None if is_rewritten else -2], rows, as_json=as_json)
+    if not as_json:
+        render.say(_sentence(summary, time.monotonic() - began))
     return True
 
 
 def _row(each: Cleaned) -> dict[str, Any]:
-    return {
-        "topic": each.topic,
-        "partition": each.partition,
-        "start_offset": each.start_offset,
-        "end_offset": each.end_offset,
-        "dropped_segments": each.dropped_segments,
-        "dropped_offsets": each.dropped_offsets,
-        "dropped_bytes": each.dropped_bytes,
-        "first_timestamp": None if each.first_timestamp < 0 else each.first_timestamp,
-        "last_timestamp": None if each.last_timestamp < 0 else each.last_timestamp,
-        "rewritten_segments": each.old_segments,
-        "new_segments": each.new_segments,
-        "rewritten_bytes": each.old_bytes,
-        "new_bytes": each.new_bytes,
-        "removed_records": each.removed_records,
-        "erased_records": each.erased_records,
-        "erased_offsets": [list(span) for span in each.erased],
-        "lost": each.lost,
-    }
+    return CLEANED_PARTITION.row(
+        each,
+        first_timestamp=None if each.first_timestamp < 0 else each.first_timestamp,
+        last_timestamp=None if each.last_timestamp < 0 else each.last_timestamp,
+        rewritten_segments=each.old_segments,
+        rewritten_bytes=each.old_bytes,
+        erased_offsets=[list(span) for span in each.erased],
+    )
 
 
 def _sentence(summary: CleanSummary, seconds: float) -> str:

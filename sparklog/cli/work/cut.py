@@ -7,6 +7,7 @@ from typing import Any
 
 from sparklog.cleaner.cuts import Cut, Extent
 from sparklog.cli.output import render
+from sparklog.cli.output.fields import CUT_PARTITION
 from sparklog.cli.output.text import bytes_text, counted
 from sparklog.jobs.run.job import OF_ONE_PARTITION
 from sparklog.log.places import PartitionFolder
@@ -50,7 +51,7 @@ def _carry_out(
         render.complain("note", "nothing was changed")
         return False
     if as_json:
-        render.json_lines([_row(planned.folder, cut, is_done=is_wanted)])
+        render.put_rows([_row(planned.folder, cut, is_done=is_wanted)])
     elif not cut.offsets:
         render.say(f"nothing to cut: {_extent(left)}")
     elif is_wanted:
@@ -74,13 +75,5 @@ def _extent(extent: Extent) -> str:
 
 
 def _row(folder: PartitionFolder, cut: Cut, *, is_done: bool) -> dict[str, Any]:
-    return {
-        "topic": folder.topic,
-        "partition": folder.partition,
-        "is_done": is_done,
-        "start_offset": cut.after.start_offset,
-        "end_offset": cut.after.end_offset,
-        "dropped_segments": cut.segments,
-        "dropped_offsets": cut.offsets,
-        "dropped_bytes": cut.size_bytes,
-    }
+    dropped = {"dropped_segments": cut.segments, "dropped_offsets": cut.offsets, "dropped_bytes": cut.size_bytes}
+    return CUT_PARTITION.row(cut.after, topic=folder.topic, partition=folder.partition, is_done=is_done, **dropped)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
-from sparklog.cli.output.progress import progress
+from sparklog.cli.output.columns import SPANS, with_bars, with_counts
+from sparklog.cli.output.progress import job_progress, progress
 from sparklog.cli.output.text import printable
-from sparklog.cli.paths import CliPath, log_bytes, processes_for
 from sparklog.errors import SeglogError
-from sparklog.inspect.describe import BatchStats, PartitionDescription, Scanned, describe_partitions
+from sparklog.inspect.describe import BatchStats, PartitionDescription
 from sparklog.inspect.describe_directory import DirectoryDescription, describe_directory
 from sparklog.inspect.histogram import TimeHistogram
+from sparklog.jobs.description import DescribeJob
+from sparklog.jobs.named_logs import NamedLogs
+from sparklog.jobs.run.job import found_by
+from sparklog.jobs.run.local import runner_of
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.record.codecs.table import codec_name
 from sparklog.topic.write.configs import StoredConfigs, stored_configs
-
-RowDict = dict[str, Any]
 
 SPANS_SHOWN_MAX: Final = 24
 
@@ -40,7 +42,7 @@ class Depth:
 
 
 @dataclass(frozen=True)
-class Described:
+class DescribedLogs:
     """The partitions of some targets, the log directories that they are in, and what is stored there for topics."""
 
     partitions: Sequence[tuple[PartitionFolder, PartitionDescription]]
@@ -63,29 +65,21 @@ class Described:
                 yield f"{folder.name}: {description.error}"
 
 
-def described(targets: Sequence[CliPath], depth: Depth, processes: int | None) -> Described:
+def described_logs(targets: Sequence[NamedLogs], depth: Depth, processes: int | None) -> DescribedLogs:
     """Describe the partitions of targets."""
     folders = list(dict.fromkeys(folder for target in targets for folder in target.folders))
-    work_bytes = sum(log_bytes(target) for target in targets) if depth.is_full else 0
+    runner = runner_of(processes, None)
+    job = DescribeJob(tuple(folders), depth.is_full, depth.is_decompressed, runner.workers)
     found = []
-    with progress(work_bytes or len(folders), "bytes" if work_bytes else "partitions") as advance:
-        events = describe_partitions(
-            [folder.location for folder in folders],
-            is_full=depth.is_full,
-            is_decompressed=depth.is_decompressed,
-            processes=processes_for(len(folders), work_bytes, processes),
-        )
-        left = iter(folders)
-        for event in events:
-            if isinstance(event, Scanned):
-                advance(event.path, event.bytes)
-                continue
-            folder = next(left)
-            found.append((folder, event))
-            if not work_bytes:
-                advance(folder.name, 1)
+    with (
+        job_progress("scanning", has_records=False) if depth.is_full else nullcontext() as watch,
+        progress(len(folders), "partitions", is_hidden=depth.is_full) as advance,
+    ):
+        for folder, description in zip(folders, found_by(job, runner, watch), strict=True):
+            found.append((folder, description))
+            advance(folder.name, 1)
     directories = dict.fromkeys(folder.directory for folder in folders)
-    return Described(
+    return DescribedLogs(
         found,
         {directory: describe_directory(directory) for directory in directories},
         {directory: _stored(directory) for directory in directories},
@@ -99,14 +93,16 @@ def _stored(directory: LogDirectory) -> StoredConfigs | SeglogError:
         return error
 
 
-def print_tables(found: Described, rows: Sequence[RowDict], columns: Sequence[tables.Column], depth: Depth) -> None:
+def print_tables(
+    found: DescribedLogs, rows: Sequence[dict[str, Any]], columns: Sequence[tables.Column], depth: Depth
+) -> None:
     """Print rows as a table, their histograms, and what is known of the log directories."""
     if depth.is_full:
-        columns = views.counted(columns, has_ratio=depth.is_decompressed)
+        columns = with_counts(columns, has_ratio=depth.is_decompressed)
     tables.table(columns, rows)
     for row in rows if depth.has_histogram else ():
         render.say()
-        tables.table(views.SPANS, views.with_bars(row["histogram"]), heading=_always(columns[0].text(row)))
+        tables.table(SPANS, with_bars(row["histogram"]), heading=_always(columns[0].text(row)))
     for row in rows:
         if row.get("configs"):
             said = [f"{name}={value}" for name, value in row["configs"].items()]
@@ -122,7 +118,7 @@ def _always(heading: str) -> tables.Heading:
     return lambda _: heading
 
 
-def topic_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
+def topic_rows(found: DescribedLogs, depth: Depth) -> Iterator[dict[str, Any]]:
     """Fold the partitions of each topic into one row."""
     ordered = sorted(found.partitions, key=lambda each: each[0].topic)
     for topic, group in groupby(ordered, key=lambda each: each[0].topic):
@@ -149,7 +145,7 @@ def topic_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
         }
 
 
-def partition_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
+def partition_rows(found: DescribedLogs, depth: Depth) -> Iterator[dict[str, Any]]:
     """Make a row of each partition."""
     for folder, description in found.partitions:
         yield {
@@ -169,7 +165,7 @@ def partition_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
         }
 
 
-def segment_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
+def segment_rows(found: DescribedLogs, depth: Depth) -> Iterator[dict[str, Any]]:
     """Make a row of each segment."""
     for folder, description in found.partitions:
         for segment in description.segments:
@@ -185,16 +181,12 @@ def segment_rows(found: Described, depth: Depth) -> Iterator[RowDict]:
             }
 
 
-def _ids(directory: DirectoryDescription) -> RowDict:
-    return {
-        "cluster_id": directory.cluster_id,
-        "node_id": directory.node_id,
-        "directory_id": directory.directory_id,
-    }
+def _ids(directory: DirectoryDescription) -> dict[str, Any]:
+    return {name: getattr(directory, name) for name in ("cluster_id", "node_id", "directory_id")}
 
 
-def _stats_row(stats: BatchStats, depth: Depth) -> RowDict:
-    row: RowDict = {
+def _stats_row(stats: BatchStats, depth: Depth) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "first_timestamp": stats.first_timestamp,
         "max_timestamp": stats.max_timestamp,
         "codecs": [codec_name(codec_id) for codec_id in sorted(stats.codec_batches)],
@@ -225,5 +217,5 @@ def _by_name(counts: Counter[int]) -> dict[str, int]:
     return {codec_name(codec_id): count for codec_id, count in sorted(counts.items())}
 
 
-def _spans(times: TimeHistogram) -> list[RowDict]:
+def _spans(times: TimeHistogram) -> list[dict[str, Any]]:
     return [{"timestamp": start, **asdict(span)} for start, span in times.rows(SPANS_SHOWN_MAX)]

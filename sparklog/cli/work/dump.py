@@ -10,7 +10,6 @@ from sparklog.cli.choices import Format
 from sparklog.cli.output import render
 from sparklog.cli.output.progress import Advance, progress
 from sparklog.cli.output.text import time_text
-from sparklog.cli.paths import find_target, is_file
 from sparklog.cli.work.dump_formats import Chunk, Printer, entries_printer, log_printer
 from sparklog.errors import (
     InvalidOptionError,
@@ -19,7 +18,10 @@ from sparklog.errors import (
 )
 from sparklog.inspect.dump import RowDict, batch_rows, file_rows, log_of_file, log_of_folder, record_batches
 from sparklog.inspect.dump_range import DumpedLog, DumpRange
-from sparklog.log.places import PartitionFolder
+from sparklog.jobs.named_logs import logs_at
+from sparklog.log.places import PartitionFolder, split_path
+from sparklog.storage.registry import Location
+from sparklog.topic.places.discovery import places_at
 
 _LOGS_SHOWN_MAX: Final = 5
 _ROWS_AT_ONCE: Final = 200
@@ -47,6 +49,15 @@ class DumpOptions:
     has_batches: bool = False
     escapes_formulas: bool = False
 
+    def file(self) -> Location | None:
+        """Find the file that the path is of; None where it is of no file."""
+        (located,) = places_at(self.path)
+        storage, path = located
+        parent, name = split_path(path)
+        if storage.is_folder(path) or not storage.is_folder(parent):
+            return None
+        return located if any(entry.name == name for entry in storage.entries(parent)) else None
+
     def folders(self) -> list[PartitionFolder]:
         """Find the partitions.
 
@@ -55,7 +66,7 @@ class DumpOptions:
         InvalidOptionError
             There is none that was asked for.
         """
-        found = find_target(self.path).folders
+        found = logs_at(self.path).folders
         there = {folder.partition for folder in found}
         for partition in self.partitions:
             if partition not in there:
@@ -77,7 +88,7 @@ class DumpOptions:
 
 
 @dataclass
-class Output:
+class CountedOutput:
     """Prints chunks, no more rows than are wanted, and counts them."""
 
     printer: Printer
@@ -85,7 +96,7 @@ class Output:
     printed: int = 0
 
     @classmethod
-    def of(cls, options: DumpOptions) -> Output:
+    def of(cls, options: DumpOptions) -> CountedOutput:
         printer = log_printer(options.form, has_batches=options.has_batches, escapes_formulas=options.escapes_formulas)
         return cls(printer, options.limit)
 
@@ -109,18 +120,19 @@ def dump(options: DumpOptions) -> None:
     SeglogError
         What comes before the damage, say, is printed.
     """
-    if is_file(options.path):
+    file = options.file()
+    if file is not None:
         if options.partitions:
             raise InvalidOptionError("--partition is for a folder, and the path is that of a file")
-        entries = file_rows(options.path)
+        entries = file_rows(file)
         if entries is not None:
             _dump_entries(entries, options)
             return
-        logs = [log_of_file(options.path)]
+        logs = [log_of_file(file)]
     else:
         logs = [log_of_folder(folder) for folder in options.folders()]
     refuse_outside(logs, options.wanted)
-    output = Output.of(options)
+    output = CountedOutput.of(options)
     offsets = sum(log.layout.end_offset - log.layout.start_offset for log in logs)
     with progress(offsets, "offsets", is_hidden=render.is_terminal()) as advance:
         for log in logs:
@@ -130,7 +142,7 @@ def dump(options: DumpOptions) -> None:
         render.complain("note", f"nothing to show: {extents(logs)}")
 
 
-def _dump_log(log: DumpedLog, options: DumpOptions, output: Output, advance: Advance) -> None:
+def _dump_log(log: DumpedLog, options: DumpOptions, output: CountedOutput, advance: Advance) -> None:
     done = log.layout.start_offset
     start, end = options.span(log)
     for chunk, next_offset in options.chunks(log, start, end):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -14,16 +15,25 @@ import pyarrow.compute as pc
 from pyarrow.csv import WriteOptions, write_csv
 
 from sparklog.cli.choices import Format
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render
-from sparklog.cli.output.json_records import record_lines
+from sparklog.cli.output.columns import entry_columns
+from sparklog.cli.output.fields import BATCH, RECORD
 from sparklog.cli.output.tables import Column, StreamedTable, no_heading
 from sparklog.errors import InvalidOptionError
 from sparklog.inspect.dump import TIMESTAMP_TYPES, RowDict, record_rows
 from sparklog.inspect.dump_range import DumpedLog
 from sparklog.log.reader import FILE_COLUMN
-from sparklog.record.format.arrays import array_of, array_of_texts
-from sparklog.values.json_text import base64_of, header_objects, joined, octets_of, pieces_of
+from sparklog.record.format.arrays import array_of, array_of_texts, numbers_of
+from sparklog.values.json_text import (
+    base64_of,
+    data_field,
+    digits_of,
+    escaped,
+    header_objects,
+    joined,
+    octets_of,
+    pieces_of,
+)
 from sparklog.values.rows import only_where
 from sparklog.values.text import FORMULA, NO_FORMULA, is_text, without_formulas
 
@@ -35,6 +45,17 @@ Printer = Callable[[DumpedLog, Chunk], None]
 _BYTES: Final = pa.large_binary()
 _KIND_IDS: Final = array_of(np.array(list(TIMESTAMP_TYPES), np.int32))
 _KINDS: Final = array_of_texts(list(TIMESTAMP_TYPES.values()))
+# These are the same in all records of a Kafka batch, and their text is made once for it.
+_OF_A_BATCH: Final = (
+    "timestampType",
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "is_transactional",
+    "magic",
+    "base_offset",
+    "position",
+)
 _NO_RAW: Final = "--format raw prints the values of records: there is none of batches, and of files that are no logs"
 
 
@@ -52,10 +73,10 @@ def log_printer(form: Format, *, has_batches: bool, escapes_formulas: bool = Fal
         The form is for records only.
     """
     if has_batches:
-        put = _rows_printer(form, lambda _: views.BATCHES, _file_of, escapes_formulas=escapes_formulas)
+        put = _rows_printer(form, lambda _: BATCH.columns, _file_of, escapes_formulas=escapes_formulas)
         return lambda _, rows: put(rows)
     if form is Format.TABLE:
-        table = StreamedTable(views.RECORDS, _partition_of)
+        table = StreamedTable(RECORD.columns, _partition_of)
         return lambda log, batch: table.put(record_rows(log, batch))
     if form is Format.JSON:
         return lambda log, batch: render.put_whole(record_lines(log, batch))
@@ -70,7 +91,7 @@ def entries_printer(form: Format, *, escapes_formulas: bool = False) -> Callable
     InvalidOptionError
         The form is for records only.
     """
-    return _rows_printer(form, views.of_entries, no_heading, escapes_formulas=escapes_formulas)
+    return _rows_printer(form, entry_columns, no_heading, escapes_formulas=escapes_formulas)
 
 
 def _rows_printer(
@@ -83,7 +104,7 @@ def _rows_printer(
     if form is Format.RAW:
         raise InvalidOptionError(_NO_RAW)
     if form is Format.JSON:
-        return render.json_lines
+        return render.put_rows
     return (_CsvRows(escapes_formulas=escapes_formulas) if form is Format.CSV else _TableRows(columns, heading)).put
 
 
@@ -175,3 +196,70 @@ def _partition_of(row: render.Row) -> str:
 
 def _file_of(row: render.Row) -> str:
     return f"{_partition_of(row)}/{row['file']}"
+
+
+def record_lines(log: DumpedLog, batch: pa.RecordBatch) -> memoryview:
+    """Write each record as a JSON object in a line of its own.
+
+    Parameters
+    ----------
+    log : DumpedLog
+        The log of the records, which they name.
+    batch : pyarrow.RecordBatch
+        From `sparklog.inspect.dump.record_batches`.
+
+    Returns
+    -------
+    memoryview
+        UTF-8. Keys and values that are UTF-8 are text; others are base64, in a field with ``_base64`` behind its name.
+    """
+    whose = json.dumps({"topic": log.topic, "partition": log.partition}, ensure_ascii=False, separators=(",", ":"))
+    first, second, third = _pieces_of_batches(batch)
+    return octets_of(
+        joined(
+            whose[:-1].encode() + b',"offset":',
+            digits_of(batch.column("offset")),
+            b',"timestamp":',
+            digits_of(batch.column("timestamp").cast(pa.int64())),
+            first,
+            *data_field("key", batch.column("key")),
+            *data_field("value", batch.column("value")),
+            b',"headers":',
+            header_objects(batch.column("headers")),
+            second,
+            digits_of(batch.column("sequence")),
+            third,
+        )
+    )
+
+
+def _pieces_of_batches(batch: pa.RecordBatch) -> list[pa.Array]:
+    """Write the fields that the records of a Kafka batch share: before the key, before the sequence, and behind it."""
+    columns = [numbers_of(batch.column(name)) for name in _OF_A_BATCH]
+    is_first = np.zeros(batch.num_rows, bool)
+    is_first[:1] = True
+    for column in columns:
+        is_first[1:] |= column[1:] != column[:-1]
+    runs = array_of(np.cumsum(is_first) - 1)
+    firsts = batch.take(array_of(np.flatnonzero(is_first)))
+    kinds = firsts.column("timestampType").to_pylist()
+    written = {name: digits_of(firsts.column(name)) for name in _OF_A_BATCH if name != "is_transactional"}
+    pieces = (
+        (b',"timestamp_type":"', pieces_of(*(TIMESTAMP_TYPES[kind].encode() for kind in kinds)), b'"'),
+        (
+            *(b',"leader_epoch":', written["leader_epoch"]),
+            *(b',"producer_id":', written["producer_id"]),
+            *(b',"producer_epoch":', written["producer_epoch"]),
+            b',"sequence":',
+        ),
+        (
+            *(b',"is_transactional":', firsts.column("is_transactional").cast(pa.large_string()).cast(_BYTES)),
+            *(b',"codec":"', escaped(firsts.column("compression")), b'"'),
+            *(b',"magic":', written["magic"]),
+            *(b',"base_offset":', written["base_offset"]),
+            *(b',"file":"', escaped(firsts.column(FILE_COLUMN)), b'"'),
+            *(b',"position":', written["position"]),
+            b"}\n",
+        ),
+    )
+    return [joined(*each).take(runs) for each in pieces]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
+from sparklog.cli.output.fields import COPIED_TOPICS, EXPORTED_TOPICS, PLANNED_RANGE
 from sparklog.cli.output.progress import job_progress
 from sparklog.cli.output.text import bytes_text, counted
 from sparklog.errors import InvalidOptionError, SeglogError
@@ -17,11 +17,13 @@ from sparklog.jobs.copy.arguments import copy as run_copy
 from sparklog.jobs.export.arguments import ExportSummary
 from sparklog.jobs.export.arguments import export as run_export
 from sparklog.jobs.run.job import OF_ONE_PARTITION
-from sparklog.jobs.source import LogSource
+from sparklog.jobs.source import LogSource, source_of
 from sparklog.log.files import TopicPartition
+from sparklog.log.properties import taken
 from sparklog.log.times import iso_milliseconds
 from sparklog.topic.places.discovery import named
 from sparklog.topic.places.ranges import ReadRange
+from sparklog.topic.selection import Selection
 
 Summary = ExportSummary | CopySummary
 
@@ -29,7 +31,7 @@ _NOT_SHOWN: Final = ("kind", "log_id", "end_batch")
 """What a ledger has for the next run alone."""
 
 
-def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
+def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> bool:
     """Export logs, print what was moved, and tell whether all was; damage is said on stderr.
 
     Parameters
@@ -38,24 +40,20 @@ def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, d
         Of `sparklog.jobs.export.arguments.export`.
     """
     run = partial(run_export, sources, target, **options)
-    if dry_run:
-        planned = run(dry_run=True).planned
+    if options["dry_run"]:
+        planned = run().planned
         pieces = [(task.number, piece.range, piece.log_bytes) for task in planned for piece in task.pieces]
         return _print_plan(pieces, [task.damage for task in planned if task.damage is not None], as_json=as_json)
-    return _run(run, "exporting", target, views.EXPORTED_TOPICS, as_json=as_json)
+    return _run(run, "exporting", target, EXPORTED_TOPICS, as_json=as_json)
 
 
-def copy(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> bool:
+def copy(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> bool:
     """Copy logs, and the same; options are of `sparklog.jobs.copy.arguments.copy`."""
     run = partial(run_copy, sources, target, **options)
-    if dry_run:
-        pieces = [
-            (task.number, each.range, each.moved.log_bytes)
-            for task in run(dry_run=True).planned
-            for each in task.pieces
-        ]
+    if options["dry_run"]:
+        pieces = [(task.number, each.range, each.moved.log_bytes) for task in run().planned for each in task.pieces]
         return _print_plan(pieces, [], as_json=as_json)
-    return _run(run, "copying", target, views.COPIED_TOPICS, as_json=as_json)
+    return _run(run, "copying", target, COPIED_TOPICS, as_json=as_json)
 
 
 def _run(
@@ -71,7 +69,7 @@ def _run(
         render.complain("note", f"'sparklog ledger show {target}' says how far each partition was moved")
         return False
     if as_json:
-        render.json_lines(_moved_rows(summary))
+        render.put_rows(_moved_rows(summary))
         return True
     rows = _topic_rows(summary)
     if rows:
@@ -86,31 +84,18 @@ def _run(
 
 
 def selection_of(
-    sources: Sequence[str],
-    topics: Sequence[str],
-    topic_pattern: str | None,
-    partitions: Sequence[str],
-    start: Sequence[str],
-    end: Sequence[str],
+    sources: Sequence[str], given: Mapping[str, Any], start: Sequence[str], end: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the arguments of a job that say which records it moves.
+    """Return options of a job as its arguments: partitions are ``topic:partition`` each, and it has two bounds.
 
     Parameters
     ----------
-    partitions : sequence of str
-        ``topic:partition`` each.
     start, end : sequence of str
         ``earliest`` or ``latest``, an offset, ``topic:partition:offset`` or a time each.
     """
-    chosen = [partition_of(text) for text in partitions]
-    source = LogSource(tuple(sources), tuple(topics), topic_pattern, tuple(chosen))
-    return {
-        "topics": list(topics),
-        "topic_pattern": topic_pattern,
-        "partitions": chosen,
-        **_bound(start, "start", "earliest", source),
-        **_bound(end, "end", "latest", source),
-    }
+    options = {**given, "partitions": [partition_of(text) for text in given.get("partitions", ())]}
+    source = source_of(sources, taken(Selection, options))
+    return options | _bound(start, "start", "earliest", source) | _bound(end, "end", "latest", source)
 
 
 def renames_of(texts: Iterable[str]) -> dict[str, str]:
@@ -169,10 +154,7 @@ def _print_plan(pieces: Sequence[tuple[int, ReadRange, int]], damage: Sequence[S
         }
         for task, of_log, log_bytes in pieces
     ]
-    if as_json:
-        render.json_lines(rows)
-    elif rows:
-        tables.table(views.PLANNED, rows)
+    tables.show(PLANNED_RANGE.columns, rows, as_json=as_json)
     for error in damage:
         render.complain("error", str(error))
     if not as_json:

@@ -6,8 +6,7 @@ import time
 from typing import Final, NamedTuple
 
 from sparklog.cli.output import render
-from sparklog.cli.paths import is_file
-from sparklog.cli.work.dump import DumpOptions, Output, refuse_outside
+from sparklog.cli.work.dump import CountedOutput, DumpOptions, refuse_outside
 from sparklog.errors import (
     CorruptLogError,
     DataLossError,
@@ -33,12 +32,12 @@ def follow(options: DumpOptions) -> None:
     CorruptLogError
         A log is damaged, and still so when it is read again.
     """
-    if is_file(options.path):
+    if options.file() is not None:
         raise InvalidOptionError("--follow is for a folder, and the path is that of a file")
     if options.wanted.end_offset is not None:
         raise InvalidOptionError("--follow has no end, and --end-offset says one: give one of them")
     refuse_outside([log_of_folder(folder) for folder in options.folders()], options.wanted)
-    output = Output.of(options)
+    output = CountedOutput.of(options)
     follower = _Follower(options, output)
     try:
         while not output.is_full:
@@ -76,11 +75,11 @@ class _Follower:
     Parameters
     ----------
     options : DumpOptions
-    output : Output
+    output : CountedOutput
         Prints what is found.
     """
 
-    def __init__(self, options: DumpOptions, output: Output) -> None:
+    def __init__(self, options: DumpOptions, output: CountedOutput) -> None:
         self._options = options
         self._output = output
         self._next: dict[PartitionFolder, int] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
+from sparklog.cli.output.fields import QUERY_LAG
 from sparklog.errors import PathNotFoundError
 from sparklog.topic.places.discovery import discover
 from sparklog.topic.places.live import LiveLogs
@@ -53,9 +53,9 @@ def _rows(path: str, checkpoint: str, source: str, logs: LiveLogs) -> list[dict[
 
 def _print(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
-        render.json_lines(rows)
+        render.put_rows(rows)
         return
-    tables.table(views.LAG, rows)
+    tables.table(QUERY_LAG.columns, rows)
     known = [row["lag"] for row in rows if row["lag"] is not None]
     if known:
         average = sum(known) / len(known)

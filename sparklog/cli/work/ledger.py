@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
+from sparklog.cli.output.fields import LEDGER_COMMIT, LEDGER_COPIES, LEDGER_FILE, LEDGER_FINDING, LEDGER_PARTITION
 from sparklog.errors import PathNotFoundError
-from sparklog.jobs.ledger import LedgerCommit, Loaded, Moved, commits
+from sparklog.jobs.ledger import LedgerCommit, Loaded, commits
 from sparklog.jobs.targets.targets import FOLDER_OF_JOBS, LEDGER
 from sparklog.log.files import JOBS_LEDGER
 from sparklog.log.places import join_path
 from sparklog.storage.base import Storage
-from sparklog.storage.registry import expand_one, locate
+from sparklog.topic.places.discovery import place_at
 
 
 def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_commits: bool, as_json: bool) -> None:
@@ -21,17 +21,14 @@ def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_
     found = _commits(path, table, catalog)
     shown: list[tuple[Sequence[tables.Column], list[dict[str, Any]]]]
     if of_commits:
-        shown = [(views.LEDGER_COMMITS, [_commit_row(commit) for commit in found])]
+        shown = [(LEDGER_COMMIT.columns, [_commit_row(commit) for commit in found])]
     else:
         partitions, files = _entry_rows(found)
         is_copied = any(row["target_topic"] is not None for row in partitions)
-        of_partitions: Sequence[tables.Column] = views.LEDGER_COPIES if is_copied else views.LEDGER_PARTITIONS
-        shown = [(of_partitions, partitions), (views.LEDGER_FILES, files)]
+        of_partitions = LEDGER_COPIES if is_copied else LEDGER_PARTITION.columns
+        shown = [(of_partitions, partitions), (LEDGER_FILE.columns, files)]
     for columns, rows in shown:
-        if as_json:
-            render.json_lines(rows)
-        elif rows:
-            tables.table(columns, rows)
+        tables.show(columns, rows, as_json=as_json)
 
 
 def verify(
@@ -43,14 +40,14 @@ def verify(
     found, is_sound = list[dict[str, Any]](), True
     for finding in verify_ledger(path, reads_files=reads_files, table=table, catalog=catalog):
         is_sound = is_sound and not finding.is_damage
-        row = {"kind": finding.kind, "is_damage": finding.is_damage, "path": finding.path, "reason": finding.reason}
+        row = LEDGER_FINDING.row(finding)
         found.append(row)
         if as_json:
-            render.json_lines([row])
+            render.put_rows([row])
     if as_json:
         return is_sound
     if found:
-        tables.table(views.LEDGER_FINDINGS, found)
+        tables.table(LEDGER_FINDING.columns, found)
     else:
         render.say("all files are as the ledger says")
     return is_sound
@@ -60,13 +57,13 @@ def _commits(path: str, table: str | None, catalog: Mapping[str, str] | None) ->
     """Yield the commits of jobs to a target; those to a table of Delta Lake or Iceberg are in its own log."""
     from sparklog.jobs.check.lake import find_lake
 
-    lake = find_lake(*expand_one(locate(path), "path"), table, catalog)
+    lake = find_lake(*place_at(path), table, catalog)
     return commits(*_find(path)) if lake is None else iter(lake.log().commits)
 
 
 def _find(path: str) -> tuple[Storage, str]:
     """Return where the ledger of a target is: of a folder of files, or of a log directory, or the file itself."""
-    storage, plain = expand_one(locate(path), "path")
+    storage, plain = place_at(path)
     if storage.identity(plain) is not None and not storage.is_folder(plain):
         return storage, plain
     for place in (join_path(join_path(plain, FOLDER_OF_JOBS), LEDGER), join_path(plain, JOBS_LEDGER)):
@@ -76,17 +73,13 @@ def _find(path: str) -> tuple[Storage, str]:
 
 
 def _commit_row(commit: LedgerCommit) -> dict[str, Any]:
-    moved = [each for each in commit.entries if isinstance(each, Moved)]
     loaded = [each for each in commit.entries if isinstance(each, Loaded)]
-    return {
-        "number": commit.number,
-        "job": commit.job,
-        "run": commit.run,
-        "time_ms": commit.time_ms,
-        "entries": len(moved) + len(loaded),
-        "rows": sum(each.rows for each in moved) + sum(each.rows for each in loaded),
-        "files": sum(len(each.files) for each in moved) + len(loaded),
-    }
+    return LEDGER_COMMIT.row(
+        commit,
+        entries=len(commit.moved) + len(loaded),
+        rows=sum(each.rows for each in commit.moved) + sum(each.rows for each in loaded),
+        files=sum(len(each.files) for each in commit.moved) + len(loaded),
+    )
 
 
 def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -98,22 +91,17 @@ def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], li
             if isinstance(each, Loaded):
                 row = {name: value for name, value in each.to_json().items() if name != "kind"}
                 files[each.path, each.into or ""] = row | {"time_ms": commit.time_ms}
-            if not isinstance(each, Moved):
-                continue
-            new = {"topic": each.topic, "partition": each.partition, "from": each.start_offset}
+        for each in commit.moved:
             at = (each.topic, f"{each.partition:010}", each.source or "", each.target_topic or "")
-            old = partitions.get(at, new | {"rows": 0, "log_bytes": 0, "files": 0, "bytes": 0})
-            partitions[at] = {
-                **{name: old[name] for name in new},
-                "to": each.end_offset,
-                "rows": old["rows"] + each.rows,
-                "log_bytes": old["log_bytes"] + each.log_bytes,
-                "files": old["files"] + len(each.files),
-                "bytes": old["bytes"] + sum(file.size_bytes for file in each.files),
-                "topic_id": each.topic_id,
-                "leader_epoch": each.leader_epoch,
-                "source": each.source,
-                "target_topic": each.target_topic,
-                "time_ms": commit.time_ms,
-            }
+            old = partitions.get(at, {"from": each.start_offset, "rows": 0, "log_bytes": 0, "files": 0, "bytes": 0})
+            partitions[at] = LEDGER_PARTITION.row(
+                each,
+                **{"from": old["from"]},
+                to=each.end_offset,
+                rows=old["rows"] + each.rows,
+                log_bytes=old["log_bytes"] + each.log_bytes,
+                files=old["files"] + len(each.files),
+                bytes=old["bytes"] + sum(file.size_bytes for file in each.files),
+                time_ms=commit.time_ms,
+            )
     return [partitions[at] for at in sorted(partitions)], [files[at] for at in sorted(files)]

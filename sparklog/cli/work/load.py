@@ -7,29 +7,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
+from sparklog.cli.output.fields import LOADED_PARTITION, PLANNED_FILE
 from sparklog.cli.output.progress import job_progress
 from sparklog.cli.output.text import bytes_text, counted
 from sparklog.jobs.load.arguments import load as run_load
 from sparklog.jobs.load.job import PlannedPart
 
 
-def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> None:
+def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> None:
     """Load files, and print what was written; options are of `sparklog.jobs.load.arguments.load`."""
-    if dry_run:
-        planned = run_load(sources, target, dry_run=True, **options)
+    if options["dry_run"]:
+        planned = run_load(sources, target, **options)
         _print_plan(planned.planned, _passed_over(planned.skipped), as_json=as_json)
         return
     began = time.monotonic()
     with job_progress("loading") as watch:
         summary = run_load(sources, target, watch=watch, **options)
     rows = [asdict(each) for each in summary.partitions]
+    tables.show(LOADED_PARTITION.columns, rows, as_json=as_json)
     if as_json:
-        render.json_lines(rows)
         return
-    if rows:
-        tables.table(views.LOADED_PARTITIONS, rows)
     seconds = time.monotonic() - began
     passed = _passed_over(summary.skipped)
     if not summary.files:
@@ -42,13 +40,12 @@ def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, dry
 
 def _print_plan(planned: Sequence[PlannedPart], passed: str, *, as_json: bool) -> None:
     rows = [asdict(each) for each in planned]
+    tables.show(PLANNED_FILE.columns, rows, as_json=as_json)
     if as_json:
-        render.json_lines(rows)
         return
     if not rows:
         render.say(f"nothing new to load{passed}")
         return
-    tables.table(views.PLANNED_FILES, rows)
     known = [each.rows for each in planned if each.rows is not None]
     records = f"{counted(sum(known), 'record')}{' and more' * (len(known) < len(planned))}"
     files, tasks = len({each.path for each in planned}), len({each.task for each in planned})

@@ -15,12 +15,12 @@ from sparklog.clients.producer import Producer
 from sparklog.errors import InputFileError
 
 
-def write_lines(paths: Sequence[str], topic: str, lines: Lines | None) -> None:
+def write_lines(paths: Sequence[str], topic: str, lines: LineOptions | None) -> None:
     """Write each line of the input as a record, and say how many there were.
 
     Parameters
     ----------
-    lines : Lines or None
+    lines : LineOptions or None
         How lines are read; None for lines of JSON.
 
     Raises
@@ -47,7 +47,7 @@ def write_lines(paths: Sequence[str], topic: str, lines: Lines | None) -> None:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineOptions:
     """How lines that are no JSON are read; the options of the command, by their names."""
 
     key_separator: str | None

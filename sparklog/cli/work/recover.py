@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sparklog.cli.paths import CliPath
 from sparklog.errors import CorruptLogError, SeglogError
+from sparklog.jobs.named_logs import NamedLogs
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -17,7 +17,7 @@ _HOUR_MS = 3_600_000
 
 
 @dataclass
-class Outcome:
+class RecoverOutcome:
     """The number of actions, of damaged logs that were left as they are, and of logs that cannot be read or written."""
 
     actions: int = 0
@@ -32,7 +32,13 @@ class Outcome:
 
 
 def recover_rows(
-    targets: list[CliPath], outcome: Outcome, staged_hours: float, *, truncate: bool, drop_cut: bool, dry_run: bool
+    targets: list[NamedLogs],
+    outcome: RecoverOutcome,
+    staged_hours: float,
+    *,
+    truncate: bool,
+    drop_cut: bool,
+    dry_run: bool,
 ) -> Iterator[dict[str, Any]]:
     """Recover targets, one log directory after another; give a row for each action, and count them in ``outcome``."""
     options = RecoverOptions(

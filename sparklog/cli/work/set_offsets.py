@@ -6,7 +6,8 @@ import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sparklog.cli.output import render, system_tables, tables
+from sparklog.cli.output import render, tables
+from sparklog.cli.output.system_fields import NEW_OFFSET
 from sparklog.cli.parsing import milliseconds_of
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
@@ -15,7 +16,7 @@ from sparklog.topic.internal.set_offsets import Goal, OffsetRequest, set_group_o
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedOffsets:
     """The options of the command, by their names."""
 
     group: str
@@ -63,24 +64,18 @@ class Wanted:
         )
 
 
-def show_changes(paths: Sequence[str], wanted: Wanted, *, executes: bool, as_json: bool) -> None:
+def show_changes(paths: Sequence[str], wanted: WantedOffsets, *, executes: bool, as_json: bool) -> None:
     """Set offsets, or with ``executes`` false only say what would be set; print each."""
     done = set_group_offsets(paths, wanted.request(), executes=executes)
     rows = [
-        {
-            "group": wanted.group,
-            "topic": each.topic_partition.topic,
-            "partition": each.topic_partition.partition,
-            "current_offset": each.current_offset,
-            "new_offset": each.new_offset,
-        }
+        NEW_OFFSET.row(
+            each, group=wanted.group, topic=each.topic_partition.topic, partition=each.topic_partition.partition
+        )
         for each in done.changes
     ]
+    tables.show(NEW_OFFSET.columns, rows, as_json=as_json)
     if as_json:
-        render.json_lines(rows)
         return
-    if rows:
-        tables.table(system_tables.NEW_OFFSETS, rows)
     count = f"{len(rows)} offset{'s' * (len(rows) != 1)} of group {wanted.group}"
     if executes:
         where = done.location if done.log_offset is None else f"{done.location} from offset {done.log_offset} on"

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Final
 
-from sparklog.cli.output import columns as views
 from sparklog.cli.output import render, tables
+from sparklog.cli.output.columns import declared_columns
+from sparklog.cli.output.fields import FINDING
 from sparklog.cli.output.text import bytes_text
-from sparklog.cli.paths import CliPath
-from sparklog.inspect.absent import verify_absent, verify_absent_in_directory
-from sparklog.inspect.verify import Finding, Progress, Severity, verify_directory, verify_partitions
+from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.jobs.clean.keys import read_keys
+from sparklog.jobs.named_logs import NamedLogs
+from sparklog.jobs.run.job import Amount, Watch, found_by
+from sparklog.jobs.run.local import runner_of
+from sparklog.jobs.verification import VerifyJob
 from sparklog.log.places import split_path
-from sparklog.record.rewrite.matching import KeySet
 
 FINDINGS_SHOWN_MAX: Final = 500
 
-RowDict = dict[str, Any]
-
 
 @dataclass
-class Outcome:
-    """The number of findings by severity, and how much was verified."""
+class VerifyOutcome:
+    """The number of findings by severity, and how much was verified; shows that with ``bar`` while it is counted."""
 
+    bar: Watch
     counts: Counter[Severity] = field(default_factory=Counter)
     checked_bytes: int = 0
     partitions: int = 0
@@ -35,6 +35,13 @@ class Outcome:
     def has_errors(self) -> bool:
         return self.counts[Severity.ERROR] > 0
 
+    def planned(self, tasks: int, size_bytes: int) -> None:
+        self.bar.planned(tasks, size_bytes)
+
+    def advanced(self, name: str, more: Amount) -> None:
+        self.checked_bytes += more.size_bytes
+        self.bar.advanced(name, more)
+
     def __str__(self) -> str:
         counts = [f"{self.counts[severity]} {severity}{'s' * (self.counts[severity] != 1)}" for severity in Severity]
         where = f"{self.partitions} partition{'s' * (self.partitions != 1)}"
@@ -42,42 +49,22 @@ class Outcome:
 
 
 def findings(
-    targets: list[CliPath],
-    outcome: Outcome,
-    advance: Callable[[str, int], None],
-    processes: int,
-    absent: str | None = None,
-) -> Iterator[RowDict]:
+    targets: Sequence[NamedLogs], outcome: VerifyOutcome, processes: int | None, absent: str | None = None
+) -> Iterator[dict[str, Any]]:
     """Verify targets one after another, and the partitions of each side by side.
 
     Gives a row for each finding, and counts them in ``outcome``. Where a file of keys is given, every file is searched
     for them, too.
     """
-    keys = None if absent is None else read_keys(absent)
-    for target in targets:
-        outcome.partitions += len(target.folders)
-        events = (
-            verify_directory(target.path, processes=processes)
-            if target.is_directory
-            else verify_partitions([folder.location for folder in target.folders], processes=processes)
-        )
-        for event in chain(events, () if keys is None else _search(target, keys)):
-            if isinstance(event, Progress):
-                outcome.checked_bytes += event.checked_bytes
-                advance(_short(event.path, target), event.checked_bytes)
-            else:
-                outcome.counts[event.severity] += 1
-                yield _row(event, target)
+    outcome.partitions = sum(len(target.folders) for target in targets)
+    runner = runner_of(processes, None)
+    job = VerifyJob(tuple(targets), None if absent is None else read_keys(absent), runner.workers)
+    for finding in found_by(job, runner, outcome):
+        outcome.counts[finding.severity] += 1
+        yield _row(finding, targets)
 
 
-def _search(target: CliPath, keys: KeySet) -> Iterator[Finding | Progress]:
-    folders = [folder.location for folder in target.folders]
-    if target.is_directory:
-        return verify_absent_in_directory(keys, target.path, folders)
-    return chain.from_iterable(verify_absent(keys, folder) for folder in folders)
-
-
-def report(rows: list[RowDict], outcome: Outcome) -> None:
+def report(rows: list[dict[str, Any]], outcome: VerifyOutcome) -> None:
     """Print findings as a table, file by file, the worst first, and a line that sums them up."""
     severities = [severity.value for severity in Severity]
     worst: dict[str, int] = {}
@@ -86,39 +73,29 @@ def report(rows: list[RowDict], outcome: Outcome) -> None:
     shown = sorted(rows, key=lambda row: (worst[row["file"]], row["file"], severities.index(row["severity"])))
     if shown:
         if render.is_terminal():
-            tables.table(views.FINDINGS_OF_FILE, shown[:FINDINGS_SHOWN_MAX], _style, lambda row: str(row["file"]))
+            style, heading = (lambda row: render.severity_style(row["severity"])), lambda row: str(row["file"])
+            tables.table(FINDING.columns, shown[:FINDINGS_SHOWN_MAX], style, heading)
         else:
-            tables.table(views.FINDINGS, shown[:FINDINGS_SHOWN_MAX])
+            tables.table(declared_columns("file/text") + FINDING.columns, shown[:FINDINGS_SHOWN_MAX])
         if len(shown) > FINDINGS_SHOWN_MAX:
             render.say(f"... and {len(shown) - FINDINGS_SHOWN_MAX} more: --json prints them all")
         render.say()
     render.say(str(outcome))
 
 
-def as_json_row(row: RowDict) -> RowDict:
+def as_json_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row without the field that only tables show."""
     return {name: value for name, value in row.items() if name != "file"}
 
 
-def _style(row: render.Row) -> str:
-    return render.severity_style(row["severity"])
+def _row(finding: Finding, targets: Sequence[NamedLogs]) -> dict[str, Any]:
+    return FINDING.row(finding, severity=finding.severity.value) | {"file": _short(finding.path, targets)}
 
 
-def _row(finding: Finding, target: CliPath) -> RowDict:
-    return {
-        "severity": finding.severity.value,
-        "code": finding.code,
-        "path": finding.path,
-        "position": finding.position,
-        "offset": finding.offset,
-        "message": finding.message,
-        "file": _short(finding.path, target),
-    }
-
-
-def _short(path: str, target: CliPath) -> str:
+def _short(path: str, targets: Sequence[NamedLogs]) -> str:
     """Name a file relative to its target."""
-    for folder in (target.path, split_path(target.path)[0]):
-        if path.startswith(f"{folder}/"):
-            return path[len(folder) + 1 :]
+    for target in targets:
+        for folder in (target.path, split_path(target.path)[0]):
+            if path.startswith(f"{folder}/"):
+                return path[len(folder) + 1 :]
     return path

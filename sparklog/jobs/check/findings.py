@@ -55,9 +55,7 @@ class LedgerFinding:
 
 def unjoined_ranges(commit: LedgerCommit, last: dict[TopicPartition, Moved], path: str) -> Iterator[LedgerFinding]:
     """Yield where ranges of a partition do not follow one another."""
-    for moved in commit.entries:
-        if not isinstance(moved, Moved):
-            continue
+    for moved in commit.moved:
         before = last.get(moved.topic_partition)
         last[moved.topic_partition] = moved
         if before is None or before.end_offset == moved.start_offset:

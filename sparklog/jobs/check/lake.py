@@ -18,7 +18,7 @@ from sparklog.jobs.targets.lake import LakeTarget
 from sparklog.jobs.targets.outputs import FileName, parse_file_name
 from sparklog.jobs.targets.table_log import TableFile, TableLog
 from sparklog.jobs.targets.targets import FOLDER_OF_JOBS, own_path, staged_names
-from sparklog.jobs.targets.unfinished_files import pending
+from sparklog.jobs.targets.unfinished_files import unfinished_of
 from sparklog.log.files import STAGED, TopicPartition
 from sparklog.log.places import join_path, path_of
 from sparklog.storage.base import Storage
@@ -127,31 +127,28 @@ def _path(target: LakeTarget, file: TableFile) -> str:
 
 def _rows(log: TableLog, path: str) -> Iterator[LedgerFinding]:
     """Yield ranges whose files have not the rows that were moved; where others rewrite files, that says nothing."""
-    all_moved = [each for commit in log.commits for each in commit.entries if isinstance(each, Moved)]
+    all_moved = [each for commit in log.commits for each in commit.moved]
     rows_there = sum(file.rows or 0 for file in log.files)
     if log.keeps_rows and not log.is_append_only and rows_there >= sum(moved.rows for moved in all_moved):
         return
-    for commit in log.commits:
-        for moved in commit.entries:
-            if not isinstance(moved, Moved):
-                continue
-            rows = sum(file.rows for file in moved.files)
-            if rows == moved.rows:
-                continue
-            of = f"offsets [{moved.start_offset}, {moved.end_offset}) of {moved.topic_partition}"
-            if log.is_append_only:
-                yield LedgerFinding("rows", path, f"the files of {of} have {rows} rows, and {moved.rows} were moved")
-                continue
-            reason = f"others have rewritten files, such as those of {of}, so that rows cannot be told from the log"
-            yield LedgerFinding("rewritten", path, reason)
-            return
+    for moved in all_moved:
+        rows = sum(file.rows for file in moved.files)
+        if rows == moved.rows:
+            continue
+        of = f"offsets [{moved.start_offset}, {moved.end_offset}) of {moved.topic_partition}"
+        if log.is_append_only:
+            yield LedgerFinding("rows", path, f"the files of {of} have {rows} rows, and {moved.rows} were moved")
+            continue
+        reason = f"others have rewritten files, such as those of {of}, so that rows cannot be told from the log"
+        yield LedgerFinding("rewritten", path, reason)
+        return
 
 
 def _unknown(target: LakeTarget, log: TableLog) -> Iterator[LedgerFinding]:
     """Yield files that are named as ours are, and are no part of the table; and what is staged."""
     storage, path = target.storage, target.path
     known = {storage.real(_path(target, file)) for file in log.files}
-    unfinished = {each for _, _, each in pending(storage, path)}
+    unfinished = {each for _, _, each in unfinished_of(storage, path)}
     for relative in _walk(storage, path, ""):
         whole = join_path(path, relative)
         if storage.real(whole) in known or parse_file_name(relative) is None:

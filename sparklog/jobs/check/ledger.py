@@ -18,7 +18,8 @@ from sparklog.jobs.targets.targets import TableFolder, own_path, staged_names
 from sparklog.log.files import STAGED, TopicPartition
 from sparklog.log.places import join_path
 from sparklog.storage.base import ReadableFile, Storage
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import place_at
 
 
 def verify_ledger(
@@ -54,7 +55,7 @@ def verify_ledger(
     InvalidOptionError
         It is an Iceberg table, and its catalog is not given.
     """
-    storage, path = expand_one(locate(target, "target"), "target")
+    storage, path = place_at(target, "target")
     lake = find_lake(storage, path, table, catalog)
     if lake is not None:
         yield from verify_lake(lake, reads_files=reads_files)
@@ -84,9 +85,7 @@ class _Check:
         self._staged_there = staged_names(storage, path)
 
     def files(self, commit: LedgerCommit) -> Iterator[LedgerFinding]:
-        for moved in commit.entries:
-            if not isinstance(moved, Moved):
-                continue
+        for moved in commit.moved:
             if sum(file.rows for file in moved.all_files) != moved.rows:
                 of = f"[{moved.start_offset}, {moved.end_offset}) of {moved.topic_partition}"
                 yield LedgerFinding("rows", self._path, f"the files of {of} do not have its {moved.rows} rows")

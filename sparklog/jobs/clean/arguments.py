@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Unpack
 
 from sparklog.cleaner.compaction_pass import CompactionPass
 from sparklog.cleaner.partition import Cleaned
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.clean.beside import erase_beside
-from sparklog.jobs.clean.job import TASK_BYTES, CleanJob
+from sparklog.jobs.clean.job import CleanJob
 from sparklog.jobs.clean.keys import Keys, read_keys
 from sparklog.jobs.clean.passes import conversion_passes, erasure_passes
-from sparklog.jobs.run.job import Watch, run_job
+from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import runner_of
+from sparklog.jobs.run.options import LogJobArguments, LogJobOptions, takes
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.log.files import checked_partition
-from sparklog.log.places import PartitionFolder
+from sparklog.log.properties import taken
 from sparklog.record.decode.where import Where
 from sparklog.record.rewrite.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.places.discovery import discover, log_directories
+from sparklog.topic.selection import Selection
 from sparklog.values.named import imported
 from sparklog.write.job_names import new_job
 
@@ -59,6 +60,7 @@ class CleanSummary:
         return f"CleanSummary({done} {self.freed_bytes} bytes of {len(self.changed)} partitions)"
 
 
+@takes(LogJobOptions)
 def clean(
     path: PathText | Sequence[PathText],
     *,
@@ -77,12 +79,7 @@ def clean(
     lossy: bool = False,
     dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     bytes_per_second: float | None = None,
-    spark: Any = None,
-    processes: int | None = None,
-    task_bytes: int = TASK_BYTES,
-    lock_timeout_seconds: float = 600.0,
-    dry_run: bool = False,
-    watch: Watch | None = None,
+    **shared: Unpack[LogJobArguments],
 ) -> CleanSummary:
     """Clean partition logs as a broker would: drop what is too old or too much, or keep the last record of each key.
 
@@ -98,7 +95,7 @@ def clean(
     topics : str or sequence of str
         Only these topics; also internal ones.
     partitions : sequence of (topic, partition)
-        Only these partitions.
+        Only these partitions; topics or partitions, not both.
     cleanup_policy : str, optional
         ``delete``, ``compact`` or both with a comma between.
     retention_ms, retention_bytes : int, optional
@@ -127,19 +124,6 @@ def clean(
         log are more, it is compacted in several rounds. Kafka: ``log.cleaner.dedupe.buffer.size``.
     bytes_per_second : float, optional
         How much is read and written in a second at most, by all workers together.
-    spark : SparkSession, optional
-        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. The directory
-        must be where its workers reach it too.
-    processes : int, optional
-        How many processes work; by default one for each core.
-    task_bytes : int
-        How many bytes of log the partitions have that share a task, at most, about.
-    lock_timeout_seconds : float
-        How long to wait for another writer; a running broker is not waited for.
-    dry_run : bool
-        Change nothing, and say what would go. This takes no lock, and can be done beside a broker.
-    watch : Watch, optional
-        Is told how the job goes on.
 
     Returns
     -------
@@ -155,7 +139,8 @@ def clean(
         Of the first partition that is damaged, with the others in ``others``. It stays as it was, and the others were
         cleaned.
     """
-    runner = runner_of(processes, spark)
+    options, selection = taken(LogJobOptions, shared), taken(Selection, {"topics": topics, "partitions": partitions})
+    runner = runner_of(options.processes, options.spark)
     if bytes_per_second is not None and not bytes_per_second > 0:
         raise InvalidOptionError(f"bytes_per_second is {bytes_per_second}, and must be more than 0")
     # Refused here where it has no room, and not by each task.
@@ -167,7 +152,8 @@ def clean(
     passes = (*erasure_passes(erase, erase_where, blank), *conversion_passes(recompress, format, lossy))
     now_ms = wall_clock_ms()
     cleaned: list[Cleaned] = []
-    for directory, of_directory in groupby(_chosen(path, topics, partitions), key=lambda folder: folder.directory):
+    folders = sorted(discover(paths_of(path)).select(selection), key=lambda folder: folder.directory.path)
+    for directory, of_directory in groupby(folders, key=lambda folder: folder.directory):
         job = CleanJob(
             directory=directory,
             folders=tuple(of_directory),
@@ -178,35 +164,13 @@ def clean(
             retention_policy=retention_policy,
             bytes_per_second=bytes_per_second,
             workers=runner.workers,
-            task_bytes=task_bytes,
-            lock_timeout_seconds=lock_timeout_seconds,
-            dry_run=dry_run,
+            options=options,
         )
-        cleaned += [each for result in run_job(job, runner, watch) for each in result]
+        cleaned += [each for result in run_job(job, runner, options.watch) for each in result]
     removed: list[str] = []
-    if (erase is not None or erase_where is not None) and not partitions:
-        keys, names = None if erase is None else read_keys(erase), set(_names(topics))
+    if (erase is not None or erase_where is not None) and not selection.partitions:
+        keys = None if erase is None else read_keys(erase)
         for directory in log_directories(paths_of(path)):
-            removed += erase_beside(directory, keys, names, lock_timeout_seconds, dry_run=dry_run)
+            removed += erase_beside(directory, keys, selection.topics, options)
     cleaned.sort(key=lambda each: (each.topic, each.partition))
-    return CleanSummary(tuple(cleaned), dry_run, tuple(removed))
-
-
-def _names(topics: str | Sequence[str]) -> list[str]:
-    return [topics] if isinstance(topics, str) else list(topics)
-
-
-def _chosen(
-    path: PathText | Sequence[PathText], topics: str | Sequence[str], partitions: Sequence[tuple[str, int]]
-) -> list[PartitionFolder]:
-    """Return the partitions that are to be cleaned, those of a log directory together."""
-    paths = paths_of(path)
-    found = discover(paths)
-    names = _names(topics)
-    folders = found.all_topics() if not names and not partitions else found.named(names)
-    if partitions:
-        wanted: dict[str, list[int]] = {}
-        for at in (checked_partition(*each) for each in partitions):
-            wanted.setdefault(at.topic, []).append(at.partition)
-        folders = [*folders, *(each for each in found.assigned(wanted) if each not in folders)]
-    return sorted(folders, key=lambda folder: (folder.directory.path, folder.topic, folder.partition or 0))
+    return CleanSummary(tuple(cleaned), options.dry_run, tuple(removed))

@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from sparklog.errors import NOTHING_CLEANED, outcome
 from sparklog.inspect.absent import holds_records
+from sparklog.jobs.run.options import JobOptions
 from sparklog.log import files
 from sparklog.log.places import LogDirectory
 from sparklog.record.rewrite.matching import KeySet
@@ -18,12 +19,7 @@ from sparklog.write.journal import only_writer
 
 
 def erase_beside(
-    directory: LogDirectory,
-    keys: KeySet | None,
-    topics: Collection[str],
-    lock_timeout_seconds: float,
-    *,
-    dry_run: bool,
+    directory: LogDirectory, keys: KeySet | None, topics: Collection[str], options: JobOptions
 ) -> list[str]:
     """Remove what is not to stay; errors as of `sparklog.jobs.clean.arguments.clean`.
 
@@ -37,9 +33,9 @@ def erase_beside(
     list of str
         The paths of what was removed; with ``dry_run``, of what would be.
     """
-    if dry_run:
+    if options.dry_run:
         return [directory.file(name) for name in _names(directory, keys, topics)]
-    with outcome(NOTHING_CLEANED), only_writer(directory, lock_timeout_seconds):
+    with outcome(NOTHING_CLEANED), only_writer(directory, options.lock_timeout_seconds):
         # While nobody can decide a commit of such a file, which could not be finished without it.
         found = _names(directory, keys, topics)
         for name in found:

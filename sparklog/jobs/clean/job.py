@@ -20,7 +20,8 @@ from sparklog.cleaner.retention import KafkaRetention, RetentionPolicy
 from sparklog.cleaner.throttle import Throttle
 from sparklog.errors import NOTHING_CLEANED, CorruptLogError, LockedError
 from sparklog.jobs.run.exclusive import exclusive
-from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
+from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, PiecesTask, Report
+from sparklog.jobs.run.options import LogJobOptions
 from sparklog.jobs.run.shares import grouped
 from sparklog.log import files
 from sparklog.log.config import LOCAL_RETENTION, LogConfig
@@ -31,9 +32,6 @@ from sparklog.log.properties import UNLIMITED
 from sparklog.topic.write.configs import StoredConfigs, stored_configs, topic_config
 from sparklog.values.named import imported
 from sparklog.write.small_files import set_offsets
-
-TASK_BYTES: Final = 1 << 28
-"""How many bytes of log the partitions have that share a task, at most, about."""
 
 _RETENTION: Final = "retention.ms"
 
@@ -46,19 +44,12 @@ class PartitionToClean:
     config: LogConfig
     log_bytes: int
 
-
-@dataclass(frozen=True)
-class CleanTask:
-    """Some partitions of about a task's size in all."""
-
-    number: int
-    name: str
-    partitions: tuple[PartitionToClean, ...]
-    follows: int | None = None
-
     @property
-    def size_bytes(self) -> int:
-        return sum(each.log_bytes for each in self.partitions)
+    def name(self) -> str:
+        return self.folder.name
+
+
+CleanTask = PiecesTask[PartitionToClean]
 
 
 @dataclass(frozen=True)
@@ -92,20 +83,18 @@ class CleanJob:
     retention_policy: str | None = None
     bytes_per_second: float | None = None
     workers: int = 1
-    task_bytes: int = TASK_BYTES
-    lock_timeout_seconds: float = 600.0
-    dry_run: bool = False
+    options: LogJobOptions = field(default_factory=LogJobOptions)
 
     commits_as_it_goes: bool = field(default=True, init=False)
     threads_bytes_max: int = field(default=0, init=False)
 
     def held(self) -> AbstractContextManager[None]:
-        if self.dry_run:
+        if self.options.dry_run:
             return nullcontext()
         return exclusive(
             self.directory,
             self.run_id,
-            self.lock_timeout_seconds,
+            self.options.lock_timeout_seconds,
             keeps_writers_out=True,
             nothing_done=NOTHING_CLEANED,
         )
@@ -123,8 +112,8 @@ class CleanJob:
             PartitionToClean(folder, self._config_of(folder.topic, stored), _log_bytes(folder))
             for folder in self.folders
         ]
-        rows = grouped([one.log_bytes for one in each], self.task_bytes, self.workers)
-        return [CleanTask(n, _name_of(each[rows_of]), tuple(each[rows_of])) for n, rows_of in enumerate(rows)]
+        rows = grouped([one.log_bytes for one in each], self.options.task_bytes, self.workers)
+        return [CleanTask(n, tuple(each[rows_of])) for n, rows_of in enumerate(rows)]
 
     def _config_of(self, topic: str, stored: StoredConfigs) -> LogConfig:
         """Return the configuration of a topic. A retention that nobody has said is none: no default may lose records.
@@ -141,10 +130,10 @@ class CleanJob:
             return self._run(task, report)
 
     def _alone(self, task: CleanTask) -> AbstractContextManager[object]:
-        if self.dry_run:
+        if self.options.dry_run:
             return nullcontext()
         path = self.directory.file(files.staged_name(self.run_id, f"clean-{task.number}"))
-        return self.directory.writable.lock(path, self.lock_timeout_seconds)
+        return self.directory.writable.lock(path, self.options.lock_timeout_seconds)
 
     def _run(self, task: CleanTask, report: Report) -> list[Cleaned]:
         cleaning = Cleaning(
@@ -156,7 +145,7 @@ class CleanJob:
         )
         cleaned: list[Cleaned] = []
         errors: list[Exception] = []
-        for each in task.partitions:
+        for each in task.pieces:
             try:
                 cleaned.append(cleaning.clean(self._opened(each)))
             except OF_ONE_PARTITION as error:
@@ -167,7 +156,7 @@ class CleanJob:
         return cleaned
 
     def _opened(self, each: PartitionToClean) -> OpenedLog:
-        opened = look_at if self.dry_run else open_to_clean
+        opened = look_at if self.options.dry_run else open_to_clean
         return opened(each.folder, each.config, self.now_ms)
 
     def _policy(self) -> RetentionPolicy:
@@ -185,7 +174,7 @@ class CleanJob:
     def commit(self, results: Sequence[Sequence[Cleaned]]) -> None:
         """Raise the log start offsets, drop the segments before them, and say up to where logs are compacted."""
         cleaned = {TopicPartition(each.topic, each.partition): each for result in results for each in result}
-        if self.dry_run or not cleaned:
+        if self.options.dry_run or not cleaned:
             return
         dropped = {at: each.start_offset for at, each in cleaned.items() if each.dropped_segments}
         if dropped:
@@ -209,8 +198,3 @@ def _log_bytes(folder: PartitionFolder) -> int:
     except CorruptLogError:
         # The task that comes to it says what is wrong.
         return 0
-
-
-def _name_of(partitions: Sequence[PartitionToClean]) -> str:
-    first, last = partitions[0].folder, partitions[-1].folder
-    return first.name if len(partitions) == 1 else f"{len(partitions)} partitions, {first.name} to {last.name}"

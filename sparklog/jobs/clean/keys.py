@@ -11,7 +11,8 @@ import pyarrow.parquet
 
 from sparklog.errors import InputFileError, InvalidOptionError
 from sparklog.record.rewrite.matching import KeySet, key_set
-from sparklog.storage.registry import PathText, locate
+from sparklog.storage.registry import PathText
+from sparklog.storage.small_files import read_file
 
 Keys: TypeAlias = PathText | Sequence[bytes | str] | pa.Array | pa.ChunkedArray
 """A file of keys, or the keys."""
@@ -53,16 +54,14 @@ def _array(keys: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _from_file(source: PathText) -> pa.ChunkedArray:
-    located = locate(source)
-    with located.storage.open(located.path) as file:
-        data = pa.py_buffer(file.read(0, file.size_bytes()))
+    data = pa.py_buffer(read_file(source))
     is_parquet = data.size >= 4 and data[:4].to_pybytes() == b"PAR1"
     try:
         return _of_parquet(data) if is_parquet else _of_csv(data)
     except pa.ArrowInvalid as error:
-        raise InputFileError(f"{located.path} cannot be read as keys: {error}") from error
+        raise InputFileError(f"{source} cannot be read as keys: {error}") from error
     except InvalidOptionError as error:
-        raise InvalidOptionError(f"{located.path}: {error}") from error
+        raise InvalidOptionError(f"{source}: {error}") from error
 
 
 def _of_parquet(data: pa.Buffer) -> pa.ChunkedArray:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 from sparklog.errors import InvalidOptionError, did_you_mean
-from sparklog.jobs.copy.job import TASK_BYTES, CopyJob, CopyTask
+from sparklog.jobs.copy.job import CopyJob, CopyTask
 from sparklog.jobs.copy.plan import CopySource
-from sparklog.jobs.run.job import Watch, run_job
+from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import runner_of
+from sparklog.jobs.run.options import LogJobOptions, MoveArguments, takes
 from sparklog.jobs.source import check_sources, refuse_nested, source_of
 from sparklog.jobs.summary import MovedSummary, in_order
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.folders import listed
 from sparklog.log.places import LogDirectory
-from sparklog.log.reader import IsolationLevel
-from sparklog.log.times import Time
+from sparklog.log.properties import taken
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate, paths_of
-from sparklog.topic.places.discovery import named
+from sparklog.storage.registry import PathText, paths_of
+from sparklog.topic.places.discovery import named, place_at
+from sparklog.topic.selection import Selection
 from sparklog.topic.write.configs import StoredConfigs, stored_configs
 from sparklog.write.job_names import new_job
 
@@ -45,36 +46,19 @@ class CopySummary(MovedSummary):
         return f"CopySummary({self.rows} rows of {self.partitions} partitions, {self.log_bytes} bytes)"
 
 
+@takes(Selection, LogJobOptions)
 def copy(
     source: PathText | Sequence[PathText],
     target: PathText,
     *,
-    topics: str | Sequence[str] = (),
-    topic_pattern: str | None = None,
-    partitions: Sequence[tuple[str, int]] = (),
     renames: Mapping[str, str] | None = None,
-    start_offsets: Mapping[tuple[str, int], int] | None = None,
-    end_offsets: Mapping[tuple[str, int], int] | None = None,
-    start_time: Time | None = None,
-    end_time: Time | None = None,
-    start_group: str | None = None,
-    end_group: str | None = None,
-    offsets_path: PathText | Sequence[PathText] = (),
-    isolation_level: IsolationLevel = "read_committed",
-    stops_at_high_watermark: bool = False,
-    fail_on_data_loss: bool = True,
     keep_offsets: bool = False,
     keep_producers: bool = False,
     recompress: str | None = None,
     since_last: bool = True,
     without_properties: bool = False,
     config: Mapping[str, str] | None = None,
-    spark: Any = None,
-    processes: int | None = None,
-    task_bytes: int = TASK_BYTES,
-    lock_timeout_seconds: float = 600.0,
-    dry_run: bool = False,
-    watch: Watch | None = None,
+    **shared: Unpack[MoveArguments],
 ) -> CopySummary:
     """Copy partition logs to a log directory, batch by batch and untouched, those left out that were copied before.
 
@@ -87,24 +71,8 @@ def copy(
         Logs of the same partition are merged, one behind the other.
     target : str or os.PathLike
         A log directory of no running broker, made where it is not there.
-    topics, topic_pattern, partitions
-        Only these topics, those whose whole name a regular expression matches, or these partitions: one of the three.
     renames : mapping of str to str, optional
         Topics, each with the one that it is copied to; the others keep their names.
-    start_offsets, end_offsets : mapping of (topic, partition) to int, optional
-        Offsets before the one are not copied, nor those from the other on, but for those in the same batch.
-    start_time, end_time : int or datetime, optional
-        The same by the first record at or after a time, ms since the epoch or a datetime with a time zone.
-    start_group, end_group : str, optional
-        The same by the offsets that a consumer group has committed; where it has none, by the start of the partition.
-    offsets_path : str, os.PathLike or a sequence of them
-        The log directories where ``__consumer_offsets`` is; by default those of the source.
-    isolation_level : {"read_committed", "read_uncommitted"}
-        By default a partition ends at its last stable offset, so that no open transaction is copied.
-    stops_at_high_watermark : bool
-        End where the replicas had confirmed all, by ``replication-offset-checkpoint``.
-    fail_on_data_loss : bool
-        Whether it is an error, or a warning, that offsets are gone which were never copied.
     keep_offsets : bool
         Whether batches keep their offsets; by default these are counted on from the end of the target.
     keep_producers : bool
@@ -120,19 +88,6 @@ def copy(
     config : mapping of str to str, optional
         Of the topics, such as ``segment.bytes``; over what is stored for them in the target (``topics.properties``, or
         the cluster's metadata there). No stored property changes the bytes of a batch: ``recompress`` alone does.
-    spark : SparkSession, optional
-        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
-        target must be where its workers reach them too.
-    processes : int, optional
-        How many processes work; by default one for each core, or threads of this one where they do better.
-    task_bytes : int
-        How many bytes of log a task copies at most, about.
-    lock_timeout_seconds : float
-        How long to wait for another writer to the same target.
-    dry_run : bool
-        Change nothing, and only plan; neither does this wait for another writer.
-    watch : Watch, optional
-        Is told how the job goes on.
 
     Returns
     -------
@@ -147,33 +102,13 @@ def copy(
     CorruptLogError, DataLossError, UnreadableLogError
         Of the first partition that cannot be copied, with the others in ``others``; nothing is.
     """
-    runner = runner_of(processes, spark)
-    if task_bytes < 1:
-        raise InvalidOptionError(f"task_bytes is {task_bytes}, and must be at least 1")
-    paths = paths_of(source)
+    options, selection = taken(LogJobOptions, shared), taken(Selection, shared)
+    runner = runner_of(options.processes, options.spark)
     # Each for itself: the same partition may be in several.
-    sources = [
-        source_of(
-            path,
-            topics=topics,
-            topic_pattern=topic_pattern,
-            partitions=partitions,
-            start_offsets=start_offsets,
-            end_offsets=end_offsets,
-            start_time=start_time,
-            end_time=end_time,
-            start_group=start_group,
-            end_group=end_group,
-            offsets_path=offsets_path,
-            isolation_level=isolation_level,
-            stops_at_high_watermark=stops_at_high_watermark,
-            fail_on_data_loss=fail_on_data_loss,
-        )
-        for path in paths
-    ]
+    sources = [source_of(path, selection) for path in paths_of(source)]
     folders = check_sources(sources)
     _refuse_absent(renames or {}, {named(folder).topic for folder in folders})
-    location = expand_one(locate(target, "target"), "target")
+    location = place_at(target, "target")
     to_writable(*location)
     for directory in {folder.directory for folder in folders}:
         # Under other names logs may be copied beside themselves.
@@ -195,13 +130,12 @@ def copy(
         codec=recompress,
         since_last=since_last,
         workers=runner.workers,
-        syncs_tasks=spark is not None,
-        task_bytes=task_bytes,
-        lock_timeout_seconds=lock_timeout_seconds,
+        syncs_tasks=options.spark is not None,
+        options=options,
     )
-    if dry_run:
+    if options.dry_run:
         return CopySummary(job.run_id, (), tuple(job.plan()))
-    results = run_job(job, runner, watch)
+    results = run_job(job, runner, options.watch)
     copied = (each for result in results for each in result.moved)
     return CopySummary(
         job.run_id,

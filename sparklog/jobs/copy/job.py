@@ -31,7 +31,8 @@ from sparklog.jobs.copy.plan import CopyPiece, CopyPlan, CopySource
 from sparklog.jobs.landing import landed_of
 from sparklog.jobs.ledger import Entry, Moved, encode_commit, read_ledger
 from sparklog.jobs.run.exclusive import exclusive
-from sparklog.jobs.run.job import Amount, Report
+from sparklog.jobs.run.job import Amount, PiecesTask, Report
+from sparklog.jobs.run.options import LogJobOptions
 from sparklog.jobs.run.shares import grouped
 from sparklog.jobs.source import reading
 from sparklog.log import files
@@ -50,26 +51,13 @@ from sparklog.write.commit_plan import OffsetBounds, PartitionChange
 from sparklog.write.copied import BatchTaker
 from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun, TaskStage
 
-TASK_BYTES: Final = 1 << 28
-"""How many bytes of log a task copies at most, about, by default."""
 _ALONE_BYTES_MIN: Final = 1 << 20
 """A piece of more bytes is staged in files of its own: a commit reads and writes again what lies in a shared one."""
 _THREADS_BYTES_MAX: Final = 1 << 33
 _NAME: Final = "copy"
 
 
-@dataclass(frozen=True)
-class CopyTask:
-    """Some pieces of about a task's size in all."""
-
-    number: int
-    name: str
-    pieces: tuple[CopyPiece, ...]
-    follows: int | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(piece.moved.log_bytes for piece in self.pieces)
+CopyTask = PiecesTask[CopyPiece]
 
 
 @dataclass(frozen=True)
@@ -142,8 +130,7 @@ class CopyJob:
     brought: StoredConfigs = field(default_factory=dict)
     workers: int = 1
     syncs_tasks: bool = True
-    task_bytes: int = TASK_BYTES
-    lock_timeout_seconds: float = 600.0
+    options: LogJobOptions = field(default_factory=LogJobOptions)
 
     commits_as_it_goes = False
 
@@ -163,7 +150,7 @@ class CopyJob:
     def held(self) -> AbstractContextManager[None]:
         if find_target(self.target, None, None, has_topic_column=True).topic is not None:
             raise InvalidOptionError(f"{self.target.path} is not a log directory: logs are copied to a whole one")
-        return exclusive(self.directory, self.run_id, self.lock_timeout_seconds, keeps_writers_out=True)
+        return exclusive(self.directory, self.run_id, self.options.lock_timeout_seconds, keeps_writers_out=True)
 
     def plan(self) -> list[CopyTask]:
         """Cut what is to be copied into tasks of about equal bytes, and give small partitions to one together.
@@ -182,7 +169,7 @@ class CopyJob:
                 keeps_offsets=self.keeps_offsets,
                 keeps_producers=self.keeps_producers,
                 since_last=self.since_last,
-                task_bytes=self.task_bytes,
+                task_bytes=self.options.task_bytes,
                 workers=self.workers,
             )
             for source in self.sources:
@@ -190,8 +177,8 @@ class CopyJob:
             for piece in planned.pieces:
                 self._config_of(piece)
         pieces = planned.with_topic_ids()
-        rows = grouped([piece.moved.log_bytes for piece in pieces], self.task_bytes, self.workers)
-        return [CopyTask(number, _name_of(pieces[each]), tuple(pieces[each])) for number, each in enumerate(rows)]
+        rows = grouped([piece.log_bytes for piece in pieces], self.options.task_bytes, self.workers)
+        return [CopyTask(number, tuple(pieces[each])) for number, each in enumerate(rows)]
 
     def run(self, task: CopyTask, report: Report) -> Copied:
         """Stage the batches of a task, checked and with the offsets that they are expected to get."""
@@ -212,7 +199,7 @@ class CopyJob:
         """Stage a piece; return what the ledger is to say, and how many batches have got other producer ids."""
         of_log, config = piece.range, self._config_of(piece)
         alone_bytes = min(_ALONE_BYTES_MIN, config.segment_bytes * COPIED_SHARE_MAX)
-        is_large = piece.moved.log_bytes > alone_bytes
+        is_large = piece.log_bytes > alone_bytes
         stage.begin_copy(piece.target, piece.base_offset, piece.origin, is_large=is_large)
         taker = BatchTaker(
             start_offset=of_log.start_offset,
@@ -270,8 +257,3 @@ class CopyJob:
 def _scanned(of_log: ReadRange) -> Iterator[tuple[Segment, Window]]:
     with reading():
         yield from scan(read_layout(of_log.folder), of_log.start_offset, of_log.end_offset, is_checked=True)
-
-
-def _name_of(pieces: Sequence[CopyPiece]) -> str:
-    first, last = pieces[0].range, pieces[-1].range
-    return str(first) if len(pieces) == 1 else f"{len(pieces)} ranges, {first} to {last}"

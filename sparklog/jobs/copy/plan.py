@@ -17,11 +17,11 @@ from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
 from sparklog.log.files import TopicPartition, checked_partition
-from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.layout import PartitionLayout, cut_at, read_layout
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.scan import refuse_damaged_end
-from sparklog.log.segment import OffsetPosition, OpenSegment
+from sparklog.log.segment import OpenSegment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.batches.wrappers import last_offset_inside
 from sparklog.topic.places.discovery import named
@@ -70,6 +70,14 @@ class CopyPiece:
     origin: Origin
     bounds: OffsetBounds
     moved: Moved
+
+    @property
+    def name(self) -> str:
+        return str(self.range)
+
+    @property
+    def log_bytes(self) -> int:
+        return self.moved.log_bytes
 
 
 _Identity = tuple[TopicPartition, str, str | None]
@@ -170,7 +178,7 @@ class CopyPlan:
         folders = source.logs.folders()
         moved: dict[TopicPartition, Moved] = {}
         for folder in folders:
-            target_topic, topic_id = source.target_of(named(folder)).topic, topic_id_of(folder)
+            target_topic, topic_id = source.target_of(named(folder)).topic, _topic_id_of(folder)
             self._note_topic_id(folder, target_topic, topic_id)
             known_by = (topic_id, read_log_id(folder), folder.directory.path)
             identities = [_identity(named(folder), each, target_topic) for each in known_by if each is not None]
@@ -199,7 +207,7 @@ class CopyPlan:
             if found is None or found.layout is None:
                 self._add_empty(folder, landing)
             else:
-                is_committed = source.logs.isolation_level == "read_committed"
+                is_committed = source.logs.selection.isolation_level == "read_committed"
                 whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
                 self._add(found, whole, found.layout, landing, bytes_max, moved.get(named(folder)))
 
@@ -220,7 +228,7 @@ class CopyPlan:
         """Note the id that a source would give to a topic of the target, which is its cluster's or nobody's yet."""
         if target_topic not in self._topic_ids:
             there = [self._directory.folder(name) for name, is_folder in self._there.items() if is_folder]
-            self._topic_ids[target_topic] = {topic_id_of(each) for each in there if each.topic == target_topic}
+            self._topic_ids[target_topic] = {_topic_id_of(each) for each in there if each.topic == target_topic}
         ours = self._cluster(self._directory)
         is_same = target_topic == folder.topic and ours in (None, self._cluster(folder.directory))
         self._topic_ids[target_topic].add(topic_id if is_same else None)
@@ -274,7 +282,7 @@ class CopyPlan:
             return before.producers_of
         source, folder = found.range.folder, landing.folder
         is_only_source = landing.is_empty or (before is not None and before.producers_of is None)
-        is_same_topic = source.topic == folder.topic and topic_id_of(folder) in (None, found.topic_id)
+        is_same_topic = source.topic == folder.topic and _topic_id_of(folder) in (None, found.topic_id)
         ours = self._cluster(self._directory)
         is_same_cluster = ours is not None and ours == self._cluster(source.directory)
         if self._keeps_producers or (is_only_source and is_same_topic and is_same_cluster):
@@ -337,7 +345,7 @@ class CopyPlan:
             end = _end_offset_at(layout, end - 1)
         while is_committed and start < end < layout.end_offset:
             # What was decided before the last stable offset may have its marker behind that, as in the midst of a log.
-            stable_offset = last_stable_offset(replace(layout, end=OffsetPosition(0, end)))
+            stable_offset = last_stable_offset(cut_at(layout, end))
             if stable_offset == end:
                 break
             end = stable_offset
@@ -367,7 +375,7 @@ class CopyPlan:
         landing.bounds = OffsetBounds(start_offset, end_offset if end_offset == layout.end_offset else None)
 
 
-def topic_id_of(folder: PartitionFolder) -> str | None:
+def _topic_id_of(folder: PartitionFolder) -> str | None:
     """Return the topic id of a partition; None where it has none."""
     path = folder.file(files.PARTITION_METADATA)
     data = folder.storage.read_small(path)

@@ -6,14 +6,15 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.jobs.export.decoding import OnDecodeError, parse_decoding
-from sparklog.jobs.export.job import TASK_BYTES, ExportJob, ExportTask
+from sparklog.jobs.export.job import ExportJob, ExportTask
 from sparklog.jobs.files.formats import ROW_GROUP_ROWS, CsvFormat, FileFormat, ParquetFormat, format_named
-from sparklog.jobs.run.job import COMMIT_INTERVAL_MS, Watch, run_job
+from sparklog.jobs.run.job import COMMIT_INTERVAL_MS, run_job
 from sparklog.jobs.run.local import runner_of
+from sparklog.jobs.run.options import LogJobOptions, MoveArguments, takes
 from sparklog.jobs.source import source_of
 from sparklog.jobs.summary import MovedSummary, in_order
 from sparklog.jobs.targets.adopting import adopt_files
@@ -22,13 +23,14 @@ from sparklog.jobs.targets.iceberg import IcebergTarget
 from sparklog.jobs.targets.outputs import FOLDERS, PARTITION_BY
 from sparklog.jobs.targets.targets import TableFolder, Target
 from sparklog.log.clock import wall_clock_ms
-from sparklog.log.reader import IsolationLevel, chosen_columns
-from sparklog.log.times import Time
+from sparklog.log.properties import taken
+from sparklog.log.reader import chosen_columns
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import place_at
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA
+from sparklog.topic.selection import Selection
 
-_LOCK_TIMEOUT_SECONDS: Final = 600.0
 _TABLE_FORMATS: Final = ("delta", "iceberg")
 
 
@@ -57,6 +59,7 @@ class ExportSummary(MovedSummary):
         return f"ExportSummary({self.rows} rows of {self.partitions} partitions in {self.files} files)"
 
 
+@takes(Selection, LogJobOptions)
 def export(
     source: PathText | Sequence[PathText],
     target: PathText,
@@ -64,9 +67,6 @@ def export(
     format: str | FileFormat = "parquet",  # noqa: A002 - as Spark calls it
     table: str | None = None,
     catalog: Mapping[str, str] | None = None,
-    topics: str | Sequence[str] = (),
-    topic_pattern: str | None = None,
-    partitions: Sequence[tuple[str, int]] = (),
     columns: str | Sequence[str] | None = None,
     partition_by: Sequence[str] = PARTITION_BY,
     key_format: str | None = None,
@@ -76,26 +76,11 @@ def export(
     unnests_value: bool = False,
     on_decode_error: OnDecodeError = "fail",
     escape_formulas: bool = False,
-    start_offsets: Mapping[tuple[str, int], int] | None = None,
-    end_offsets: Mapping[tuple[str, int], int] | None = None,
-    start_time: Time | None = None,
-    end_time: Time | None = None,
-    start_group: str | None = None,
-    end_group: str | None = None,
-    offsets_path: PathText | Sequence[PathText] = (),
     where: str | None = None,
-    isolation_level: IsolationLevel = "read_committed",
-    stops_at_high_watermark: bool = False,
-    fail_on_data_loss: bool = True,
     adopt: bool = False,
-    spark: Any = None,
-    processes: int | None = None,
-    task_bytes: int = TASK_BYTES,
     row_group_rows: int = ROW_GROUP_ROWS,
     commit_interval_ms: int = COMMIT_INTERVAL_MS,
-    lock_timeout_seconds: float = _LOCK_TIMEOUT_SECONDS,
-    dry_run: bool = False,
-    watch: Watch | None = None,
+    **shared: Unpack[MoveArguments],
 ) -> ExportSummary:
     """Move the records of partition logs to files of a table, those left out that were moved there before.
 
@@ -117,8 +102,6 @@ def export(
         The name of an Iceberg table in its catalog, such as ``sales.orders``.
     catalog : mapping of str to str, optional
         The properties of that catalog, as pyiceberg has them, and its ``name``.
-    topics, topic_pattern, partitions
-        Only these topics, those whose whole name a regular expression matches, or these partitions: one of the three.
     columns : str or sequence of str, optional
         Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers but in CSV.
     partition_by : sequence of str
@@ -138,43 +121,16 @@ def export(
     escape_formulas : bool
         Whether text of CSV gets a ' before it that a spreadsheet would take for a formula; such a file does not load
         back as it was.
-    start_offsets, end_offsets : mapping of (topic, partition) to int, optional
-        Offsets before the one are not moved, nor those from the other on.
-    start_time, end_time : int or datetime, optional
-        The same by the first record at or after a time, ms since the epoch or a datetime with a time zone.
-    start_group, end_group : str, optional
-        The same by the offsets that a consumer group has committed; where it has none, by the start of the partition.
-    offsets_path : str, os.PathLike or a sequence of them
-        The log directories where ``__consumer_offsets`` is; by default those of the source.
     where : str, optional
         Which records become rows, such as ``key = 'user-1'``, as of `LogReader.batches`. The others are passed over for
         good: the ledger has the offsets that were looked at. A table keeps its filter.
-    isolation_level : {"read_committed", "read_uncommitted"}
-        By default aborted records are left out, and a partition ends at its last stable offset.
-    stops_at_high_watermark : bool
-        End where the replicas had confirmed all, by ``replication-offset-checkpoint``.
-    fail_on_data_loss : bool
-        Whether it is an error, or a warning, that offsets are gone which were never moved.
     adopt : bool
         Go on where the ledger and the files of the target end, whatever proves that a log is not the one that was
         moved; files that the ledger does not know count as moved, by the ranges in their names.
-    spark : SparkSession, optional
-        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Source and
-        target must be where its workers reach them too.
-    processes : int, optional
-        How many processes work; by default one for each core, or threads of this one where they do better.
-    task_bytes : int
-        How many bytes of log become one file at most, about.
     row_group_rows : int
         How many rows a row group of Parquet, or a batch of Arrow, has at most.
     commit_interval_ms : int
         How long finished files wait until they are visible.
-    lock_timeout_seconds : float
-        How long to wait for another job that moves to the same target.
-    dry_run : bool
-        Change nothing, and only plan; neither does this wait for another job.
-    watch : Watch, optional
-        Is told how the job goes on.
 
     Returns
     -------
@@ -189,10 +145,10 @@ def export(
     CorruptLogError, DataLossError, UnreadableLogError, OutputNameError, ValueDecodeError
         Of the first partition that could not be moved, with the others in ``others``; what could be moved was.
     """
-    runner = runner_of(processes, spark)
-    for name, number in (("task_bytes", task_bytes), ("row_group_rows", row_group_rows)):
-        if number < 1:
-            raise InvalidOptionError(f"{name} is {number}, and must be at least 1")
+    options = taken(LogJobOptions, shared)
+    runner = runner_of(options.processes, options.spark)
+    if row_group_rows < 1:
+        raise InvalidOptionError(f"row_group_rows is {row_group_rows}, and must be at least 1")
     written_as = _file_format(format)
     if escape_formulas:
         if not isinstance(written_as, CsvFormat):
@@ -200,25 +156,8 @@ def export(
         written_as = replace(written_as, escapes_formulas=True)
     default_columns = [name for name in TOPIC_DEFAULT_COLUMNS if written_as.holds_bytes or name != "headers"]
     job = ExportJob(
-        source=source_of(
-            source,
-            topics=topics,
-            topic_pattern=topic_pattern,
-            partitions=partitions,
-            start_offsets=start_offsets,
-            end_offsets=end_offsets,
-            start_time=start_time,
-            end_time=end_time,
-            start_group=start_group,
-            end_group=end_group,
-            offsets_path=offsets_path,
-            isolation_level=isolation_level,
-            stops_at_high_watermark=stops_at_high_watermark,
-            fail_on_data_loss=fail_on_data_loss,
-            where=where,
-            adopts=adopt,
-        ),
-        target=_target(target, format, table, catalog, lock_timeout_seconds),
+        source=source_of(source, taken(Selection, shared), where, adopts=adopt),
+        target=_target(target, format, table, catalog, options.lock_timeout_seconds),
         format=written_as,
         columns=chosen_columns(columns, default_columns, TOPIC_SCHEMA.names),
         partition_by=_checked_folders(partition_by),
@@ -234,15 +173,15 @@ def export(
         run_id=secrets.token_hex(8),
         now_ms=wall_clock_ms(),
         workers=runner.workers,
-        task_bytes=task_bytes,
+        options=options,
         row_group_rows=row_group_rows,
     )
     job.check()
-    if adopt and isinstance(job.target, TableFolder) and not dry_run:
+    if adopt and isinstance(job.target, TableFolder) and not options.dry_run:
         adopt_files(job.target, job.table(), job.run_id, job.now_ms)
-    if dry_run:
+    if options.dry_run:
         return ExportSummary(job.run_id, (), tuple(job.plan()))
-    moved = [each for result in run_job(job, runner, watch, commit_interval_ms) for each in result]
+    moved = [each for result in run_job(job, runner, options.watch, commit_interval_ms) for each in result]
     return ExportSummary(job.run_id, in_order(moved))
 
 
@@ -262,7 +201,7 @@ def _target(
     catalog: Mapping[str, str] | None,
     lock_timeout_seconds: float,
 ) -> Target:
-    storage, path = expand_one(locate(target, "target"), "target")
+    storage, path = place_at(target, "target")
     to_writable(storage, path)
     if wanted == "iceberg":
         if table is None or catalog is None:

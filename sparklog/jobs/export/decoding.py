@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, ValueDecodeError
-from sparklog.jobs.files.json_rows import is_far, time_texts
 from sparklog.log.files import TopicPartition
 from sparklog.record.format.arrays import array_of
 from sparklog.values.decoder import make_decoder
-from sparklog.values.json_text import base64_of, hex_of
+from sparklog.values.json_text import base64_of, hex_of, is_far, time_texts
 from sparklog.values.rows import Decoded, no_failures, only_where
 from sparklog.values.spec import RAW, STRING, DecoderSpec, parse_decoder
 
@@ -48,7 +47,7 @@ DEAD_LETTERS_AS_TEXT: Final = pa.schema(
 _AS_THEY_ARE: Final = DecoderSpec(RAW)
 
 
-class ColumnDecoder(Protocol):
+class TableColumnDecoder(Protocol):
     """Decodes a column; `sparklog.values.decoder.Decoder` is one."""
 
     type: pa.DataType
@@ -88,7 +87,7 @@ class Decoding:
 NO_DECODING: Final = Decoding()
 
 
-class Rows(NamedTuple):
+class DecodedRows(NamedTuple):
     """Rows of a table, and dead letters."""
 
     rows: pa.RecordBatch
@@ -136,7 +135,7 @@ class RecordDecoder:
                 )
         self.schema = pa.schema(fields)
 
-    def decode(self, batch: pa.RecordBatch, at: TopicPartition, times_ms: tuple[int, int] | None = None) -> Rows:
+    def decode(self, batch: pa.RecordBatch, at: TopicPartition, times_ms: tuple[int, int] | None = None) -> DecodedRows:
         """Decode a batch, which may have other columns as well; those it keeps.
 
         Parameters
@@ -166,7 +165,7 @@ class RecordDecoder:
             columns = {name: _fitting(name, column, times_ms, failed) for name, column in columns.items()}
         rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         if not failed or self._on_error == "null":
-            return Rows(rows, None)
+            return DecodedRows(rows, None)
         numbers = sorted(failed)
         if self._on_error == "fail":
             name, reason = failed[numbers[0]]
@@ -177,7 +176,7 @@ class RecordDecoder:
             )
         is_sound = np.ones(batch.num_rows, bool)
         is_sound[numbers] = False
-        return Rows(rows.filter(pa.array(is_sound)), _dead_letters(batch, failed, at))
+        return DecodedRows(rows.filter(pa.array(is_sound)), _dead_letters(batch, failed, at))
 
     def _is_struct(self, name: str) -> bool:
         return name in self._decoders and bool(pa.types.is_struct(self._decoders[name].type))
@@ -201,7 +200,7 @@ class _DigitsDecoder:
         return Decoded(self._write(values).cast(pa.string()), no_failures())
 
 
-def _make(spec: DecoderSpec | str) -> ColumnDecoder:
+def _make(spec: DecoderSpec | str) -> TableColumnDecoder:
     return _DigitsDecoder(spec) if isinstance(spec, str) else make_decoder(spec)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +28,8 @@ from sparklog.jobs.files.formats import (
     ParquetFormat,
 )
 from sparklog.jobs.ledger import Moved, Settings
-from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Report
+from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, PiecesTask, Report
+from sparklog.jobs.run.options import LogJobOptions
 from sparklog.jobs.run.shares import grouped
 from sparklog.jobs.source import LogSource, Selected, piece_bytes_max, reading, refuse_nested
 from sparklog.jobs.targets.adopting import known_by_files
@@ -45,8 +46,6 @@ from sparklog.topic.places.ranges import ReadRange, cut_by_bytes
 from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, of_partition
 from sparklog.values.spec import DecoderSpec
 
-TASK_BYTES: Final = 1 << 28
-"""How many bytes of log a task reads at most, about, by default."""
 _THREADS_BYTES_MAX: Final = 1 << 29
 _BULK_FORMATS: Final = (ParquetFormat, ArrowFormat)
 
@@ -55,7 +54,7 @@ _LIMITS: Final = DecodeLimits(chunk_bytes=1 << 20, output_bytes_max=1 << 23)
 
 
 @dataclass(frozen=True)
-class Piece:
+class ExportPiece:
     """A range of offsets that one task moves into files of its own.
 
     Attributes
@@ -71,28 +70,30 @@ class Piece:
     identity: LogIdentity
     leader_epoch: int | None
 
+    @property
+    def name(self) -> str:
+        return str(self.range)
+
 
 @dataclass(frozen=True)
-class ExportTask:
+class ExportTask(PiecesTask[ExportPiece]):
     """Some pieces of about a task's size in all.
 
     Attributes
     ----------
-    number : int
-        In the plan.
-    damage : SeglogError or None
-        Why a partition cannot be moved at all, which is the only thing that the task has to say.
+    damaged : Selected or None
+        A partition that cannot be moved at all, which is the only thing that the task has to say.
     """
 
-    number: int
-    name: str
-    pieces: tuple[Piece, ...]
-    follows: int | None = None
-    damage: SeglogError | None = None
+    damaged: Selected | None = None
 
     @property
-    def size_bytes(self) -> int:
-        return sum(piece.log_bytes for piece in self.pieces)
+    def name(self) -> str:
+        return super().name if self.damaged is None else self.damaged.range.folder.name
+
+    @property
+    def damage(self) -> SeglogError | None:
+        return None if self.damaged is None else self.damaged.damage
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class ExportJob:
     run_id: str = ""
     now_ms: int = 0
     workers: int = 1
-    task_bytes: int = TASK_BYTES
+    options: LogJobOptions = field(default_factory=LogJobOptions)
     row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = ROW_GROUP_BYTES
 
@@ -154,24 +155,22 @@ class ExportJob:
         damaged = [each for each in selected if each.damage is not None]
         cut = self._cut([each for each in selected if each.damage is None])
         pieces = [piece for of_one in cut for piece in of_one]
-        rows = grouped([piece.log_bytes for piece in pieces], self.task_bytes, self.workers)
+        rows = grouped([piece.log_bytes for piece in pieces], self.options.task_bytes, self.workers)
         tasks: list[ExportTask] = []
         last: dict[TopicPartition, int] = {}
         for each in rows:
             together = tuple(pieces[each])
             follows = last.get(together[0].range.topic_partition)
-            tasks.append(ExportTask(len(tasks), _name_of(together), together, follows))
+            tasks.append(ExportTask(len(tasks), together, follows))
             last.update({piece.range.topic_partition: tasks[-1].number for piece in together})
-        for one in damaged:
-            tasks.append(ExportTask(len(tasks), one.range.folder.name, (), damage=one.damage))
-        return tasks
+        return tasks + [ExportTask(len(tasks) + n, (), damaged=each) for n, each in enumerate(damaged)]
 
-    def _cut(self, selected: Sequence[Selected]) -> Iterator[list[Piece]]:
-        bytes_max = piece_bytes_max(selected, self.task_bytes, self.workers)
+    def _cut(self, selected: Sequence[Selected]) -> Iterator[list[ExportPiece]]:
+        bytes_max = piece_bytes_max(selected, self.options.task_bytes, self.workers)
         for each in selected:
             if each.layout is not None:
                 yield [
-                    Piece(piece, log_bytes, each.identity(piece.end_offset), each.leader_epoch(piece.end_offset))
+                    ExportPiece(piece, log_bytes, each.identity(piece.end_offset), each.leader_epoch(piece.end_offset))
                     for piece, log_bytes in cut_by_bytes(each.range, each.layout, bytes_max)
                 ]
 
@@ -205,7 +204,7 @@ class ExportJob:
             self.target.commit(moved, self.table(), self.run_id, self.now_ms)
 
     def _moved(
-        self, piece: Piece, decoder: RecordDecoder, table: TableShape, staged_name: str, report: Report
+        self, piece: ExportPiece, decoder: RecordDecoder, table: TableShape, staged_name: str, report: Report
     ) -> Moved:
         whole = piece.range
         beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
@@ -236,7 +235,7 @@ class ExportJob:
     def _layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
         return Layout(self.format, schema, partition_by, self.row_group_rows, self.row_group_bytes)
 
-    def _batches(self, piece: Piece, report: Report) -> Iterator[pa.RecordBatch]:
+    def _batches(self, piece: ExportPiece, report: Report) -> Iterator[pa.RecordBatch]:
         """Read a range, and say on the way how much was read, by its offsets."""
         whole, log_bytes = piece.range, piece.log_bytes
         schema = _schema_of(self._read_columns())
@@ -251,7 +250,7 @@ class ExportJob:
                 whole.start_offset,
                 whole.end_offset,
                 of_log,
-                self.source.isolation_level,
+                self.source.selection.isolation_level,
                 _LIMITS,
                 where=self.source.where,
             )
@@ -286,7 +285,7 @@ class ExportJob:
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "partition_by": ", ".join(self.partition_by),
             "where": "" if self.source.where is None else self.source.where.text,
-            "isolation_level": self.source.isolation_level,
+            "isolation_level": self.source.selection.isolation_level,
             "key_format": _named(self.decoding.key),
             "value_format": _named(self.decoding.value),
         }
@@ -295,11 +294,6 @@ class ExportJob:
 
 def _named(decoder: DecoderSpec | str) -> str:
     return decoder if isinstance(decoder, str) else decoder.function or decoder.kind
-
-
-def _name_of(pieces: Sequence[Piece]) -> str:
-    first = str(pieces[0].range)
-    return first if len(pieces) == 1 else f"{first} and {len(pieces) - 1} more"
 
 
 def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
@@ -311,7 +305,7 @@ def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
         )
 
 
-def _refuse_replaced(piece: Piece, layout: PartitionLayout) -> None:
+def _refuse_replaced(piece: ExportPiece, layout: PartitionLayout) -> None:
     """Raise `DataLossError` if a log is another than the one that was planned."""
     difference = piece.identity.difference(identity_at(layout, piece.range.end_offset))
     if difference is not None:

@@ -16,8 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from sparklog.errors import InvalidOptionError, ValueDecodeError, did_you_mean
-from sparklog.jobs.files.json_lines import json_lines
-from sparklog.jobs.files.json_rows import is_far, time_texts
+from sparklog.values.json_text import is_far, json_lines, time_texts
 from sparklog.values.text import without_formulas
 
 ROW_GROUP_BYTES: Final = 1 << 26
@@ -290,7 +289,7 @@ class _CsvWriter:
 
 @dataclass(frozen=True)
 class JsonLinesFormat:
-    """JSON lines: an object a record, as `sparklog.jobs.files.json_lines.json_lines` writes it."""
+    """JSON lines: an object a record, as `sparklog.values.json_text.json_lines` writes it."""
 
     name: str = "jsonl"
     suffix: str = ".jsonl"

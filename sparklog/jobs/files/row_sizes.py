@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.jobs.files.json_rows import is_binary, is_text
+from sparklog.values.json_text import is_bytes_type, is_text_type
 
 ROW_BYTES_MAX: Final = 1 << 27
 """How many bytes a row may have, by default."""
@@ -43,7 +43,7 @@ def repeated_bytes(column: pa.Array) -> int:
 
 
 def _longest(column: pa.Array) -> int:
-    if not (is_text(column.type) or is_binary(column.type)):
+    if not (is_text_type(column.type) or is_bytes_type(column.type)):
         return 0
     lengths = pc.binary_length(column.cast(pa.large_binary()))
     return pc.max(lengths).as_py() or 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.files.row_sizes import ROW_BYTES_MAX
@@ -11,12 +11,14 @@ from sparklog.jobs.load.inputs import FORMATS
 from sparklog.jobs.load.job import LoadJob, LoadSummary, PlannedPart
 from sparklog.jobs.load.mapping import Columns
 from sparklog.jobs.load.row_files import Csv, known_rows
-from sparklog.jobs.run.job import Watch, run_job
+from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import runner_of
+from sparklog.jobs.run.options import JobArguments, JobOptions, takes
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.log.properties import COMMIT
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.log.properties import COMMIT, taken
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import place_at, places_at
 from sparklog.topic.write.target import find_target
 from sparklog.values.columns import parse_columns
 from sparklog.write.job_names import new_job
@@ -46,6 +48,7 @@ def _csv_types(given: Mapping[str, Any] | str | None) -> dict[str, Any]:
     return dict(given or {})
 
 
+@takes(JobOptions)
 def load(
     sources: PathText | Sequence[PathText],
     log_directory: PathText,
@@ -69,11 +72,7 @@ def load(
     csv_types: Mapping[str, Any] | str | None = None,
     row_bytes_max: int = ROW_BYTES_MAX,
     again: bool = False,
-    spark: Any = None,
-    processes: int | None = None,
-    watch: Watch | None = None,
-    lock_timeout_seconds: float = 600.0,
-    dry_run: bool = False,
+    **shared: Unpack[JobArguments],
 ) -> LoadSummary:
     """Load files of rows into partition logs: all of them become visible at once, or none.
 
@@ -119,17 +118,6 @@ def load(
         Refuse a file with a row of more bytes, about, decompressed: a file of a few kilobytes may come to gigabytes.
     again : bool
         Load also what was loaded before.
-    spark : SparkSession, optional
-        Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. Files and
-        logs must be where its workers reach them too.
-    processes : int, optional
-        How many processes work; by default one for each core, or threads of this one where they do better.
-    watch : Watch, optional
-        Is told how the load goes on.
-    lock_timeout_seconds : float
-        How long to wait for another job on the directory, and for other writers.
-    dry_run : bool
-        Change nothing, and only plan; neither does this wait for another job.
 
     Returns
     -------
@@ -153,11 +141,11 @@ def load(
         raise InvalidOptionError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     if row_bytes_max < 1:
         raise InvalidOptionError(f"row_bytes_max is {row_bytes_max}, and must be at least 1")
-    runner = runner_of(processes, spark)
-    given = (sources,) if isinstance(sources, str) or hasattr(sources, "__fspath__") else tuple(sources)
+    options = taken(JobOptions, shared)
+    runner = runner_of(options.processes, options.spark)
     log_config = LogConfig.from_properties(config or {})
     log_config.warn_idle(COMMIT)
-    location = expand_one(locate(log_directory, "log_directory"), "log_directory")
+    location = place_at(log_directory, "log_directory")
     target = find_target(location, topic, num_partitions, has_topic_column=topic is None and topic_column is not None)
     columns = Columns(
         key,
@@ -172,7 +160,7 @@ def load(
     )
     now_ms = wall_clock_ms()
     job = LoadJob(
-        sources=given,
+        sources=places_at(sources, "source"),
         format=format,
         target=target,
         config=log_config,
@@ -183,11 +171,11 @@ def load(
         now_ms=now_ms,
         workers=runner.workers,
         again=again,
-        lock_timeout_seconds=lock_timeout_seconds,
+        options=options,
         row_bytes_max=row_bytes_max,
-        syncs_tasks=spark is not None,
+        syncs_tasks=options.spark is not None,
     )
-    if dry_run:
+    if options.dry_run:
         return _dry_run(job)
-    run_job(job, runner, watch)
+    run_job(job, runner, options.watch)
     return job.outcome.summary

@@ -20,7 +20,7 @@ from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
 from sparklog.log.files import META_PROPERTIES, parse_offset_file
 from sparklog.log.places import join_path, split_path
 from sparklog.storage.base import Entry, Storage
-from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate, spelled
+from sparklog.storage.registry import Location, expand, is_pattern
 
 PARQUET, ARROW, CSV, JSON = "parquet", "arrow", "csv", "json"
 FORMATS: Final = (PARQUET, ARROW, CSV, JSON)
@@ -65,10 +65,10 @@ class InputFile:
     @property
     def name(self) -> str:
         """The path, with its scheme where that is not of this machine: what a ledger and errors call it."""
-        return spelled(Location(self.storage, self.path))
+        return str(Location(self.storage, self.path))
 
 
-def find_files(sources: Sequence[PathText], given_format: str | None = None) -> list[InputFile]:
+def find_files(sources: Sequence[Location], given_format: str | None = None) -> list[InputFile]:
     """Find the files of some sources.
 
     Parameters
@@ -85,10 +85,9 @@ def find_files(sources: Sequence[PathText], given_format: str | None = None) -> 
     """
     found: dict[str, InputFile] = {}
     for source in sources:
-        located = locate(source, "source")
-        of_source = [file for place in _places(located) for file in _files_at(place, given_format)]
+        of_source = [file for place in _places(source) for file in _files_at(place, given_format)]
         if not of_source:
-            raise PathNotFoundError(f"no file to load in {located.path}")
+            raise PathNotFoundError(f"no file to load in {source.path}")
         found.update((each.name, each) for each in of_source if each.name not in found)
     return list(found.values())
 

@@ -24,13 +24,14 @@ from sparklog.jobs.ledger import Entry, Ledger, Loaded, encode_commit, read_ledg
 from sparklog.jobs.load.inputs import InputFile, find_files
 from sparklog.jobs.load.mapping import Columns
 from sparklog.jobs.load.plan import FilePart, LoadTask, plan_tasks
-from sparklog.jobs.load.row_files import Csv, columns_of, opened, read_rows
+from sparklog.jobs.load.row_files import Csv, input_columns, open_input, read_rows
 from sparklog.jobs.run.exclusive import exclusive
 from sparklog.jobs.run.job import Amount, Report
+from sparklog.jobs.run.options import JobOptions
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.storage.registry import PathText
+from sparklog.storage.registry import Location
 from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.target import WriteTarget
@@ -127,7 +128,7 @@ class LoadSummary:
 
 
 @dataclass
-class Outcome:
+class LoadOutcome:
     """What the driver of a load knows when it is done."""
 
     skipped: tuple[str, ...] = ()
@@ -140,7 +141,7 @@ class LoadJob:
 
     Attributes
     ----------
-    sources : tuple of paths
+    sources : tuple of Location
         See `sparklog.jobs.load.inputs`.
     job_id : str
         From `sparklog.write.job_names.new_job`, at ``now_ms``, which is the time of records that have none.
@@ -149,11 +150,11 @@ class LoadJob:
     syncs_tasks : bool
         Whether each task syncs what it has staged; False only where tasks run on the machine that makes the commit,
         which syncs all that it moves. A task then goes on while the disk still works.
-    outcome : Outcome
+    outcome : LoadOutcome
         Filled in the process that drives the job.
     """
 
-    sources: tuple[PathText, ...]
+    sources: tuple[Location, ...]
     format: str | None
     target: WriteTarget
     config: LogConfig
@@ -164,16 +165,16 @@ class LoadJob:
     now_ms: int
     workers: int
     again: bool
-    lock_timeout_seconds: float
+    options: JobOptions = field(default_factory=JobOptions)
     row_bytes_max: int = ROW_BYTES_MAX
     syncs_tasks: bool = True
-    outcome: Outcome = field(default_factory=Outcome, compare=False)
+    outcome: LoadOutcome = field(default_factory=LoadOutcome, compare=False)
 
     commits_as_it_goes = False
     threads_bytes_max = _THREADS_BYTES_MAX
 
     def held(self) -> AbstractContextManager[None]:
-        return exclusive(self.target.directory, self.job_id, self.lock_timeout_seconds)
+        return exclusive(self.target.directory, self.job_id, self.options.lock_timeout_seconds)
 
     def plan(self) -> Sequence[LoadTask]:
         found = find_files(self.sources, self.format)
@@ -223,7 +224,7 @@ class LoadJob:
                 return
             roles = {name: role for name, role in self.columns.wanted.roles.items() if role in missing}
             of_folders = [name for name, _ in file.columns]
-            for name in [*columns_of(file, list(roles), self.csv, self.row_bytes_max), *of_folders]:
+            for name in [*input_columns(file, list(roles), self.csv, self.row_bytes_max), *of_folders]:
                 missing.pop(roles.get(name, ""), None)
         if missing and to_load:
             role, name = next(iter(missing.items()))
@@ -249,7 +250,7 @@ class LoadJob:
         file, loaded_rows, told_bytes = part.file, 0, 0
         kinds: Mapping[str, str] = {}
         wanted = replace(self.columns.wanted, row_bytes_max=self.row_bytes_max)
-        with opened(file) as source:
+        with open_input(file) as source:
             for rows in read_rows(source, file, part.groups, wanted, self.csv):
                 kinds = kinds or self.columns.json_kinds(rows.schema)
                 accumulator.append(self.columns.rows(rows, file, loaded_rows))
@@ -296,7 +297,7 @@ class LoadJob:
             directory=self.target.directory,
             config=self.config,
             new_topics=self.target.new_topics({each.folder for each in staged}),
-            lock_timeout_seconds=self.lock_timeout_seconds,
+            lock_timeout_seconds=self.options.lock_timeout_seconds,
             appended=appended,
             append_positions=positions,
             stored=self.target.stored,

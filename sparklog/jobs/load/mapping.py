@@ -13,7 +13,7 @@ In files of text a key, a value or the value of a header that is no UTF-8 is bas
 ``_base64`` behind its name; an export and ``dump`` write it there. A row has it in one of the two.
 
 With `Columns.value_json` the value is made of all columns that are nothing else of the record, as one JSON object a
-row, by `sparklog.jobs.files.json_rows`. A line of JSON is the value as it is.
+row, by `sparklog.values.json_text.json_rows`. A line of JSON is the value as it is.
 """
 
 from __future__ import annotations
@@ -26,13 +26,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
-from sparklog.jobs.files.json_rows import is_binary, is_text, json_rows
 from sparklog.jobs.load.inputs import CSV, JSON, InputFile
-from sparklog.jobs.load.row_files import HEADER_OBJECTS, LINE, Wanted
+from sparklog.jobs.load.row_files import HEADER_OBJECTS, LINE, WantedColumns
 from sparklog.record.encode.intake import take_headers, take_text, take_times
 from sparklog.record.format.schema import HEADERS_TYPE
 from sparklog.values.json_documents import JsonCodec
-from sparklog.values.json_text import BASE64_SUFFIX, bytes_of_base64, bytes_of_hex
+from sparklog.values.json_text import (
+    BASE64_SUFFIX,
+    bytes_of_base64,
+    bytes_of_hex,
+    is_bytes_type,
+    is_text_type,
+    json_rows,
+)
 
 ROLES: Final = ("key", "value", "headers", "timestamp", "topic", "partition")
 FORMATS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = {"base64": bytes_of_base64, "hex": bytes_of_hex}
@@ -92,8 +98,8 @@ class Columns:
         return {name: role for role, name in self._sources.items() if name is not None and name != role}
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self._roles, self.value_json)
+    def wanted(self) -> WantedColumns:
+        return WantedColumns(self._roles, self.value_json)
 
     @property
     def _roles(self) -> dict[str, str]:
@@ -190,7 +196,7 @@ def _json_kind(kind: pa.DataType) -> str:
         return "an object"
     if pa.types.is_nested(kind):
         return "an array"
-    return "binary" if is_binary(kind) else "a time" if pa.types.is_temporal(kind) else "text"
+    return "binary" if is_bytes_type(kind) else "a time" if pa.types.is_temporal(kind) else "text"
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -220,7 +226,7 @@ def _filled_in(column: pa.Array | None, of_base64: pa.Array, beside: str) -> pa.
 
 
 def _taken_headers(column: pa.Array, role: str) -> pa.Array:
-    if is_text(column.type):
+    if is_text_type(column.type):
         column, failures = JsonCodec(HEADER_OBJECTS).decode(take_text(column, role).cast(pa.binary()))
         for row, reason in failures.by_row().items():
             raise InvalidOptionError(
@@ -238,7 +244,7 @@ def _taken_headers(column: pa.Array, role: str) -> pa.Array:
 def _taken_times(column: pa.Array, role: str) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.int64())
-    if not is_text(column.type):
+    if not is_text_type(column.type):
         return take_times(column)
     texts = take_text(column, role)
     if pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py() is not False:
@@ -251,7 +257,7 @@ def _taken_times(column: pa.Array, role: str) -> pa.Array:
 
 def _taken_numbers(column: pa.Array, role: str) -> pa.Array:
     kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_null(kind) or is_text(kind)):
+    if not (pa.types.is_integer(kind) or pa.types.is_null(kind) or is_text_type(kind)):
         raise InvalidOptionError(f"{role} attribute unsupported type {kind}. {role} must be an integer")
     return column.cast(pa.int32())
 

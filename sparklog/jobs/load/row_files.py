@@ -30,13 +30,12 @@ import pyarrow.json
 import pyarrow.parquet
 
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
-from sparklog.jobs.files.json_rows import is_binary, is_text
 from sparklog.jobs.files.lines import Lines, blocks_of_lines, split_lines
 from sparklog.jobs.files.row_sizes import ROW_BYTES_MAX, fixed_bytes, repeated_bytes, row_too_long, rows_in_memory
 from sparklog.jobs.files.seekable import SeekableFile
 from sparklog.jobs.load.inputs import ARROW, CSV, PARQUET, InputFile
 from sparklog.storage.base import ReadableFile
-from sparklog.values.json_text import BASE64_SUFFIX
+from sparklog.values.json_text import BASE64_SUFFIX, is_bytes_type, is_text_type
 
 BATCH_BYTES: Final = 1 << 20
 """Rows are read about so many bytes at a time."""
@@ -93,7 +92,7 @@ class Csv:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedColumns:
     """What is read of a file.
 
     Attributes
@@ -141,7 +140,7 @@ class InputSource:
 
 
 @contextmanager
-def opened(file: InputFile) -> Iterator[InputSource]:
+def open_input(file: InputFile) -> Iterator[InputSource]:
     """Open a file that is to be loaded; `InputFileError` where it is not, or is no more, what it was when found."""
     with file.storage.open(file.path) as readable:
         _refuse_changed(file, readable)
@@ -154,9 +153,9 @@ def _refuse_changed(file: InputFile, readable: ReadableFile) -> None:
         raise InputFileError(f"{file.name} was changed while it was loaded: repeat the load once it is finished")
 
 
-def columns_of(file: InputFile, names: Sequence[str], options: Csv, row_bytes_max: int = ROW_BYTES_MAX) -> list[str]:
+def input_columns(file: InputFile, names: Sequence[str], options: Csv, row_bytes_max: int = ROW_BYTES_MAX) -> list[str]:
     """Return which of some names are columns of a file; of JSON lines, those of its first lines."""
-    with unreadable(file), opened(file) as source:
+    with input_errors(file), open_input(file) as source:
         if file.format == PARQUET:
             found = _open_parquet(source).schema_arrow.names
         elif file.format == ARROW:
@@ -192,7 +191,7 @@ class Footer:
 
 def read_footer(file: InputFile) -> Footer:
     """Read the footer of a Parquet file; `InputFileError` where it is damaged."""
-    with unreadable(file), opened(file) as source:
+    with input_errors(file), open_input(file) as source:
         opened_file = _open_parquet(source)
         metadata = opened_file.metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -210,14 +209,14 @@ def known_rows(file: InputFile, groups: range | None) -> int | None:
 
 
 def read_rows(
-    source: InputSource, file: InputFile, groups: range | None, wanted: Wanted, options: Csv
+    source: InputSource, file: InputFile, groups: range | None, wanted: WantedColumns, options: Csv
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, in their order.
 
     Parameters
     ----------
     source : InputSource
-        From `opened`.
+        From `open_input`.
     groups : range, optional
         The row groups to read, of a Parquet file; by default all.
 
@@ -226,7 +225,7 @@ def read_rows(
     InputFileError
         The file is damaged, not of its format, or has columns of other types than were said.
     """
-    with unreadable(file):
+    with input_errors(file):
         if file.format == PARQUET:
             yield from _read_parquet(source, groups, wanted)
         elif file.format == ARROW:
@@ -238,7 +237,7 @@ def read_rows(
 
 
 @contextmanager
-def unreadable(file: InputFile) -> Iterator[None]:
+def input_errors(file: InputFile) -> Iterator[None]:
     """Raise what pyarrow raises of a file that it cannot read as an error of ours that names the file."""
     try:
         yield
@@ -262,7 +261,7 @@ def _opener(source: InputSource, file: InputFile) -> Callable[[], Any]:
     return opener
 
 
-def _pieces(rows: pa.RecordBatch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _pieces(rows: pa.RecordBatch, wanted: WantedColumns) -> Iterator[pa.RecordBatch]:
     """Cut rows that are many more than are read at a time; a value may be in many rows, and in the file only once."""
     rows_max = max(rows.num_rows * BATCH_BYTES // max(rows.nbytes, 1), 1)
     rows_max = min(rows_max, rows_in_memory(sum(map(repeated_bytes, rows.columns)), wanted.row_bytes_max))
@@ -281,13 +280,13 @@ def _open_parquet(source: InputSource, dictionaries: Sequence[str] = ()) -> pa.p
     )
 
 
-def _read_parquet(source: InputSource, groups: range | None, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_parquet(source: InputSource, groups: range | None, wanted: WantedColumns) -> Iterator[pa.RecordBatch]:
     file = _open_parquet(source)
     metadata, names = file.metadata, file.schema_arrow.names
     # Rows without any column would be none.
     chosen = None if wanted.has_all else [name for name in names if name in wanted.roles] or names[:1]
     fields = [field for field in file.schema_arrow if chosen is None or field.name in chosen]
-    texts = [field.name for field in fields if is_text(field.type) or is_binary(field.type)]
+    texts = [field.name for field in fields if is_text_type(field.type) or is_bytes_type(field.type)]
     first_rows = _open_parquet(source, texts)
     for number in range(metadata.num_row_groups) if groups is None else groups:
         widest = sum(_in_dictionary(first_rows, number, name) for name in texts)
@@ -331,7 +330,7 @@ def _open_arrow(source: InputSource, options: Any = None) -> Any:
     return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source.reader(), options=options)
 
 
-def _read_arrow(source: InputSource, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_arrow(source: InputSource, wanted: WantedColumns) -> Iterator[pa.RecordBatch]:
     names = _open_arrow(source).schema.names
     chosen = [n for n, name in enumerate(names) if wanted.has_all or name in wanted.roles]
     reader = _open_arrow(source, pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False))
@@ -351,7 +350,7 @@ def _csv_names(opener: Callable[[], Any], options: Csv) -> list[str]:
     return next((line for line in lines if line), [])
 
 
-def _read_csv(opener: Callable[[], Any], wanted: Wanted, options: Csv) -> Iterator[pa.RecordBatch]:
+def _read_csv(opener: Callable[[], Any], wanted: WantedColumns, options: Csv) -> Iterator[pa.RecordBatch]:
     names = _csv_names(opener, options)
     if not names:
         return
@@ -380,7 +379,7 @@ def _read_csv(opener: Callable[[], Any], wanted: Wanted, options: Csv) -> Iterat
             return
 
 
-def _csv_type(name: str, wanted: Wanted, options: Csv) -> pa.DataType:
+def _csv_type(name: str, wanted: WantedColumns, options: Csv) -> pa.DataType:
     is_bytes = wanted.roles.get(name) in ("key", "value")
     return options.types.get(name, pa.binary() if is_bytes else pa.string())
 
@@ -401,7 +400,7 @@ def _larger_block(block_bytes: int, row_bytes_max: int, error: pa.ArrowInvalid) 
     return min(block_bytes * 16, row_bytes_max)
 
 
-def _read_json(stream: Any, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_json(stream: Any, wanted: WantedColumns) -> Iterator[pa.RecordBatch]:
     names = list(wanted.roles)
     types = [_JSON_TYPES[wanted.roles[name]] for name in names]
     choices = [pa.schema(list(zip(names, kinds, strict=True))) for kinds in product(*types)]

@@ -2,7 +2,7 @@
 
 A job holds ``seglog.jobs.lock`` while it runs. Others may write beside a load, whose commit takes the lock of writers
 as any does; a copy, which counts offsets on from the ends of logs, holds that lock too. The next job removes what one
-that died has left; see `sparklog.topic.write.dead_jobs`.
+that died has left; see `sparklog.topic.recover`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.journal import pending
 from sparklog.log.places import LogDirectory
 from sparklog.storage.base import HeldLock
-from sparklog.topic.write.dead_jobs import sweep_dead_jobs
+from sparklog.topic.recover import sweep_dead_jobs
 from sparklog.write.directories import make_directory
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_running_broker

@@ -5,6 +5,8 @@
     run(task)         worker   -> a result, another small frozen value; the files that it makes are staged
     commit(results)   driver   what tasks have staged becomes visible, and the ledger says so, at once
 
+Work that changes nothing is a plan and its tasks alone, each a generator of what it finds; see `found_by`.
+
 Where tasks run is a runner's matter: `sparklog.jobs.run.local` has processes of this machine, and
 `sparklog.spark.runner` a cluster. Killed anywhere, a rerun goes on from what was committed and repeats nothing.
 """
@@ -55,20 +57,53 @@ class Task(Protocol):
         """The number in the plan of the task that is to be committed before this one, if there is one."""
 
 
+class Piece(Protocol):
+    """A part of a task."""
+
+    @property
+    def name(self) -> str:
+        """The partition that it is of, with its offsets if it is not all of it."""
+
+    @property
+    def log_bytes(self) -> int:
+        """About how many bytes of log it has."""
+
+
+PieceT = TypeVar("PieceT", bound=Piece)
+
+
+@dataclass(frozen=True)
+class PiecesTask(Generic[PieceT]):
+    """Some pieces of about a task's size in all; ``number`` is that of the task in the plan."""
+
+    number: int
+    pieces: tuple[PieceT, ...]
+    follows: int | None = None
+
+    @property
+    def name(self) -> str:
+        first, count = self.pieces[0].name, len(self.pieces)
+        return first if count == 1 else f"{first} and {count - 1} more"
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.log_bytes for piece in self.pieces)
+
+
 TaskT = TypeVar("TaskT", bound=Task)
 ResultT = TypeVar("ResultT")
+FoundT = TypeVar("FoundT")
+DoneT = TypeVar("DoneT", covariant=True)
 
 Report = Callable[[Amount], None]
 """Tells how much more a task has done."""
 
 
-class Job(Protocol[TaskT, ResultT]):
-    """A job: a small frozen value, which pickles and goes to the workers as it is.
+class Work(Protocol[TaskT, DoneT]):
+    """What runners run: a small frozen value, which pickles and goes to the workers as it is.
 
     Attributes
     ----------
-    commits_as_it_goes : bool
-        Whether finished tasks are committed while others run. Else all are committed at once, or none.
     threads_bytes_max : int
         Below so many bytes of tasks a few threads do better than many processes, which must start first; than a few
         processes they do better always. It is 0 where the work is done by Python itself, which threads cannot do at a
@@ -76,19 +111,29 @@ class Job(Protocol[TaskT, ResultT]):
     """
 
     @property
-    def commits_as_it_goes(self) -> bool: ...
+    def threads_bytes_max(self) -> int: ...
+
+    def plan(self) -> Sequence[TaskT]:
+        """Say what is to be done; the target of a job is held."""
+
+    def run(self, task: TaskT, report: Report) -> DoneT:
+        """Do a task, in a worker. What it stages nobody sees."""
+
+
+class Job(Work[TaskT, ResultT], Protocol[TaskT, ResultT]):
+    """Work that changes a target.
+
+    Attributes
+    ----------
+    commits_as_it_goes : bool
+        Whether finished tasks are committed while others run. Else all are committed at once, or none.
+    """
 
     @property
-    def threads_bytes_max(self) -> int: ...
+    def commits_as_it_goes(self) -> bool: ...
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other runs out of the target, and leave nothing but what was committed, however it ends."""
-
-    def plan(self) -> Sequence[TaskT]:
-        """Say what is to be done; the target is held."""
-
-    def run(self, task: TaskT, report: Report) -> ResultT:
-        """Do a task, in a worker. What it stages nobody sees."""
 
     def commit(self, results: Sequence[ResultT]) -> None:
         """Make visible what tasks have staged, in the order of the plan; `commits_as_it_goes` says how often."""
@@ -183,7 +228,7 @@ class Runner(Protocol):
     def workers(self) -> int: ...
 
     def __call__(
-        self, job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
+        self, job: Work[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
         """Yield how each task ended, as they end. Tasks begin in their order. Closing the generator ends the work.
 
@@ -263,6 +308,38 @@ def run_job(
             progress.commit(is_last=True)
         progress.raise_first()
         return progress.results()
+
+
+def found_by(work: Work[TaskT, Iterator[FoundT]], runner: Runner, watch: Watch | None = None) -> Generator[FoundT]:
+    """Run work that changes nothing, each task of which is a generator, and yield what the tasks find.
+
+    Yields
+    ------
+    object
+        In the order of the plan. What a task in this thread finds comes at once, and what a worker finds when its task
+        is done and its turn has come.
+
+    Raises
+    ------
+    Exception
+        What a task raised, in its turn, with a note that names the task.
+    """
+    watch, tasks = watch or Unwatched(), work.plan()
+    watch.planned(len(tasks), sum(task.size_bytes for task in tasks))
+    ended: dict[int, Finished | Failed] = {}
+    turn = 0
+    with closing(runner(work, Tasks(tasks), lambda row, more: watch.advanced(tasks[row].name, more))) as events:
+        for event in events:
+            ended[event.task] = event
+            while turn in ended:
+                task, turn = ended.pop(turn), turn + 1
+                try:
+                    if isinstance(task, Failed):
+                        raise task.error
+                    yield from task.result
+                except Exception as error:
+                    error.add_note(f"in {tasks[task.task].name}")
+                    raise
 
 
 def _is_of_some_partitions(failed: Failed) -> bool:

@@ -20,13 +20,14 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from inspect import isgeneratorfunction
 from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError, SeglogError
-from sparklog.jobs.run.job import Amount, Failed, Finished, Job, Runner, Tasks
+from sparklog.jobs.run.job import Amount, Failed, Finished, Runner, Tasks, Work
 from sparklog.jobs.run.worker import pickled, run_task, unpickled_job
 from sparklog.storage.process import end_process, usable_cores
 
@@ -56,16 +57,20 @@ class LocalRunner:
         return self.processes or usable_cores()
 
     def __call__(
-        self, job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
+        self, job: Work[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
         threads, processes = self._shared(job, tasks)
         if threads + processes > 1:
             yield from _side_by_side(job, tasks, report, threads, processes)
             return
         for row, task in tasks:
-            yield run_task(job, row, task, partial(report, row))
+            if isgeneratorfunction(job.run):
+                # Whoever takes the result runs it.
+                yield Finished(row, job.run(task, partial(report, row)))
+            else:
+                yield run_task(job, row, task, partial(report, row))
 
-    def _shared(self, job: Job[Any, Any], tasks: Tasks[Any]) -> tuple[int, int]:
+    def _shared(self, job: Work[Any, Any], tasks: Tasks[Any]) -> tuple[int, int]:
         """Return how many threads of this process share the work, and how many other processes."""
         workers = min(self.workers, tasks.count)
         are_few = workers <= _THREADS_MAX and job.threads_bytes_max > 0
@@ -112,13 +117,13 @@ class _Worker:
 class _Thread(_Worker):
     """A worker in this process."""
 
-    def __init__(self, job: Job[Any, Any]) -> None:
+    def __init__(self, job: Work[Any, Any]) -> None:
         super().__init__()
         # A task that says nothing for long, and is not waited for, must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._work, args=(job,), daemon=True)
         self._thread.start()
 
-    def _work(self, job: Job[Any, Any]) -> None:
+    def _work(self, job: Work[Any, Any]) -> None:
         # Closed, the connection ends also a task: by what it says of how far it has come.
         with self._theirs, suppress(EOFError, OSError):
             while True:
@@ -163,7 +168,7 @@ class _Process(_Worker):
 
 
 def _side_by_side(
-    job: Job[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None], threads: int, processes: int
+    job: Work[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None], threads: int, processes: int
 ) -> Generator[Finished | Failed]:
     sent = pickle.dumps(job)
     workers: dict[Connection, _Worker] = {}
@@ -214,7 +219,7 @@ def work(descriptor: int) -> None:
         _do(job, row, task, connection)
 
 
-def _do(job: Job[Any, Any], row: int, task: Any, connection: Connection) -> None:
+def _do(job: Work[Any, Any], row: int, task: Any, connection: Connection) -> None:
     """Do a task, and say over a connection how it goes and how it ended."""
     reporter = _Reporter(connection)
     done = run_task(job, row, task, reporter)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
 from sparklog.errors import SeglogError
-from sparklog.jobs.run.job import Failed, Finished, Job, PartlyDoneError, Report
+from sparklog.jobs.run.job import Failed, Finished, PartlyDoneError, Report, Work
 
 
-def run_task(job: Job[Any, Any], row: int, task: Any, report: Report) -> Finished | Failed:
+def run_task(job: Work[Any, Any], row: int, task: Any, report: Report) -> Finished | Failed:
     """Do a task, and say how it ended."""
     try:
-        return Finished(row, job.run(task, report))
+        result = job.run(task, report)
+        return Finished(row, list(result) if isinstance(result, Generator) else result)
     except PartlyDoneError as partly:
         first, *others = partly.errors
         return Failed(row, first, tuple(others), partly.result)
@@ -26,10 +28,10 @@ def run_task(job: Job[Any, Any], row: int, task: Any, report: Report) -> Finishe
         return Failed(row, error)
 
 
-def unpickled_job(data: bytes) -> Job[Any, Any]:
+def unpickled_job(data: bytes) -> Work[Any, Any]:
     """Read a job that was sent here; of one that cannot be read every task fails, and says so."""
     try:
-        job: Job[Any, Any] = pickle.loads(data)
+        job: Work[Any, Any] = pickle.loads(data)
     except Exception as error:
         return _Unreadable(error)  # type: ignore[return-value]
     return job

@@ -38,7 +38,7 @@ from sparklog.jobs.targets.targets import (
     sweep_staged,
     sync_names,
 )
-from sparklog.jobs.targets.unfinished_files import forget_pending, from_mark, pending, remember_pending, to_marks
+from sparklog.jobs.targets.unfinished_files import forget_pending, from_mark, remember_pending, to_marks, unfinished_of
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import folders_of
 from sparklog.values.libraries import import_optional
@@ -168,7 +168,7 @@ class DeltaTarget(LakeTarget):
     def _settle(self) -> None:
         """Remove what a run that died has staged, or named and never committed."""
         storage, library = self.writable, _library()
-        left = pending(storage, self.path)
+        left = unfinished_of(storage, self.path)
         if left:
             with self._typed():
                 found = library.DeltaTable(self.path) if library.DeltaTable.is_deltatable(self.path) else None

@@ -35,10 +35,10 @@ from sparklog.jobs.targets.targets import (
     sweep_staged,
     sync_names,
 )
-from sparklog.jobs.targets.unfinished_files import forget_pending, from_mark, pending, remember_pending, to_marks
+from sparklog.jobs.targets.unfinished_files import forget_pending, from_mark, remember_pending, to_marks, unfinished_of
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import join_path
-from sparklog.storage.registry import locate
+from sparklog.topic.places.discovery import places_at
 from sparklog.values.libraries import import_optional
 
 _OFFSETS: Final = "sparklog.offsets"
@@ -192,7 +192,7 @@ class IcebergTarget(LakeTarget):
             return self._make(catalog, table)
         except exceptions.NoSuchNamespaceError as error:
             raise InvalidOptionError(f"there is no namespace of {self.table} in the catalog: make it first") from error
-        there = locate(found.location(), "the location of the table").path
+        ((_, there),) = places_at(found.location(), "the location of the table")
         if self.storage.real(there) != self.storage.real(self.path):
             raise InvalidOptionError(
                 f"the table {self.table} is at {there}, and the target is {self.path}: give {there}"
@@ -251,7 +251,7 @@ class IcebergTarget(LakeTarget):
     def _settle(self) -> None:
         """Remove what a run that died has staged, or named and never committed."""
         storage = self.writable
-        left = pending(storage, self.path)
+        left = unfinished_of(storage, self.path)
         if left:
             with self._opened() as catalog:
                 marks = _marks(catalog.load_table(self.table)) if catalog.table_exists(self.table) else {}

@@ -264,7 +264,7 @@ class TableFolder(FolderTarget):
         """Return the files that commits of the ledger name and that are still staged: nobody else has their rows."""
         staged = staged_names(self.storage, self.path)
         found = commits(self.storage, self.ledger_path) if staged else ()
-        moved = (each for commit in found for each in commit.entries if isinstance(each, Moved))
+        moved = (each for commit in found for each in commit.moved)
         return [(each, file) for each in moved for file in each.all_files if file.staged in staged]
 
     def _put_in_place(self, files: Collection[MovedFile]) -> list[OutputNameError]:

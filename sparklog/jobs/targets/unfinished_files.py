@@ -30,7 +30,7 @@ def remember_pending(storage: WritableStorage, path: str, moved: Sequence[Moved]
     storage.sync_folder(join_path(path, FOLDER_OF_JOBS))
 
 
-def pending(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]]:
+def unfinished_of(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]]:
     """Return the paths of files that may not have become part of the table, and the ends of their ranges.
 
     Raises

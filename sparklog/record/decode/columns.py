@@ -32,15 +32,14 @@ from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA, selector
-from sparklog.record.kernels import filter as kernels_where
 from sparklog.record.kernels import legacy as kernels_legacy
 from sparklog.record.kernels import scan as kernels
 from sparklog.record.kernels import v2 as kernels_v2
+from sparklog.record.kernels.filter import Program
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
 # The kernel for magic 2, and the one for magic 0 and 1.
-_DECODING: Final = (kernels_v2.decode_records, kernels_legacy.decode_messages)
-_FILTERING: Final = (kernels_where.filter_records, kernels_where.filter_messages)
+_KERNELS: Final = (kernels_v2.decode_records, kernels_legacy.decode_messages)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def decode_batches(
     end_offset: int = OFFSET_MAX,
     reaches_log_end: bool = False,
     limits: DecodeLimits = LIMITS,
-    program: kernels_where.Program | None = None,
+    program: Program | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode whole batches into record columns.
 
@@ -193,11 +192,10 @@ class Decoder:
         end_offset: int = OFFSET_MAX,
         reaches_log_end: bool = False,
         limits: DecodeLimits = LIMITS,
-        program: kernels_where.Program | None = None,
+        program: Program | None = None,
     ) -> None:
         self._names = tuple(name for name in RECORD_SCHEMA.names if name in columns)
         self._offsets, self._limits = (start_offset, end_offset), limits
-        self._kernels = _DECODING if program is None else _FILTERING
         self._filter = () if program is None else (program,)
         self._schema = _schema(self._names)
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
@@ -240,7 +238,7 @@ class Decoder:
     def _rows_of_step(self, step: Step) -> Iterator[pa.RecordBatch]:
         """Decode the batches of a step, and yield the Arrow batches that become full."""
         headers, cursor = self._piece.headers, self._cursor
-        decode = self._kernels[int(headers.column("magic")[step.rows.start] < 2)]
+        decode = _KERNELS[int(headers.column("magic")[step.rows.start] < 2)]
         cursor[kernels.BATCH] = step.rows.start
         while True:
             if self._columns is None:

@@ -72,7 +72,7 @@ class BatchFilter:
 
     Attributes
     ----------
-    program : kernels_where.Program
+    program : Program
         Tests records.
     """
 

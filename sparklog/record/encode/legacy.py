@@ -33,24 +33,18 @@ def encode_messages(
 
     Parameters
     ----------
-    columns : pyarrow.RecordBatch
-        As of `sparklog.record.encode.batches.encode_batches`: the rows of one log behind those of another.
-    settings : BatchSettings
-        How batches are made, without a producer.
-    row_ends : int64 array, shape (n_logs,)
-        Ascending: the row behind the last one of each log. Each has rows.
-    base_offsets : int64 array, shape (n_logs,)
-        Of the first record of each log.
+    columns, settings, row_ends, base_offsets
+        As of `sparklog.record.encode.batches.encode_logs`.
 
     Returns
     -------
     (EncodedBatches, list of int)
-        In the order of the rows, and the row behind the last batch of each log.
+        As of `encode_logs`.
 
     Raises
     ------
     InvalidOptionError, RecordTooLargeError
-        As of `sparklog.record.encode.batches.encode_batches`; or a record has headers.
+        As of `sparklog.record.encode.batches.encode_logs`; or a record has headers.
     """
     fields = fields_of(columns)
     _refuse_headers(fields, settings)

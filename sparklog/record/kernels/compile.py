@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from numba import njit
+from numba import njit, types
 
 from sparklog.record.kernels.cache import KernelCache
 from sparklog.record.kernels.folders import can_be_written, find_folders
@@ -29,42 +29,56 @@ KERNELS: Final[dict[str, Callable[[], None]]] = {}
 """The functions that compile or load each kernel of the imported modules, by name, as its first call does."""
 
 
-def kernel(signature: Any) -> Any:
-    """Decorate a function as a kernel, which is compiled for its signatures when it is first called, once on a machine.
+def kernel(*signatures: Any) -> Any:
+    """Decorate a function as a kernel, which is compiled when it is first called, once on a machine.
+
+    The last parameters may be None by default. The kernel is compiled separately for each number of arguments that has
+    signatures, at the first such call; the name is the kernel's with those of its given parameters that have a default.
 
     Kernels make no arrays, so numba need not count references to arrays, which would take longer than the work itself.
     """
-    signatures = signature if isinstance(signature, list) else [signature]
+    by_count: dict[int, list[Any]] = {}
+    for each in signatures:
+        by_count.setdefault(len(each.args), []).append(each)
 
     def deferred(function: Any) -> Any:
-        compiled: list[Any] = []
+        compiled: dict[int, Any] = {}
 
-        def load() -> None:
+        def load(count: int) -> None:
             with _compiling:
-                if not compiled:
-                    compiled.append(_compiled(function, signatures))
+                if count not in compiled:
+                    compiled[count] = _compiled(function, by_count[count])
 
         @functools.wraps(function)
         def call(*arguments: Any) -> Any:
-            if not compiled:
-                load()
-            return compiled[0](*arguments)
+            if len(arguments) not in compiled:
+                load(len(arguments))
+            return compiled[len(arguments)](*arguments)
 
-        KERNELS[function.__name__] = load
+        for count in by_count:
+            KERNELS[_name(function, count)] = functools.partial(load, count)
         return call
 
     return deferred
+
+
+def _name(function: Any, count: int) -> str:
+    code = function.__code__
+    needed = code.co_argcount - len(function.__defaults__ or ())
+    return ".".join((function.__name__, *code.co_varnames[needed:count]))
 
 
 def _compiled(function: Any, signatures: list[Any]) -> Any:
     options: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
     dispatcher: Any = njit(**options)(function)
     folders, _ = _found_folders()
-    cache = dispatcher._cache = KernelCache(f"{function.__module__}.{function.__name__}", folders, _announce)
+    count = len(signatures[0].args)
+    cache = dispatcher._cache = KernelCache(f"{function.__module__}.{_name(function, count)}", folders, _announce)
+    left_out = [types.Omitted(None)] * (function.__code__.co_argcount - count)
     try:
         with _uncollected():
             for each in signatures:
-                dispatcher.compile(each)
+                dispatcher.compile(each.return_type(*each.args, *left_out))
     finally:
         cache.release()
     dispatcher.disable_compile()

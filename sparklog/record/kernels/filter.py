@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numba import types
 
-from sparklog.record.kernels.compile import inlined, kernel, step
-from sparklog.record.kernels.legacy import decode_span
+from sparklog.record.kernels.compile import inlined, step
 from sparklog.record.kernels.memory import big_endian_64, item, load_64
-from sparklog.record.kernels.scan import BATCH, BYTES, DECODE, NUMBERS, OK, span
-from sparklog.record.kernels.v2 import decode_batch, field
+from sparklog.record.kernels.scan import BYTES, DECODE, NUMBERS
+from sparklog.record.kernels.varints import field
 
 # A row of the table of tests: what it does and to which column; whether it must be false; its operands, as a part of
 # the numbers or the literals; of a header, the literal that is its name; and where it leads to.
@@ -48,7 +47,7 @@ class Program(NamedTuple):
 
 
 PROGRAM = types.NamedTuple((NUMBERS, NUMBERS, NUMBERS, BYTES), Program)
-_FILTER = DECODE.return_type(*DECODE.args, PROGRAM)
+FILTER = DECODE.return_type(*DECODE.args, PROGRAM)
 
 
 @inlined
@@ -195,7 +194,9 @@ def _is_true_of_headers(program, test, kind, buffer, position, count, end):
 
 @inlined
 def passes(program, buffer, end, fields, offset, timestamp, timestamp_type):
-    """Run a program on a record whose fields `kernels_v2` or `kernels_legacy` have found and checked."""
+    """Run a program on a record whose fields have been found and checked; without one, every record passes."""
+    if program is None:
+        return True
     _, _, key, key_length, value, value_length, headers, header_count = fields
     row = np.int64(program.tests.shape[0] // TEST_FIELDS - 1)
     while row >= 0:
@@ -221,94 +222,3 @@ def passes(program, buffer, end, fields, offset, timestamp, timestamp_type):
                 is_true = not is_true and (is_there or kind == IS_THERE)
         row = item(program.tests, test + ON_TRUE) if is_true else item(program.tests, test + ON_FALSE)
     return row == PASSES
-
-
-@kernel(_FILTER)
-def filter_records(
-    buffer,
-    table,
-    spans,
-    first,
-    end_row,
-    origin,
-    in_place,
-    start_offset,
-    end_offset,
-    wanted,
-    bytes_max,
-    cursor,
-    output,
-    program,
-):
-    """Copy the records of v2 batches that pass a filter into columns.
-
-    As `sparklog.record.kernels.v2.decode_records`, which checks the same of all records, be they copied or not.
-    """
-    while cursor[BATCH] < end_row:
-        r = cursor[BATCH]
-        start, end = span(spans, table, r, first, origin)
-        status = decode_batch(
-            buffer,
-            table,
-            r,
-            start,
-            end,
-            in_place,
-            start_offset,
-            end_offset,
-            wanted,
-            bytes_max,
-            cursor,
-            output,
-            passes,
-            program,
-        )
-        if status != OK:
-            return status
-        cursor[BATCH] = r + 1
-    return OK
-
-
-@kernel(_FILTER)
-def filter_messages(
-    buffer,
-    table,
-    spans,
-    first,
-    end_row,
-    origin,
-    in_place,  # noqa: ARG001
-    start_offset,
-    end_offset,
-    wanted,
-    bytes_max,
-    cursor,
-    output,
-    program,
-):
-    """Copy the messages of magic 0 and 1 that pass a filter into columns.
-
-    As `sparklog.record.kernels.legacy.decode_messages`, which checks the same of all messages, be they copied or not.
-    """
-    while cursor[BATCH] < end_row:
-        r = cursor[BATCH]
-        start, end = span(spans, table, r, first, origin)
-        status = decode_span(
-            buffer,
-            table,
-            r,
-            start,
-            end,
-            start_offset,
-            end_offset,
-            wanted,
-            bytes_max,
-            cursor,
-            output,
-            passes,
-            program,
-        )
-        if status != OK:
-            return status
-        cursor[BATCH] = r + 1
-    return OK

@@ -46,7 +46,7 @@ def _murmur2(buffer, position, end):
     return hashed ^ (hashed >> np.uint32(15))
 
 
-@kernel([types.boolean(_BYTES, offsets, _HASHES_OUT) for offsets in (_OFFSETS, _LARGE_OFFSETS)])
+@kernel(*[types.boolean(_BYTES, offsets, _HASHES_OUT) for offsets in (_OFFSETS, _LARGE_OFFSETS)])
 def murmur2(buffer, offsets, out):
     """Hash each of the byte strings of an Arrow array.
 

@@ -12,6 +12,7 @@ from sparklog.record.format.legacy import SIZE_MIN
 from sparklog.record.format.v2 import CODEC_MASK, LOG_APPEND_TIME
 from sparklog.record.kernels.compile import inlined, kernel, step
 from sparklog.record.kernels.crc import crc32
+from sparklog.record.kernels.filter import FILTER, passes
 from sparklog.record.kernels.memory import big_endian_32, big_endian_64, item, set_item
 from sparklog.record.kernels.scan import (
     BAD_FIELD_LENGTH,
@@ -44,7 +45,6 @@ from sparklog.record.kernels.scan import (
     span,
     wrapped_sum,
 )
-from sparklog.record.kernels.v2 import every_record
 
 
 @step
@@ -125,13 +125,13 @@ def _begin_span(buffer, table, r, start, end, previous_offset, cursor):
 
 
 @inlined
-def decode_span(
-    buffer, table, r, position, end, start_offset, end_offset, wanted, bytes_max, cursor, output, passes, program
-):
+def decode_span(buffer, table, r, position, end, request, cursor, output, is_wanted, program):
     """Do one batch of `decode_messages`, from its beginning or from where the cursor says that it was cut.
 
-    Of its messages those are copied for which ``passes``, as of `kernels_v2.decode_batch`, is true.
+    Of its messages those are copied for which ``is_wanted``, a step such as `passes`, is true. The request is as of
+    `sparklog.record.kernels.v2.decode_batch`.
     """
+    start_offset, end_offset, wanted, bytes_max = request
     row, taken, done = cursor[ROWS], cursor[TAKEN_BYTES], cursor[RECORDS_DONE]
     previous_offset = max(cursor[LAST_OFFSET_DONE], table[r, LOWEST_OFFSET] - 1)
     first_row = row
@@ -161,7 +161,7 @@ def decode_span(
         if item(buffer, position + 16) == 1:
             timestamp = table[r, MAX_TIMESTAMP] if wrapped and is_append_time else big_endian_64(buffer, position + 18)
         fields = offset, timestamp, key, key_length, value, value_length, message_end, np.int64(0)
-        if start_offset <= offset < end_offset and passes(
+        if start_offset <= offset < end_offset and is_wanted(
             program, buffer, message_end, fields, offset, timestamp, timestamp_type
         ):
             if row >= output.offsets.shape[0] or taken + message_end - position > bytes_max:
@@ -188,7 +188,7 @@ def decode_span(
     return OK
 
 
-@kernel(DECODE)
+@kernel(DECODE, FILTER)
 def decode_messages(
     buffer,
     table,
@@ -203,30 +203,18 @@ def decode_messages(
     bytes_max,
     cursor,
     output,
+    program=None,
 ):
     """Copy the messages of magic 0 and 1 whose offset is in [start_offset, end_offset) into columns.
 
     As `sparklog.record.kernels.v2.decode_records`, but the spans are of whole messages, or of what is inside a wrapper.
     The checksum of every message is verified; that of a wrapper is not seen here.
     """
+    request = start_offset, end_offset, wanted, bytes_max
     while cursor[BATCH] < end_row:
         r = cursor[BATCH]
         start, end = span(spans, table, r, first, origin)
-        status = decode_span(
-            buffer,
-            table,
-            r,
-            start,
-            end,
-            start_offset,
-            end_offset,
-            wanted,
-            bytes_max,
-            cursor,
-            output,
-            every_record,
-            None,
-        )
+        status = decode_span(buffer, table, r, start, end, request, cursor, output, passes, program)
         if status != OK:
             return status
         cursor[BATCH] = r + 1

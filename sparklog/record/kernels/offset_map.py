@@ -214,12 +214,6 @@ def _hash_block(octets, keys, lengths, first, end, seed, slots, slot_count, bloc
     return True
 
 
-@kernel(types.UniTuple(types.uint64, 2)(_BYTES, types.uint64, types.uint64))
-def hash_key(octets, first, second):
-    """Return the hash of some bytes with a seed of two numbers, as for the keys of the map."""
-    return siphash(octets, np.int64(0), np.int64(octets.shape[0]), first, second)
-
-
 @kernel(_PUT)
 def put_keys(octets, keys, lengths, offsets, start_offset, seed, slots, size, size_max, block):
     """Put the keys of records into the map; a later offset replaces an earlier one.

@@ -1,8 +1,8 @@
 """Compiled code: scans a buffer batch by batch, summarises headers, and has the shared steps of the loops over bytes.
 
 Every kernel gets the regions it may read, checks each length against the end of its region before using it, and returns
-a status code with the position where it stopped. `kernels_v2` walks the records of v2 batches, `kernels_legacy`
-messages of magic 0 and 1; both write the records into an `Output`.
+a status code with the position where it stopped. `sparklog.record.kernels.v2` walks the records of v2 batches,
+`sparklog.record.kernels.legacy` the messages of magic 0 and 1; both write the records into an `Output`.
 
 For the layouts see `sparklog.record.format.v2` and `sparklog.record.format.legacy`.
 """

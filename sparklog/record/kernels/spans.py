@@ -44,6 +44,9 @@ SPAN_FIELDS: Final = 10
 ) = range(SPAN_FIELDS)
 """Columns of the table of records. START, END, KEY, VALUE and HEADERS are positions; a length of -1 is null."""
 
+_ALL: Final = (0, OFFSET_MAX, 0, 0)
+"""The request to `decode_batch` for records of any offset, and for no column."""
+
 STATE_FIELDS: Final = 2
 _ROWS, _RECORD = range(STATE_FIELDS)
 
@@ -77,7 +80,7 @@ _SPAN = types.int64(
 
 @inlined
 def _note(taken, buffer, end, fields, offset, timestamp, timestamp_type):  # noqa: ARG001
-    """Write the row of a record whose fields `kernels_v2` or `kernels_legacy` has found and checked."""
+    """Write the row of a record whose fields have been found and checked."""
     _, _, key, key_bytes, value, value_bytes, headers, header_count = fields
     row = item(taken.state, _ROWS)
     at = row * SPAN_FIELDS
@@ -137,9 +140,7 @@ def span_records(buffer, table, spans, first, end_row, origin, in_place, cursor,
         r = cursor[BATCH]
         start, end = span(spans, table, r, first, origin)
         set_item(taken.state, _RECORD, start)
-        status = decode_batch(
-            buffer, table, r, start, end, in_place, 0, OFFSET_MAX, 0, 0, cursor, nothing, _note, taken
-        )
+        status = decode_batch(buffer, table, r, start, end, in_place, _ALL, cursor, nothing, _note, taken)
         if status == OK:
             status = _end_batch(taken, batch_ends, r, first, cursor)
         if status != OK:
@@ -166,7 +167,7 @@ def span_messages(
         r = cursor[BATCH]
         start, end = span(spans, table, r, first, origin)
         set_item(taken.state, _RECORD, start)
-        status = decode_span(buffer, table, r, start, end, 0, OFFSET_MAX, 0, 0, cursor, nothing, _note, taken)
+        status = decode_span(buffer, table, r, start, end, _ALL, cursor, nothing, _note, taken)
         if status == OK:
             status = _end_batch(taken, batch_ends, r, first, cursor)
         if status != OK:

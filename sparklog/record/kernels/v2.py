@@ -20,9 +20,9 @@ from sparklog.record.format.headers import (
 from sparklog.record.format.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, RECORD_BYTES_MIN
 from sparklog.record.kernels.compile import apart, inlined, kernel, step
 from sparklog.record.kernels.crc import crc32c
+from sparklog.record.kernels.filter import FILTER, passes
 from sparklog.record.kernels.memory import item, set_item
 from sparklog.record.kernels.scan import (
-    BAD_FIELD_LENGTH,
     BAD_HEADER_COUNT,
     BAD_HEADER_LENGTH,
     BAD_OFFSET,
@@ -49,7 +49,6 @@ from sparklog.record.kernels.scan import (
     ROWS,
     TAKEN_BYTES,
     TOO_FEW_RECORDS,
-    TORN_VARINT,
     TRAILING_BYTES,
     VALUES,
     WRONG_CRC,
@@ -57,70 +56,11 @@ from sparklog.record.kernels.scan import (
     span,
     wrapped_sum,
 )
+from sparklog.record.kernels.varints import field, varint, varlong
 
 # The numbers at the beginning of a record, in three bytes each, and its attributes.
 _NUMBERS_BYTES = 4 * 3 + 1
-# As integers of Python's, each would be a type of its own to numba, which steps are compiled for once more.
-_VARINT_BYTES_MAX, _VARLONG_BYTES_MAX = np.int64(5), np.int64(10)
 _CRC_LEAD = HEADER_BYTES - CRC_COVERS_FROM
-
-# The steps below return the position after what they read; a negative one is a status code, negated.
-
-
-@apart
-def _long_number(buffer, position, end, bytes_max):
-    """Read a zigzag number of any length: (number as 64 bits, position after it)."""
-    raw = np.uint64(0)
-    shift = np.uint64(0)
-    for _ in range(min(end - position, bytes_max)):
-        byte = np.uint64(buffer[position])
-        position += 1
-        raw |= (byte & np.uint64(0x7F)) << shift
-        if byte < np.uint64(0x80):
-            return raw, position
-        shift += np.uint64(7)
-    return np.uint64(0), np.int64(-TORN_VARINT)
-
-
-@inlined
-def _number(buffer, position, end, bytes_max, mask):
-    """Read a zigzag number: (number, position after it). Most are of one byte or two, and are read without a call."""
-    raw = np.uint64(0)
-    if position < end and buffer[position] < 0x80:
-        raw = np.uint64(buffer[position])
-        position += 1
-    elif position + 1 < end and buffer[position + 1] < 0x80:
-        raw = np.uint64(buffer[position] & 0x7F) | np.uint64(buffer[position + 1]) << np.uint64(7)
-        position += 2
-    else:
-        raw, position = _long_number(buffer, position, end, bytes_max)
-        raw &= mask
-    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), position
-
-
-@inlined
-def _varlong(buffer, position, end):
-    """Read a number of 64 bits, in up to ten bytes."""
-    return _number(buffer, position, end, _VARLONG_BYTES_MAX, np.uint64(0xFFFFFFFFFFFFFFFF))
-
-
-@inlined
-def _varint(buffer, position, end):
-    """Read a number of 32 bits, in up to five bytes; bits above the 32nd are dropped, as Java drops them."""
-    return _number(buffer, position, end, _VARINT_BYTES_MAX, np.uint64(0xFFFFFFFF))
-
-
-@inlined
-def field(buffer, position, end):
-    """Step over a length and as many bytes: (where they start, length or -1 for null, position after)."""
-    length, start = _varint(buffer, position, end)
-    if start < 0:
-        return start, length, start
-    if length < 0:
-        return start, np.int64(-1), start
-    if length > end - start:
-        return start, length, np.int64(-BAD_FIELD_LENGTH)
-    return start, length, start + length
 
 
 @inlined
@@ -154,16 +94,16 @@ def _any_record(buffer, record, end):
     nothing = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     if record >= end:
         return np.int64(-TOO_FEW_RECORDS), nothing
-    length, position = _varint(buffer, record, end)
+    length, position = varint(buffer, record, end)
     if position < 0:
         return position, nothing
     if length < 1 or length > end - position:
         return np.int64(-BAD_RECORD_LENGTH), nothing
     record_end = position + length
-    timestamp, position = _varlong(buffer, position + 1, record_end)
+    timestamp, position = varlong(buffer, position + 1, record_end)
     if position < 0:
         return position, nothing
-    offset, position = _varint(buffer, position, record_end)
+    offset, position = varint(buffer, position, record_end)
     if position < 0:
         return position, nothing
     key, key_length, position = field(buffer, position, record_end)
@@ -172,7 +112,7 @@ def _any_record(buffer, record, end):
     value, value_length, position = field(buffer, position, record_end)
     if position < 0:
         return position, nothing
-    header_count, headers = _varint(buffer, position, record_end)
+    header_count, headers = varint(buffer, position, record_end)
     position = headers
     if headers >= 0 and header_count != 0:
         position = _skip_headers(buffer, headers, header_count, record_end)
@@ -319,32 +259,13 @@ def _excess_status(offset_delta, base_offset, end_offset, last_offset, excess_en
 
 
 @inlined
-def every_record(program, buffer, end, fields, offset, timestamp, timestamp_type):  # noqa: ARG001
-    """Stand for the filter where there is none."""
-    return True
-
-
-@inlined
-def decode_batch(
-    buffer,
-    table,
-    r,
-    record,
-    end,
-    in_place,
-    start_offset,
-    end_offset,
-    wanted,
-    bytes_max,
-    cursor,
-    output,
-    passes,
-    program,
-):
+def decode_batch(buffer, table, r, record, end, in_place, request, cursor, output, is_wanted, program):
     """Do one batch of `decode_records`, from its beginning or from where the cursor says that it was cut.
 
-    Of its records those are copied for which ``passes``, a step like `every_record`, is true.
+    Of its records those are copied for which ``is_wanted``, a step such as `passes`, is true. The request is the start
+    and end offset, the wanted columns and ``bytes_max``.
     """
+    start_offset, end_offset, wanted, bytes_max = request
     count, base_offset, last_offset = table[r, RECORD_COUNT], table[r, BASE_OFFSET], table[r, LAST_OFFSET]
     last_delta = last_offset - base_offset
     previous_delta = max(max(cursor[LAST_OFFSET_DONE], table[r, LOWEST_OFFSET] - 1) - base_offset, np.int64(-1))
@@ -383,7 +304,7 @@ def decode_batch(
                 taken_end = cursor[EXCESS_END] if last_offset < end_offset else end_offset
             is_taken = start_offset <= offset < taken_end
         timestamp = wrapped_sum(base_timestamp, fields[1] & delta_mask)
-        if is_taken and passes(program, buffer, record_end, fields, offset, timestamp, timestamp_type):
+        if is_taken and is_wanted(program, buffer, record_end, fields, offset, timestamp, timestamp_type):
             if not does_fit or fields[7] > 0:
                 status = _capacity_status(row, taken, record_end - record, fields[7], bytes_max, wanted, output)
                 if status != OK:
@@ -408,9 +329,22 @@ def decode_batch(
     return OK
 
 
-@kernel(DECODE)
+@kernel(DECODE, FILTER)
 def decode_records(
-    buffer, table, spans, first, end_row, origin, in_place, start_offset, end_offset, wanted, bytes_max, cursor, output
+    buffer,
+    table,
+    spans,
+    first,
+    end_row,
+    origin,
+    in_place,
+    start_offset,
+    end_offset,
+    wanted,
+    bytes_max,
+    cursor,
+    output,
+    program=None,
 ):
     """Copy the records of v2 batches whose offset is in [start_offset, end_offset) into columns.
 
@@ -436,6 +370,8 @@ def decode_records(
         How many bytes each data buffer of the output can take.
     cursor : int64 array, shape (CURSOR_FIELDS,)
         Where to go on; moved.
+    program : Program, optional
+        Only records that pass this filter are copied; the others are checked all the same.
 
     Returns
     -------
@@ -445,25 +381,11 @@ def decode_records(
         any. RECORD_TOO_LARGE when a record is larger than the empty output. Else the code of what is wrong with the
         batch at the cursor, of which no row is in the output unless the batch had been cut.
     """
+    request = start_offset, end_offset, wanted, bytes_max
     while cursor[BATCH] < end_row:
         r = cursor[BATCH]
         start, end = span(spans, table, r, first, origin)
-        status = decode_batch(
-            buffer,
-            table,
-            r,
-            start,
-            end,
-            in_place,
-            start_offset,
-            end_offset,
-            wanted,
-            bytes_max,
-            cursor,
-            output,
-            every_record,
-            None,
-        )
+        status = decode_batch(buffer, table, r, start, end, in_place, request, cursor, output, passes, program)
         if status != OK:
             return status
         cursor[BATCH] = r + 1

@@ -87,11 +87,6 @@ class OffsetMap:
         """Whether no further record with a key can be added."""
         return self.size >= self.size_max
 
-    @property
-    def utilization(self) -> float:
-        """The part of the slots that is used."""
-        return self.size / self._slot_count
-
     def put(self, octets: Octets, keys: Int64s, lengths: Int64s, offsets: Int64s, start_offset: int = 0) -> int:
         """Put records in offset order; a later offset replaces an earlier one of the same key.
 

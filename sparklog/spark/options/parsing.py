@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.log.properties import LONG_MAX, options_of
-from sparklog.storage.registry import canonical
+from sparklog.storage.registry import Location, locate
 
 NO_PATH: Final = (
     "no path is given: say .load('/path/to/logs'), a log directory, a topic's path or a partition's folder. "
@@ -72,27 +72,30 @@ def refuse_unknown(given: Iterable[str], known: Mapping[str, str], where: str, l
             raise InvalidOptionError(f"no option {name!r}{where}: {hint}")
 
 
-def settle_alias(given: dict[str, str], alias: str, name: str) -> None:
-    """Put the value of an alias under the option's own name; refuse two values that differ.
+def in_lower_case(given: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, str]:
+    """Return options by names in lower case, the values of aliases also under the names that these stand for.
 
-    Parameters
-    ----------
-    given : dict of str to str
-        Names in lower case; changed.
+    Raises
+    ------
+    InvalidOptionError
+        An option and its alias have values that differ.
     """
-    value = given.get(alias)
-    if value is not None and given.setdefault(name.lower(), value) != value:
-        raise InvalidOptionError(f"{name} is {given[name.lower()]!r} and {alias} is {value!r}: give one of them")
+    named = {name.lower(): text for name, text in given.items()}
+    for alias, name in aliases.items():
+        value = named.get(alias)
+        if value is not None and named.setdefault(name.lower(), value) != value:
+            raise InvalidOptionError(f"{name} is {named[name.lower()]!r} and {alias} is {value!r}: give one of them")
+    return named
 
 
-def location(name: str, text: str) -> str:
+def location(name: str, text: str) -> Location:
     """Read a path."""
-    return canonical(text, name)
+    return locate(text, name)
 
 
-def location_or_none(name: str, text: str) -> str:
-    """Read a path that may be given by another option instead, and then is empty here."""
-    return location(name, text) if text.strip() else ""
+def location_or_none(name: str, text: str) -> Location | None:
+    """Read a path that may be given by another option instead, and then is none here."""
+    return location(name, text) if text.strip() else None
 
 
 def integer(text: str) -> int | None:

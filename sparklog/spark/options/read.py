@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
@@ -22,10 +22,10 @@ from sparklog.spark.options.limits import TASKS_MAX
 from sparklog.spark.options.parsing import (
     NO_PATH,
     declared_names,
+    in_lower_case,
     location_or_none,
     read_declared,
     refuse_unknown,
-    settle_alias,
 )
 from sparklog.spark.options.values import (
     EARLIEST,
@@ -49,7 +49,9 @@ from sparklog.spark.options.values import (
     parse_topics,
     parse_view,
 )
+from sparklog.storage.registry import Location
 from sparklog.topic.places.packing import PACK_BYTES
+from sparklog.topic.selection import Selection
 
 if TYPE_CHECKING:
     from sparklog.log.reader import IsolationLevel
@@ -93,18 +95,42 @@ WRITE_ONLY: Final = (
 _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
 
 
+_DECODING: Final[dict[str, dict[str, Any]]] = {
+    "Format": {
+        "takes": "raw, string, json, json-schema, avro, protobuf or package.module:function",
+        "doc": "What {0}s are decoded as; the column {0} has the type of the schema then. By default they are bytes.",
+    },
+    "Schema": {
+        "doc": "The schema of {0}s: its text, columns such as `id bigint, name string`, or a path of files of schemas."
+    },
+    "Wire": {
+        "takes": "confluent or none",
+        "doc": "Whether {0}s begin with Confluent's prefix; by default those of json do not, all others do.",
+    },
+    "SchemaId": {"kind": int, "doc": "The id of the schema whose columns are read; by default the highest."},
+    "Message": {"doc": "The full name of the protobuf message of {0}s; by default the schema's first."},
+}
+
+
+def decoding_option(column: str, name: str) -> Any:
+    """Declare one of the options that say how a column, key or value, is decoded."""
+    declared = _DECODING[name]
+    default = None if "kind" in declared else ""
+    return option(column + name, default, **declared | {"doc": declared["doc"].format(column)})
+
+
 @dataclass(frozen=True)
 class SeglogOptions:
     """The options that a user gave for a read. Made by `parse`."""
 
-    path: str = option(
+    path: Location | None = option(  # noqa: RUF009 - a field, like the others
         "path",
-        "",
+        None,
         parser=location_or_none,
         is_required=True,
         doc="A log directory, a topic's path, or a partition's folder.",
     )
-    paths: tuple[str, ...] = option(
+    paths: tuple[Location, ...] = option(
         "paths",
         (),
         parser=parse_paths,
@@ -172,7 +198,7 @@ class SeglogOptions:
         parser=parse_offsets,
         doc=f"Read up to here, exclusive: latest, or an offset for each partition, -1 for latest: {OFFSETS_FORM}.",
     )
-    offsets_path: tuple[str, ...] = option(
+    offsets_path: tuple[Location, ...] = option(
         "consumerOffsetsPath",
         (),
         parser=parse_path_or_paths,
@@ -196,60 +222,16 @@ class SeglogOptions:
         False,
         doc="Read the column headers as a map of names to values; of headers with the same name the last counts.",
     )
-    key_format: str = option(
-        "keyFormat",
-        "",
-        takes="raw, string, json, json-schema, avro, protobuf or package.module:function",
-        doc="What keys are decoded as; the column key has the type of the schema then. By default they are bytes.",
-    )
-    key_schema: str = option(
-        "keySchema",
-        "",
-        doc="The schema of keys: its text, columns such as `id bigint, name string`, or a path of files of schemas.",
-    )
-    key_wire: str = option(
-        "keyWire",
-        "",
-        takes="confluent or none",
-        doc="Whether keys begin with Confluent's prefix; by default those of json do not, all others do.",
-    )
-    key_schema_id: int | None = option(
-        "keySchemaId",
-        None,
-        kind=int,
-        at_least=0,
-        doc="The id of the schema whose columns are read; by default the highest.",
-    )
-    key_message: str = option(
-        "keyMessage", "", doc="The full name of the protobuf message of keys; by default the schema's first."
-    )
-    value_format: str = option(
-        "valueFormat",
-        "",
-        takes="raw, string, json, json-schema, avro, protobuf or package.module:function",
-        doc="What values are decoded as; the column value has the type of the schema then. By default they are bytes.",
-    )
-    value_schema: str = option(
-        "valueSchema",
-        "",
-        doc="The schema of values: its text, columns such as `id bigint, name string`, or a path of files of schemas.",
-    )
-    value_wire: str = option(
-        "valueWire",
-        "",
-        takes="confluent or none",
-        doc="Whether values begin with Confluent's prefix; by default those of json do not, all others do.",
-    )
-    value_schema_id: int | None = option(
-        "valueSchemaId",
-        None,
-        kind=int,
-        at_least=0,
-        doc="The id of the schema whose columns are read; by default the highest.",
-    )
-    value_message: str = option(
-        "valueMessage", "", doc="The full name of the protobuf message of values; by default the schema's first."
-    )
+    key_format: str = decoding_option("key", "Format")
+    key_schema: str = decoding_option("key", "Schema")
+    key_wire: str = decoding_option("key", "Wire")
+    key_schema_id: int | None = decoding_option("key", "SchemaId")
+    key_message: str = decoding_option("key", "Message")
+    value_format: str = decoding_option("value", "Format")
+    value_schema: str = decoding_option("value", "Schema")
+    value_wire: str = decoding_option("value", "Wire")
+    value_schema_id: int | None = decoding_option("value", "SchemaId")
+    value_message: str = decoding_option("value", "Message")
     on_decode_error: str = option(
         "onDecodeError",
         "fail",
@@ -363,11 +345,9 @@ class SeglogOptions:
         InvalidOptionError
             An option is unknown, malformed or contradicts another, or there is no path.
         """
-        given = {name.lower(): text for name, text in given.items()}
+        given = in_lower_case(given, ALIASES)
         if "provider" in given:
             given = {name: text for name, text in given.items() if not _is_of_table(name)}
-        for alias, name in ALIASES.items():
-            settle_alias(given, alias, name)
         _refuse_of_write(given)
         names = [*declared_names(cls), *BROKER_ONLY, *ALIASES]
         known = {name.lower(): name for name in names}
@@ -411,7 +391,13 @@ class SeglogOptions:
         return any(limit is not None for limit in limits)
 
     @property
-    def all_paths(self) -> tuple[str, ...]:
+    def selection(self) -> Selection:
+        """The partitions that are asked for, as yet without the bounds of the read and ``excludePattern``."""
+        assigned = tuple(TopicPartition(topic, n) for topic, numbers in (self.assign or {}).items() for n in numbers)
+        return Selection(self.subscribe, self.subscribe_pattern, assigned)
+
+    @property
+    def all_paths(self) -> tuple[Location, ...]:
         return tuple(path for path in (self.path, *self.paths) if path)
 
     @property

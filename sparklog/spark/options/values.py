@@ -12,9 +12,9 @@ from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import shown
 from sparklog.log.times import iso_milliseconds
-from sparklog.spark.options.parsing import integer, is_long
+from sparklog.spark.options.parsing import integer, is_long, location
 from sparklog.spark.options.schema import check_columns
-from sparklog.storage.registry import canonical
+from sparklog.storage.registry import Location
 
 LATEST: Final = -1
 """An offset in JSON that stands for the end of the log."""
@@ -84,15 +84,15 @@ def bound_of(
     return OffsetSpec(word=offsets) if isinstance(offsets, str) else OffsetSpec(offsets=offsets)
 
 
-def parse_paths(name: str, text: str) -> tuple[str, ...]:
+def parse_paths(name: str, text: str) -> tuple[Location, ...]:
     found = _json(name, text)
     if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
         raise InvalidOptionError(f"{name} must be a JSON list of paths, got {shown(text)}")
-    return tuple(canonical(each, name) for each in found)
+    return tuple(location(name, each) for each in found)
 
 
-def parse_path_or_paths(name: str, text: str) -> tuple[str, ...]:
-    return parse_paths(name, text) if text.lstrip().startswith("[") else (canonical(text, name),)
+def parse_path_or_paths(name: str, text: str) -> tuple[Location, ...]:
+    return parse_paths(name, text) if text.lstrip().startswith("[") else (location(name, text),)
 
 
 def parse_group(name: str, text: str) -> str:

@@ -21,12 +21,13 @@ from sparklog.spark.options.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.options.parsing import (
     NO_PATH_TO_WRITE,
     declared_names,
+    in_lower_case,
     location,
     location_or_none,
     read_declared,
     refuse_unknown,
-    settle_alias,
 )
+from sparklog.storage.registry import Location
 from sparklog.topic.write.txn_versions import TxnVersion
 
 _log = logging.getLogger("sparklog")
@@ -73,9 +74,9 @@ def _partitioner(_: str, given: str) -> str:
 class WriteOptions:
     """The options that a user gave for a write. Made by `parse`."""
 
-    path: str = option(
+    path: Location = option(  # noqa: RUF009 - a field, like the others
         "path",
-        "",
+        None,
         parser=location_or_none,
         is_required=True,
         doc="A log directory, a topic's path, or a partition's folder.",
@@ -141,9 +142,9 @@ class WriteOptions:
         too_low="lockTimeoutMs must be positive",
         doc="How long to wait for other writers of the directory. A running broker is not waited for.",
     )
-    report_path: str = option(
+    report_path: Location | None = option(  # noqa: RUF009 - a field, like the others
         "reportPath",
-        "",
+        None,
         parser=location,
         doc="A file for a report of what was written where, a JSON line for each partition.",
     )
@@ -168,7 +169,7 @@ class WriteOptions:
         InvalidOptionError
             An option is unknown, malformed or contradicts another, or there is no path.
         """
-        given = _without_aliases({name.lower(): value for name, value in given.items()})
+        given = _without_aliases(in_lower_case(given, _ALIASES))
         names, topic_names = declared_names(cls), config.property_names()
         known = {name.lower(): name for name in names} | {name: name for name in topic_names}
         refuse_unknown(given, known, " of a write", names)
@@ -216,11 +217,8 @@ class WriteOptions:
 
 
 def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
-    """Put the connector's names under our own; warn once of those that have no effect here."""
-    settled = dict(given)
-    for alias, name in _ALIASES.items():
-        settle_alias(settled, alias, name)
+    """Leave out the names of the connector; warn once of those that have no effect here."""
     ignored = sorted(name for name in given if name.startswith(_KAFKA_PREFIX) and name not in _ALIASES)
     if ignored:
         _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(ignored))
-    return {name: value for name, value in settled.items() if not name.startswith(_KAFKA_PREFIX)}
+    return {name: value for name, value in given.items() if not name.startswith(_KAFKA_PREFIX)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from inspect import signature
 from itertools import islice
 from typing import Any, Final
@@ -23,7 +25,6 @@ from sparklog.spark.options.arrow_types import headers_map
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.schema import HEADERS, TEXT_COLUMNS
 from sparklog.spark.read.decoding import ColumnDecoder, Columns
-from sparklog.spark.read.small_batches import joined
 from sparklog.topic.places.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
@@ -205,3 +206,66 @@ def _casts(value: pa.Array, kind: pa.DataType) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+_JOINED_BYTES: Final = 1 << 20
+
+
+def joined(batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+    """Yield the rows of batches in order, those of small batches joined to batches of about 1 MiB.
+
+    The first batch is yielded as it is, and batches are joined only until they are as large as all that was yielded
+    before them: a query that needs only a few rows waits for few.
+
+    Parameters
+    ----------
+    batches : generator of pyarrow.RecordBatch
+        All in one schema. It is closed with this generator.
+    """
+    small: list[pa.RecordBatch] = []
+    small_bytes = yielded_bytes = 0
+    with closing(batches):
+        for batch in batches:
+            small.append(batch)
+            small_bytes += batch.nbytes
+            if small_bytes >= min(yielded_bytes, _JOINED_BYTES):
+                yield _as_one(small)
+                yielded_bytes += small_bytes
+                small, small_bytes = [], 0
+        if small:
+            yield _as_one(small)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def read_ahead(batches: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what a generator yields, and run it in a thread of its own, one batch ahead.
+
+    The thread begins with the second batch: a query that needs only a few rows reads no more than those. It ends with
+    this iterator, also where that is closed or the generator raises, and runs nothing then; the generator is closed.
+
+    Parameters
+    ----------
+    batches : generator of pyarrow.RecordBatch
+        It is run by one thread at a time, though not always by the same.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        At most one is ready, or in the making, that has not been taken.
+    """
+    with closing(batches):
+        first = next(batches, None)
+        if first is None:
+            return
+        yield first
+        del first
+        with ThreadPoolExecutor(1, "read ahead") as reader:
+            following = reader.submit(next, batches, None)
+            while (batch := following.result()) is not None:
+                following = reader.submit(next, batches, None)
+                yield batch

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,14 +25,11 @@ from sparklog.spark.options.limits import TASKS_MAX, match_time
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.values import EARLIEST, LATEST, OffsetSpec
 from sparklog.storage.process import usable_cores
-from sparklog.topic.places.discovery import discover, named, read_found
+from sparklog.topic.places.discovery import discover, log_directories, named, read_found
 from sparklog.topic.places.packing import pack
-from sparklog.topic.places.ranges import ReadRange, log_bytes
+from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange, log_bytes
 
 _log = logging.getLogger("sparklog")
-
-OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
-"""By groups, of the partitions that each has committed offsets of."""
 
 
 def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
@@ -79,25 +77,15 @@ def tasks_of(
     return [tuple(pieces[rows]) for rows in tasks]
 
 
-def select(options: SeglogOptions) -> list[PartitionFolder]:
-    """Find the partitions that the options ask for."""
-    found = discover(options.all_paths)
-    if options.assign is not None:
-        return found.assigned(options.assign)
-    if options.subscribe:
-        return found.named(options.subscribe)
-    if options.subscribe_pattern is None:
-        return without_excluded(found.all_topics(), options)
-    with match_time("subscribePattern", options.subscribe_pattern.pattern):
-        return without_excluded(found.matching(options.subscribe_pattern), options)
-
-
-def without_excluded(folders: list[PartitionFolder], options: SeglogOptions) -> list[PartitionFolder]:
-    """Leave out the topics that ``excludePattern`` names."""
-    if options.exclude_pattern is None:
+def select(options: SeglogOptions, *, may_come_later: bool = False) -> list[PartitionFolder]:
+    """Find the partitions that the options ask for; in a stream some may come later."""
+    found, pattern, excluded = discover(options.all_paths), options.subscribe_pattern, options.exclude_pattern
+    with nullcontext() if pattern is None else match_time("subscribePattern", pattern.pattern):
+        folders = found.select(options.selection, may_come_later=may_come_later)
+    if excluded is None or options.assign is not None or options.subscribe:
         return folders
-    with match_time("excludePattern", options.exclude_pattern.pattern):
-        return [folder for folder in folders if not options.exclude_pattern.fullmatch(folder.topic)]
+    with match_time("excludePattern", excluded.pattern):
+        return [folder for folder in folders if not excluded.fullmatch(folder.topic)]
 
 
 def check_specified(options: SeglogOptions, assigned: Collection[TopicPartition]) -> None:
@@ -136,7 +124,9 @@ def committed_offsets(options: SeglogOptions, logs: Mapping[TopicPartition, Part
     # What decodes the offsets takes long to import: not for the plans that need none.
     from sparklog.topic.internal.groups import committed_by_groups
 
-    return committed_by_groups(names, (layout.folder.directory for layout in logs.values()), options.offsets_path)
+    # A disk without a partition that is read may have the offsets as well.
+    directories = [*log_directories(options.all_paths), *(layout.folder.directory for layout in logs.values())]
+    return committed_by_groups(names, directories, options.offsets_path)
 
 
 def _whole_range(

@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.read.decoding import Columns
-from sparklog.spark.read.read_ahead import read_ahead
 from sparklog.spark.worker.boundary import plain_errors
 from sparklog.spark.worker.garbage_collection import first_use_freezes
 from sparklog.spark.worker.process import LoadedByWorkers
@@ -44,7 +43,7 @@ class SeglogReader(LoadedByWorkers, DataSourceReader):
         # Where there is no partition, Spark makes one up that has no value, and PySpark 4.1.0 gives none.
         if partition is None or partition.value is None:
             return
-        from sparklog.spark.read.batches import read_ranges
+        from sparklog.spark.read.batches import read_ahead, read_ranges
 
         with plain_errors(), first_use_freezes():
             yield from read_ahead(read_ranges(partition.value, self._options, self._schema, self._columns))

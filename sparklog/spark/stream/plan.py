@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.log_identity import LOG_ID, TOPIC_ID
-from sparklog.log.places import PartitionFolder
+from sparklog.log.properties import LONG_MAX
 from sparklog.log.pruning import pruned_range
-from sparklog.spark.options.limits import match_time
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.read.plan import (
-    OffsetsByGroup,
     check_specified,
     committed_offsets,
     of_group,
     resolved,
     tasks_of,
     time_of,
-    without_excluded,
 )
-from sparklog.topic.places.discovery import discover, named
 from sparklog.topic.places.live import LiveLog
-from sparklog.topic.places.ranges import ReadRange
-from sparklog.topic.streams.identity import Identities
-from sparklog.topic.streams.offsets import StreamOffset
+from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange
+from sparklog.topic.streams.offsets import Identities, Offsets, StreamOffset
 
 _log = logging.getLogger("sparklog")
 
 Logs = Mapping[TopicPartition, LiveLog]
-
-
-def select_now(options: SeglogOptions) -> list[PartitionFolder]:
-    """Find the partitions that a stream reads, as far as they are there now."""
-    found = discover(options.all_paths)
-    if options.assign is not None:
-        wanted = {TopicPartition(topic, n) for topic, numbers in options.assign.items() for n in numbers}
-        return [folder for folder in found.partitions if named(folder) in wanted]
-    if options.subscribe:
-        return [folder for folder in found.partitions if folder.topic in options.subscribe]
-    folders = found.all_topics()
-    pattern = options.subscribe_pattern
-    if pattern is not None:
-        with match_time("subscribePattern", pattern.pattern):
-            folders = [folder for folder in folders if pattern.fullmatch(folder.topic)]
-    return without_excluded(folders, options)
 
 
 def first_offsets(options: SeglogOptions, logs: Logs) -> dict[TopicPartition, int]:
@@ -173,3 +153,46 @@ class _Losses:
         if self._fails:
             raise DataLossError(f"{message}. Set failOnDataLoss to false to go on with what is there")
         _log.warning("%s; going on with what is there", message)
+
+
+def within_offsets(begin: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
+    """Return where a batch ends that is to read about so many offsets, of each partition its share.
+
+    As in the connector a partition with anything new gives at least one, so that the sum may be above the limit.
+
+    Parameters
+    ----------
+    begin, end : mapping of TopicPartition to int
+        Where the batch begins, and what there is.
+    """
+    sizes = {at: offset - begin[at] for at, offset in end.items() if offset > begin[at]}
+    total = sum(sizes.values())
+    return {**end, **{at: _share(begin[at], end[at], offsets_max * (size / total)) for at, size in sizes.items()}}
+
+
+def within_bytes(
+    begin: Offsets, end: Offsets, bytes_max: int, size_bytes: Callable[[TopicPartition], int]
+) -> dict[TopicPartition, int]:
+    """Return where a batch ends that is to read about so many bytes of log, of each partition the same share.
+
+    Parameters
+    ----------
+    size_bytes : callable
+        Tells how many bytes of log a partition has between the two.
+    """
+    sizes = {at: offset - begin[at] for at, offset in end.items() if offset > begin[at]}
+    total_bytes = sum(size_bytes(at) for at in sizes)
+    if total_bytes <= bytes_max:
+        return dict(end)
+    part = bytes_max / total_bytes
+    return {**end, **{at: _share(begin[at], end[at], size * part) for at, size in sizes.items()}}
+
+
+def _share(begin: int, end: int, wanted: float) -> int:
+    share = math.ceil(wanted) if wanted < 1 else math.floor(wanted)
+    return min(end, begin + min(share, LONG_MAX - begin))
+
+
+def is_too_little(current: Mapping[TopicPartition, int], latest: Offsets, offsets_min: int) -> bool:
+    """Tell whether fewer offsets are new than are waited for; a partition that is new counts as its end offset."""
+    return sum(offset - current.get(at, 0) for at, offset in latest.items()) < offsets_min

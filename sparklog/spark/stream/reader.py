@@ -19,16 +19,22 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.files import TopicPartition
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.read.decoding import Columns
-from sparklog.spark.read.read_ahead import read_ahead
-from sparklog.spark.stream.plan import Logs, begins, first_offsets, plan_between, select_now
-from sparklog.spark.stream.rates import is_too_little, within_bytes, within_offsets
+from sparklog.spark.read.plan import select
+from sparklog.spark.stream.plan import (
+    Logs,
+    begins,
+    first_offsets,
+    is_too_little,
+    plan_between,
+    within_bytes,
+    within_offsets,
+)
 from sparklog.spark.worker.boundary import plain_errors
 from sparklog.spark.worker.garbage_collection import first_use_freezes
 from sparklog.spark.worker.process import LoadedByWorkers
 from sparklog.topic.places.live import LiveLogs
 from sparklog.topic.places.ranges import ReadRange, log_bytes
-from sparklog.topic.streams.identity import Identities
-from sparklog.topic.streams.offsets import INITIAL, StreamOffset
+from sparklog.topic.streams.offsets import INITIAL, Identities, StreamOffset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +132,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         """Read the ranges of one task, one after the other."""
         if partition is None or partition.value is None:
             return
-        from sparklog.spark.read.batches import read_ranges
+        from sparklog.spark.read.batches import read_ahead, read_ranges
 
         with plain_errors(), first_use_freezes():
             yield from read_ahead(read_ranges(partition.value, self._options, self._schema, self._columns))
@@ -138,7 +144,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         """Do nothing: nothing is open."""
 
     def _look(self) -> Logs:
-        self._logs = self._live.look(select_now(self._options))
+        self._logs = self._live.look(select(self._options, may_come_later=True))
         return self._logs
 
     def _before(self, start: dict[str, Any] | None, logs: Logs) -> StreamOffset:

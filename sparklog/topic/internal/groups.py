@@ -26,7 +26,7 @@ from sparklog.storage.registry import PathText
 from sparklog.system import consumer_offsets
 from sparklog.system.records import InternalLog, Unreadable
 from sparklog.topic.internal.group_tables import GroupOffsetsOf, commits_of
-from sparklog.topic.places.discovery import discover, log_directories, named, partitions_in
+from sparklog.topic.places.discovery import discover, is_same, log_directories, named, partitions_in
 
 CONSUMER_OFFSETS: Final = consumer_offsets.TOPIC
 _INT_BITS: Final = 32
@@ -114,7 +114,7 @@ def group_logs(directories: Iterable[LogDirectory], offsets_path: Sequence[PathT
         if at.topic != CONSUMER_OFFSETS:
             continue
         other = by_number.setdefault(at.partition, folder)
-        if other != folder:
+        if other != folder and not is_same(other, folder):
             raise InvalidOptionError(
                 f"{folder.name} is in two places, {other.location} and {folder.location}: say by consumerOffsetsPath, "
                 f"which is offsets_path in Python and --offsets-path at the terminal, which of them counts"
@@ -122,35 +122,52 @@ def group_logs(directories: Iterable[LogDirectory], offsets_path: Sequence[PathT
     return GroupLogs(by_number, paths)
 
 
-def committed_by_groups(
-    groups: Iterable[str], directories: Iterable[LogDirectory], offsets_path: Sequence[PathText] = ()
-) -> dict[str, dict[TopicPartition, int]]:
-    """Return the offsets that groups have committed: the later of ``seglog.offsets`` and ``__consumer_offsets``.
+def committed(
+    directories: LogDirectory | Iterable[LogDirectory],
+    group: str,
+    *,
+    of_cluster: Mapping[TopicPartition, OffsetCommit] | None = None,
+    with_decided: bool = False,
+) -> dict[TopicPartition, OffsetCommit]:
+    """Return what a group has committed: the later of ``seglog.offsets`` and ``__consumer_offsets``, by partition.
 
     Parameters
     ----------
-    groups : iterable of str
-    directories : iterable of LogDirectory
-        Those that are read.
+    of_cluster : mapping of TopicPartition to OffsetCommit, optional
+        What ``__consumer_offsets`` has of the group; by default it is read, with errors as of `group_logs`.
+    with_decided : bool
+        As of `sparklog.write.group_offsets.read_group_offsets`; errors too.
+    """
+    known = [directories] if isinstance(directories, LogDirectory) else list(directories)
+    own = GroupOffsetsOf.directories(known, with_decided=with_decided).groups.get(group, {})
+    found = latest(own, group_logs(known).commits(group) if of_cluster is None else of_cluster)
+    return {at: each for at, each in found.items() if each.offset != NO_OFFSET}
+
+
+def committed_by_groups(
+    groups: Iterable[str], directories: Iterable[LogDirectory], offsets_path: Sequence[PathText] = ()
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return the offsets that groups have committed, as `committed` does; a group without any is refused.
+
+    Parameters
+    ----------
     offsets_path : sequence of str or os.PathLike
         The log directories to look in instead, and nowhere else.
 
     Raises
     ------
     InvalidOptionError
-        A group has committed nothing here; otherwise as of `group_logs`.
-    CorruptCheckpointError
-        A ``seglog.offsets`` cannot be read.
+        A group has committed nothing here; otherwise as of `committed`.
     """
     known = sorted(set(directories), key=lambda each: each.path)
     logs = group_logs(known, offsets_path)
-    own = GroupOffsetsOf.directories(log_directories(offsets_path) if offsets_path else known).groups
+    homes = log_directories(offsets_path) if offsets_path else known
     found: dict[str, dict[TopicPartition, int]] = {}
     for group in groups:
-        commits = latest(own.get(group, {}), logs.commits(group))
-        found[group] = {at: each.offset for at, each in commits.items() if each.offset != NO_OFFSET}
-        if not found[group]:
-            _refuse_unknown(group, logs, own)
+        commits = committed(homes, group, of_cluster=logs.commits(group))
+        if not commits:
+            _refuse_unknown(group, logs, GroupOffsetsOf.directories(homes).groups)
+        found[group] = {at: each.offset for at, each in commits.items()}
     return found
 
 

@@ -35,6 +35,7 @@ from sparklog.system.records import InternalLog, Unreadable
 from sparklog.topic.internal.group_tables import GroupOffsetsOf
 from sparklog.topic.internal.groups import CONSUMER_OFFSETS, GroupLogs, group_logs, partition_of_group
 from sparklog.topic.places.discovery import Discovery, discover, log_directories, read_layouts
+from sparklog.topic.selection import Selection
 from sparklog.write.group_offsets import commit_group_offsets
 from sparklog.write.locking import hold
 from sparklog.write.partition import PartitionLog
@@ -259,13 +260,11 @@ def _selected(
         wanted = request.goal.offsets if request.goal.offsets is not None else committed
         if not wanted:
             raise InvalidOptionError(f"group {request.group!r} has committed no offsets: say which topics to set")
-        assignment: dict[str, list[int]] = {}
-        for at in wanted:
-            assignment.setdefault(at.topic, []).append(at.partition)
-        return found.assigned(assignment)
-    numbered = {topic: numbers for topic, numbers in request.topics.items() if numbers}
-    whole = [topic for topic, numbers in request.topics.items() if not numbers]
-    return [*(found.assigned(numbered) if numbered else ()), *(found.named(whole) if whole else ())]
+        return found.select(Selection(partitions=tuple(wanted)))
+    numbered = tuple(TopicPartition(topic, n) for topic, numbers in request.topics.items() for n in numbers)
+    whole = tuple(topic for topic, numbers in request.topics.items() if not numbers)
+    chosen = (Selection(partitions=numbered), Selection(topics=whole))
+    return [folder for each in chosen if each != Selection() for folder in found.select(each)]
 
 
 def _new_offset(at: TopicPartition, layout: PartitionLayout, current: int | None, goal: Goal) -> int:

@@ -22,11 +22,12 @@ from sparklog.log.files import parse_partition_folder
 from sparklog.log.folders import what_it_is
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.storage.registry import PathText, expand_one, locate, paths_of
+from sparklog.storage.registry import PathText, paths_of
 from sparklog.system.records import InternalLog, Unreadable
 from sparklog.system.views import VIEWS, View, view_of
 from sparklog.topic.internal.group_tables import OF_GROUPS, GroupOffsetsOf
-from sparklog.topic.places.discovery import discover, log_directories
+from sparklog.topic.places.discovery import discover, log_directories, place_at
+from sparklog.topic.selection import Selection
 
 NAMES: Final = tuple(VIEWS)
 """The names of the views."""
@@ -155,7 +156,7 @@ def _own_offsets(path: Paths, name: str) -> GroupOffsetsOf:
 def _find_logs(path: Paths, name: str) -> list[PartitionFolder]:
     paths = paths_of(path)
     topic = view_of(name).topic
-    return [_metadata_log(paths)] if topic == files.METADATA_TOPIC else discover(paths).named([topic])
+    return [_metadata_log(paths)] if topic == files.METADATA_TOPIC else discover(paths).select(Selection((topic,)))
 
 
 def _metadata_log(paths: Sequence[PathText]) -> PartitionFolder:
@@ -164,7 +165,7 @@ def _metadata_log(paths: Sequence[PathText]) -> PartitionFolder:
         raise InvalidOptionError(
             f"{len(paths)} paths are given, and the metadata of one cluster is read: name one path"
         )
-    storage, path = expand_one(locate(paths[0]))
+    storage, path = place_at(paths[0])
     folder = PartitionFolder.at(storage, path)
     if folder.name != files.METADATA_FOLDER:
         folder = LogDirectory(storage, path).folder(files.METADATA_FOLDER)

@@ -18,12 +18,11 @@ that look like a partition and have a number that no partition has.
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property, lru_cache
-from typing import Final, NoReturn
+from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError, nearest
 from sparklog.log import layout
@@ -32,7 +31,8 @@ from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, loo
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.base import Name, Storage
-from sparklog.storage.registry import Location, PathText, expand, is_pattern, locate
+from sparklog.storage.registry import Location, PathText, expand, expand_one, is_pattern, locate, paths_of
+from sparklog.topic.selection import Selection
 
 INTERNAL_PREFIX: Final = "__"
 """Prefix of Kafka's internal topics, which are read only when named."""
@@ -62,59 +62,52 @@ class Discovery:
     def topics(self) -> list[str]:
         return sorted({found.topic for found in self.partitions})
 
-    def all_topics(self) -> list[PartitionFolder]:
-        """Return every partition but those of internal topics that no path names."""
-        return [
-            found
-            for found in self.partitions
-            if not found.topic.startswith(INTERNAL_PREFIX) or found in self.named_by_path
-        ]
+    def select(self, selection: Selection | None = None, *, may_come_later: bool = False) -> list[PartitionFolder]:
+        """Return the partitions that are asked for; by default all but those of internal topics that no path names.
 
-    def named(self, topics: Collection[str]) -> list[PartitionFolder]:
-        """Return the partitions of some topics.
+        Topics, patterns and partitions are read here and nowhere else.
 
-        Raises
-        ------
-        PathNotFoundError
-            A topic is not there.
-        """
-        there = set(self.topics)
-        for topic in topics:
-            if topic not in there:
-                self._refuse(f"topic {topic!r}", topic, self.topics)
-        wanted = set(topics)
-        return [found for found in self.partitions if found.topic in wanted]
-
-    def matching(self, pattern: re.Pattern[str]) -> list[PartitionFolder]:
-        """Return the partitions of the topics whose whole name a pattern matches, internal ones left out.
+        Parameters
+        ----------
+        may_come_later : bool
+            Whether what is not there yet is left out, and no error.
 
         Raises
         ------
         PathNotFoundError
-            There is no such topic.
+            A topic or a partition is not there, or no topic that the pattern matches.
         """
-        matched = [found for found in self.all_topics() if pattern.fullmatch(found.topic)]
-        if not matched:
-            self._refuse(f"topic whose name matches {pattern.pattern!r}", pattern.pattern, self.topics)
-        return matched
+        selection = selection or Selection()
+        partitions, topics, pattern = set(selection.partitions), set(selection.topics), selection.topic_pattern
+        if partitions:
+            found = [each for each in self.partitions if named(each) in partitions]
+            missing = [("partition", str(at)) for at in sorted(partitions - {named(each) for each in found})]
+        elif topics:
+            found = [each for each in self.partitions if each.topic in topics]
+            missing = [("topic", name) for name in selection.topics if name not in self.topics]
+        else:
+            found = [each for each in self.partitions if self._is_of_user(each)]
+            found = [each for each in found if pattern is None or pattern.fullmatch(each.topic)]
+            missing = [("topic whose name matches", pattern.pattern)] if pattern is not None and not found else []
+        for what, name in () if may_come_later else missing:
+            there = [str(named(each)) for each in self.partitions] if what == "partition" else self.topics
+            shown = name if what == "partition" else repr(name)
+            raise PathNotFoundError(f"no {what} {shown} in {', '.join(self.paths)}; {_nearest(name, there)}")
+        return found
 
-    def assigned(self, assignment: Mapping[str, Collection[int]]) -> list[PartitionFolder]:
-        """Return the partitions that are named one by one.
+    def _is_of_user(self, found: PartitionFolder) -> bool:
+        """Tell whether it is no partition of an internal topic, or of one that a path names."""
+        return not found.topic.startswith(INTERNAL_PREFIX) or found in self.named_by_path
 
-        Raises
-        ------
-        PathNotFoundError
-            One of them is not there.
-        """
-        by_name = {named(found): found for found in self.partitions}
-        wanted = sorted({TopicPartition(topic, n) for topic, numbers in assignment.items() for n in numbers})
-        for topic_partition in wanted:
-            if topic_partition not in by_name:
-                self._refuse(f"partition {topic_partition}", str(topic_partition), [str(each) for each in by_name])
-        return [by_name[topic_partition] for topic_partition in wanted]
 
-    def _refuse(self, what: str, name: str, there: Sequence[str]) -> NoReturn:
-        raise PathNotFoundError(f"no {what} in {', '.join(self.paths)}; {_nearest(name, there)}")
+def place_at(path: PathText, argument: str = "path") -> Location:
+    """Return the only place that a path, or a pattern, stands for; errors as of `locate` and `expand_one`."""
+    return expand_one(locate(path, argument), argument)
+
+
+def places_at(paths: PathText | Sequence[PathText], argument: str = "path") -> tuple[Location, ...]:
+    """Return the places of one or several paths, patterns as they are; errors as of `locate`."""
+    return tuple(locate(path, argument) for path in paths_of(paths))
 
 
 def discover(paths: Sequence[PathText]) -> Discovery:
@@ -140,13 +133,13 @@ def discover(paths: Sequence[PathText]) -> Discovery:
     StorageError
         A folder cannot be listed.
     """
-    located = [locate(path) for path in paths]
+    located = places_at(paths)
     by_name: dict[TopicPartition, PartitionFolder] = {}
     by_path: set[PartitionFolder] = set()
     for found in (place for location in located for place in _found_at(location)):
         for folder in found.partitions:
             other = by_name.setdefault(named(folder), folder)
-            if other != folder and not _is_same(other, folder):
+            if other != folder and not is_same(other, folder):
                 raise InvalidOptionError(
                     f"{folder.name} is in two places, {other.location} and {folder.location}: name one of them"
                 )
@@ -159,7 +152,7 @@ def discover(paths: Sequence[PathText]) -> Discovery:
 
 def log_directories(paths: Iterable[PathText]) -> list[LogDirectory]:
     """Return those of some paths, and of what patterns stand for, that are log directories."""
-    located = [each for path in paths for each in expand(locate(path))]
+    located = [each for location in places_at(list(paths)) for each in expand(location)]
     return [LogDirectory(*each) for each in located if look_at(*each).kind is FolderKind.LOG_DIRECTORY]
 
 
@@ -327,7 +320,7 @@ def _names_in(directory: LogDirectory) -> list[Name]:
     return storage.names(path) if storage.is_folder(path) else []
 
 
-def _is_same(folder: PartitionFolder, other: PartitionFolder) -> bool:
+def is_same(folder: PartitionFolder, other: PartitionFolder) -> bool:
     """Tell whether two places are one folder."""
     return folder.storage.identity(folder.location) == other.storage.identity(other.location)
 

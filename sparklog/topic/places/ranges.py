@@ -5,7 +5,7 @@ Names, sizes and offset indexes are read, and no batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,6 +15,9 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.pruning import boundary_near, position_before
 from sparklog.log.segment import Segment
 from sparklog.topic.places.discovery import named
+
+OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
+"""By groups, of the partitions that each has committed offsets of."""
 
 
 @dataclass(frozen=True)

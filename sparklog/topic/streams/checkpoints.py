@@ -19,7 +19,8 @@ from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import join_path
 from sparklog.storage.base import Storage
-from sparklog.storage.registry import PathText, locate
+from sparklog.storage.registry import PathText
+from sparklog.topic.places.discovery import places_at
 from sparklog.topic.streams.offsets import StreamOffset
 
 _VERSION, _VERSION_OF_NAMES = "v1", "v2"
@@ -58,7 +59,7 @@ def offsets_of_checkpoint(path: PathText, source: int | str = 0) -> str:
 
 def committed_offset(path: PathText, source: int | str = 0) -> StreamOffset:
     """Return the offset up to which a query has read; the rest as of `offsets_of_checkpoint`."""
-    storage, place = locate(path)
+    ((storage, place),) = places_at(path)
     offsets, commits = (join_path(place, name) for name in ("offsets", "commits"))
     if not storage.is_folder(offsets):
         raise PathNotFoundError(f"no checkpoint of a query at {place}: it has no folder offsets")

@@ -1,19 +1,4 @@
-"""Transactions over the partitions of a log directory.
-
-There are two ways to write one, and both end alike: one commit, decided by its journal, that adds the markers to all
-partitions of the transaction and changes what is known of the transactional id.
-
-    commit_transaction     the rows are staged by the tasks of a job; the same commit adds them and their markers, so
-                           that no log ever holds an open transaction
-    end_transaction        the rows were appended before, as `sparklog.topic.transactions.writer` does it; the logs
-                           hold an open transaction until its markers are added
-
-A new start of a transactional id aborts the transaction that was left open, and fences whoever started it before, as a
-producer of Kafka does by ``initTransactions``. It also aborts the transactions of other ids whose timeouts are over:
-no coordinator runs that would do so when it is time.
-
-Source: apache/kafka, KafkaProducer.java, TransactionManager.java, TransactionCoordinator.scala; KIP-98, KIP-890.
-"""
+"""Starts transactional ids, and ends their transactions by commits; `sparklog.topic.transactions` has the theory."""
 
 from __future__ import annotations
 
@@ -21,7 +6,8 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Final
+from itertools import groupby
+from typing import Any, Final, NamedTuple
 
 from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, SeglogError, outcome
 from sparklog.log.config import LogConfig
@@ -29,10 +15,9 @@ from sparklog.log.files import TRANSACTIONAL_IDS
 from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.places import LogDirectory
 from sparklog.record.batches.producer_stamps import TransactionProducer
-from sparklog.record.encode.end_markers import EndMarker
+from sparklog.record.encode.end_markers import EndMarker, encode_end_markers
 from sparklog.topic.transactions.coordinator_log import CoordinatorLog, after_coordinator, coordinator_log, stage_state
 from sparklog.topic.transactions.coordinators import first_transactional_ids
-from sparklog.topic.transactions.ends import Ending, stage_ends
 from sparklog.topic.transactions.ids import (
     TIMEOUT_MS,
     TransactionalIds,
@@ -45,7 +30,7 @@ from sparklog.write.job_names import job_of_stream
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.small_files import write_atomically
-from sparklog.write.staging import StagedRun
+from sparklog.write.staging import StagedRun, TaskStage, begin
 
 _log = logging.getLogger("sparklog")
 
@@ -247,3 +232,42 @@ def _record(
             commit(job, recorded, now_ms, is_held=True)
             return
     write_atomically(directory, TRANSACTIONAL_IDS, states.encode())
+
+
+_LAST_TASK: Final = (1 << 31) - 1
+"""A number above those of all tasks of a job: the runs of a partition are committed in the order of tasks."""
+
+
+class Ending(NamedTuple):
+    """The end of one transaction in one log.
+
+    Attributes
+    ----------
+    folder : str
+        The partition's folder by its name.
+    marker : EndMarker
+        Its base offset does not matter.
+    """
+
+    folder: str
+    marker: EndMarker
+
+
+def stage_ends(job: CommitRequest, endings: Sequence[Ending], now_ms: int) -> list[StagedRun]:
+    """Stage the markers of a job, and return them; several of one log stay in their order."""
+    if not endings:
+        return []
+    folders: list[str] = []
+    batch_ends: list[int] = []
+    markers: list[EndMarker] = []
+    for folder, of_folder in groupby(sorted(endings, key=lambda each: each.folder), key=lambda each: each.folder):
+        folders.append(folder)
+        markers += (each.marker._replace(base_offset=number) for number, each in enumerate(of_folder))
+        batch_ends.append(len(markers))
+    encoded = encode_end_markers(markers, now_ms)
+    # A reader gets none of them.
+    encoded.headers.table["record_count"] = 0
+    begin(job.directory, job.job_id)
+    stage = TaskStage(job.directory, job.job_id, _LAST_TASK, 0, job.config)
+    stage.append(encoded, folders, batch_ends, now_ms)
+    return stage.finish()

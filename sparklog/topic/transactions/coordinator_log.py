@@ -4,14 +4,8 @@ A coordinator that adopts the directory then knows each id with its producer, an
 producer had been its own. Every state is recorded, by the commit that makes it so: Empty after a start, Ongoing before
 the first batch of a transaction in each of its partitions, CompleteCommit and CompleteAbort after its end.
 
-A writer that appends at once has an open transaction in its logs. Where its process dies, the Ongoing record is what
-tells a coordinator in which partitions, and it aborts the transaction when its timeout is over; without the record it
-would not know of it, and readers of committed records would wait for good. A transaction that a coordinator has ended,
-or will, gets no marker from here: the marker could end a later one of the same producer. Rows that the tasks of a job
-stage come into the logs together with their markers. They have no Ongoing record: there is nothing to be aborted.
-
-Which partition is an id's follows from how many the topic has. A directory that has not all of them is left as it is,
-and so is an id of which a coordinator has a transaction that it has not ended.
+Which partition is an id's follows from how many the topic has. `sparklog.topic.transactions` says when nothing is
+recorded, and why.
 
 Source: apache/kafka, TransactionLog.scala, TransactionStateManager.scala (partitionFor); KIP-98, KIP-890.
 """

@@ -1,12 +1,8 @@
 """Finds the transactions that are open in logs, and ends those that nobody else will: ``kafka-transactions``.
 
-A reader of committed records stops at the first record of an open transaction. Its coordinator ends it when its
-producer does, or when it has been open for longer than its timeout. A transaction hangs where no coordinator knows of
-it, since its markers were written before its last batch, or the coordinator's log was lost; or where its time is over
-and no broker runs. Then an abort marker is what lets readers go on.
-
-The marker has the epoch of the producer, and the coordinator epoch of the producer's last marker, or 0, as the one has
-that ``kafka-transactions abort`` asks a broker for.
+An abort marker lets readers of committed records go on behind a transaction that hangs; `sparklog.topic.transactions`
+says when one does. The marker has the epoch of the producer, and the coordinator epoch of the producer's last marker,
+or 0, as the one has that ``kafka-transactions abort`` asks a broker for.
 
 Source: apache/kafka, TransactionsCommand.java; KIP-664.
 """
@@ -27,8 +23,8 @@ from sparklog.record.encode.end_markers import EndMarker
 from sparklog.storage.registry import PathText
 from sparklog.system.transaction_state import UNDECIDED
 from sparklog.topic.places.discovery import discover
+from sparklog.topic.transactions.commit import Ending, stage_ends
 from sparklog.topic.transactions.coordinators import transactions_of_brokers
-from sparklog.topic.transactions.ends import Ending, stage_ends
 from sparklog.topic.transactions.ids import read_transactional_ids
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.configs import stored_configs

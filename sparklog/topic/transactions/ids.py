@@ -18,11 +18,7 @@ Producer ids of a directory begin at a random number between 2**52 and 2**53 and
 that it comes there after four quadrillion producers. Ids of two directories hardly meet where a log of one is copied to
 the other. And programs that read JSON numbers as floating-point ones get them right.
 
-Epochs are those of Kafka with ``transaction.version`` 2 (KIP-890). A marker has the epoch that follows that of the
-transaction's batches, and so has the next transaction: no batch that comes late can become part of it. Each new start
-of a transactional id takes the next epoch too, and fences whoever started it before.
-
-Source: apache/kafka, TransactionMetadata.java, TransactionCoordinator.scala; KIP-98, KIP-890.
+How epochs fence is said in `sparklog.topic.transactions`.
 """
 
 from __future__ import annotations

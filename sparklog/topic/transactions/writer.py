@@ -1,7 +1,4 @@
-"""Writes transactions without Spark: records are appended at once, and a commit adds the markers to all partitions.
-
-Source: apache/kafka, KafkaProducer.java, TransactionManager.java; KIP-98, KIP-890.
-"""
+"""Writes transactions without Spark: records are appended at once, and a commit adds the markers to all partitions."""
 
 from __future__ import annotations
 
@@ -28,8 +25,9 @@ from sparklog.record.batches.producer_stamps import TransactionProducer
 from sparklog.record.encode.intake import Records
 from sparklog.storage.base import Storage
 from sparklog.storage.capabilities import to_writable
-from sparklog.storage.registry import PathText, expand_one, locate
+from sparklog.storage.registry import PathText
 from sparklog.topic.internal.given_offsets import OffsetAndMetadata, offsets_of_group
+from sparklog.topic.places.discovery import place_at
 from sparklog.topic.transactions.commit import add_to_transaction, begin_transactional_id, end_transaction, known_ids
 from sparklog.topic.transactions.coordinator_log import coordinator_log
 from sparklog.topic.transactions.ids import TIMEOUT_MS, check_transactional_id, read_transactional_ids
@@ -64,8 +62,7 @@ class TransactionalWriter:
 
     Records are appended at once, and get their offsets; readers of committed records see them when the transaction is
     committed, in all partitions at once, and never when it is aborted. Where the process dies before that, the
-    transaction stays open, and readers of committed records see nothing behind it, until the transactional id is
-    started again, which aborts it, or a coordinator does: see `sparklog.topic.transactions.coordinator_log`.
+    transaction stays open until the id is started again, or as `sparklog.topic.transactions` says.
     ``sparklog transactions --hanging`` shows it, and ends it too.
 
     While a transaction is open the log directory is locked to other processes. One thread may use a writer at a time.
@@ -138,7 +135,7 @@ class TransactionalWriter:
         check_transactional_id(transactional_id)
         if timeout_ms < 1:
             raise InvalidOptionError(f"timeout_ms is at least 1, got {timeout_ms}")
-        located = expand_one(locate(log_directory))
+        located = place_at(log_directory)
         storage = to_writable(storage or located.storage, located.path)
         directory = LogDirectory(storage, storage.real(located.path))
         config = config or LogConfig()

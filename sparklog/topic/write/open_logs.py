@@ -22,7 +22,7 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.record.encode.intake import Records
-from sparklog.storage.process import in_forked_child
+from sparklog.storage.process import ProcessState
 from sparklog.topic.write.configs import stored_configs, topic_config
 from sparklog.write.locking import hold, is_waited_for
 from sparklog.write.metrics import LogMetrics
@@ -53,7 +53,7 @@ class _Shared:
         try:
             yield
         except SeglogError as error:
-            with _changed:
+            with _ours.lock:
                 others = [each for each in self.writers if each is not by]
             for each in others:
                 each.failures.setdefault(self.folder, error)
@@ -61,17 +61,7 @@ class _Shared:
 
 
 _shared: dict[PartitionFolder, _Shared] = {}
-_changed = threading.Lock()
-
-
-def _begin_in_child() -> None:
-    """Forget in a forked child what its parent has open; the lock may have been held by another thread."""
-    global _changed
-    _changed = threading.Lock()
-    _shared.clear()
-
-
-in_forked_child(_begin_in_child)
+_ours = ProcessState(threading.Lock, _shared)
 
 
 class SharedLogs:
@@ -164,7 +154,7 @@ class SharedLogs:
         The next append waits for its turn.
         """
         awaited = {each for each in {folder.directory for folder in list(self._held)} if is_waited_for(each)}
-        with _changed:
+        with _ours.lock:
             there = [each for each in _shared.values() if each.folder.directory in awaited and each.log is not None]
         with ExitStack() as held, ExitStack() as closing:
             # All at once: one that is opened meanwhile would keep the directory. Who waits to open one has it closed.
@@ -188,14 +178,14 @@ class SharedLogs:
     def _share(self, folder: PartitionFolder) -> _Shared:
         found = self._held.get(folder)
         if found is None:
-            with _changed:
+            with _ours.lock:
                 found = self._held[folder] = _shared.setdefault(folder, _Shared(folder))
                 found.writers.add(self)
         return found
 
     def _release(self, shared: _Shared) -> None:
         with shared.lock:
-            with _changed:
+            with _ours.lock:
                 self._held.pop(shared.folder, None)
                 self.failures.pop(shared.folder, None)
                 shared.writers.discard(self)
@@ -205,7 +195,7 @@ class SharedLogs:
             try:
                 shared.close(self)
             finally:
-                with _changed:
+                with _ours.lock:
                     if not shared.writers:
                         _shared.pop(shared.folder, None)
 

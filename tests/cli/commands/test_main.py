@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from sparklog.cli.commands.main import app
 from sparklog.cli.output.text import bytes_text, time_text
 from sparklog.errors import StorageError
 from sparklog.log.files import TopicPartition
@@ -29,18 +27,9 @@ from sparklog.write.journal import write_journal
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import EXAMPLES, golden_set
 from tests.places import directory_at
+from tests.terminal import lines, run
 
 COMMAND = [sys.executable, "-c", "from sparklog.cli.commands.main import run; run()"]
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def lines(*arguments: str | Path) -> list[dict[str, Any]]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.fixture
@@ -309,16 +298,6 @@ def read_terminal(leader: int) -> bytes:
     return shown
 
 
-def on_a_terminal(columns: int, *arguments: str) -> str:
-    """Run the command on a terminal of its own, and return what it shows."""
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
-    with subprocess.Popen([*COMMAND, *arguments], stdout=follower, stderr=subprocess.PIPE, env=environment):
-        os.close(follower)
-        shown = read_terminal(leader)
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r", "")
-
-
 @pytest.mark.parametrize(
     ("timestamp", "text"),
     [(0, "1970-01-01 00:00:00.000"), (-1, "-"), (None, "-"), ((1 << 63) - 1, str((1 << 63) - 1))],
@@ -537,6 +516,7 @@ def test_warm_up_says_where_compiled_kernels_are_kept(tmp_path: Path) -> None:
     assert len([path for path in folder.iterdir() if path.stat().st_size]) == 1
 
 
+@pytest.mark.long
 def test_warm_up_without_a_folder_to_keep_kernels_in_is_no_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sparklog.cli.output.field import Field
+from sparklog.cli.output.columns import Field
 from sparklog.cli.output.fields import ROWS
-from tests.cli.commands.test_main import run
 from tests.golden import EXAMPLES, golden_sets
+from tests.terminal import run
 
 KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
 EVERYWHERE = [golden.log_dir for golden in golden_sets()]

@@ -10,8 +10,8 @@ import pytest
 from sparklog.cli.output.fields import ROWS
 from sparklog.errors import LockedError
 from tests.cleaner.logs import ALL, values, write
-from tests.cli.commands.test_main import lines, run
 from tests.cli.output.test_fields import disagreements
+from tests.terminal import lines, run
 
 OLD = ("--retention-ms", "3600000", "--processes", "1")
 (OF,) = ROWS["clean"]

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from sparklog.cli.commands.main import app
 from sparklog.cli.output.fields import ROWS
 from sparklog.write.partition import PartitionLog
 from tests.cleaner.logs import ALL, findings, logs, values, write
 from tests.cli.output.test_fields import disagreements
+from tests.terminal import run
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write(tmp_path / "events-0")
     return tmp_path / "events-0"
-
-
-def run(*arguments: Any, answer: str = "") -> Result:
-    return CliRunner().invoke(app, [str(each) for each in arguments], input=answer)
 
 
 def files_of(directory: Path) -> dict[str, bytes]:

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from sparklog.cli.choices import Format
-from sparklog.cli.work.dump import DumpOptions, Output
+from sparklog.cli.work.dump import CountedOutput, DumpOptions
 from sparklog.cli.work.follow import _Follower
 from sparklog.inspect.dump_range import DumpRange
 from tests.build import Record, control_batch, v2_batch, write_partition
-from tests.cli.commands.test_main import COMMAND, lines, run
+from tests.cli.commands.test_main import COMMAND
 from tests.golden import EXAMPLES, golden_set
+from tests.terminal import lines, run
 
 EVENTS = EXAMPLES / "shop-events"
 DEADLINE_SECONDS = 60
@@ -276,7 +277,7 @@ def test_another_topic_id_and_without_one_another_folder_is_another_log(
         if topic_id is not None:
             (each / "partition.metadata").write_text(metadata(topic_id))
     options = DumpOptions(str(folder), DumpRange(), Format.JSON)
-    follower = _Follower(options, Output.of(options))
+    follower = _Follower(options, CountedOutput.of(options))
     follower.look()
     capsys.readouterr()
     folder.rename(tmp_path / "deleted")
@@ -322,7 +323,7 @@ def test_interrupted_command_ends_as_sigint_would(tmp_path: Path) -> None:
     script = (
         "import sys, sparklog.cli.commands.main as main\n"
         "def interrupt(path): raise KeyboardInterrupt\n"
-        "main.find_target = interrupt\n"
+        "main.logs_at = interrupt\n"
         "main.run()"
     )
     ran = subprocess.run([COMMAND[0], "-c", script, "describe", str(tmp_path)], capture_output=True, text=True)

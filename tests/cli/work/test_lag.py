@@ -7,13 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
-from sparklog.cli.commands.main import app
 from tests.spark.stream.test_reader import append
+from tests.terminal import run
 from tests.topic.streams.test_checkpoints import batch
-
-runner = CliRunner()
 
 
 def test_followed_query_is_printed_as_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +26,7 @@ def test_followed_query_is_printed_as_it_goes_on(tmp_path: Path, monkeypatch: py
 
     # Not `time.sleep` itself, which threads of Spark call as well.
     monkeypatch.setattr("sparklog.cli.work.lag.time", SimpleNamespace(sleep=meanwhile))
-    done = runner.invoke(app, ["lag", str(logs), str(checkpoint), "--follow", "--json"])
+    done = run("lag", logs, checkpoint, "--follow", "--json")
     assert done.exit_code == 0
     found = [json.loads(line) for line in done.output.splitlines()]
     assert [(row["offset"], row["end_offset"], row["lag"]) for row in found] == [(5, 20, 15), (20, 23, 3)]
@@ -38,7 +35,5 @@ def test_followed_query_is_printed_as_it_goes_on(tmp_path: Path, monkeypatch: py
 def test_source_is_chosen_by_its_name(tmp_path: Path) -> None:
     append(tmp_path / "logs" / "t-0", 0, 20)
     batch(tmp_path / "checkpoint", 0, 'ours:{"t":{"0":5}}', 'theirs:{"t":{"0":7}}', version="v2")
-    done = runner.invoke(
-        app, ["lag", str(tmp_path / "logs"), str(tmp_path / "checkpoint"), "--source", "theirs", "--json"]
-    )
+    done = run("lag", tmp_path / "logs", tmp_path / "checkpoint", "--source", "theirs", "--json")
     assert json.loads(done.output)["offset"] == 7

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
 import sparklog
-from sparklog.cli.commands.main import app
+from tests import terminal
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def produce(logs: Path, data: bytes, *options: str) -> Result:
-    return CliRunner().invoke(app, ["produce", str(logs), "--topic", "events", *options], input=data)
+    return terminal.run("produce", logs, "--topic", "events", *options, answer=data)
 
 
 def records(logs: Path) -> list[tuple[Any, ...]]:
@@ -83,7 +83,7 @@ def test_what_dump_prints_is_written_again(logs: Path) -> None:
     with sparklog.PartitionLog.open(logs / "events-0") as log:
         log.append(rows)
     before = records(logs)
-    dumped = CliRunner().invoke(app, ["dump", str(logs / "events-0"), "--json"]).stdout
+    dumped = terminal.run("dump", logs / "events-0", "--json").stdout
     assert produce(logs, dumped.encode(), "--format", "jsonl").exit_code == 0
     assert records(logs) == [*before, *before]
     with sparklog.open_log(logs / "events-0") as log:

@@ -23,6 +23,7 @@ from sparklog.jobs.clean.arguments import clean
 from sparklog.jobs.clean.job import CleanJob
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import LocalRunner
+from sparklog.jobs.run.options import LogJobOptions
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.write.job_names import new_job
@@ -96,6 +97,13 @@ def test_partitions_are_chosen(directory: Path) -> None:
     assert starts(directory)["__consumer_offsets-0"] == 120
     with pytest.raises(PathNotFoundError, match="no topic 'other'"):
         clean(directory, topics="other")
+
+
+def test_topics_and_partitions_together_are_refused_by_name_and_nothing_is_cleaned(directory: Path) -> None:
+    before = starts(directory)
+    with pytest.raises(InvalidOptionError, match="topics and partitions are given: give one of them"):
+        clean(directory, topics="orders", partitions=[("events", 1)], **OLD)
+    assert starts(directory) == before
 
 
 def test_dry_run_says_what_would_go_and_changes_nothing(directory: Path) -> None:
@@ -297,7 +305,7 @@ def test_two_attempts_of_a_task_clean_one_after_the_other(directory: Path) -> No
         run_id=new_job(NOW_MS),
         now_ms=NOW_MS,
         passes=(Rewriting(),),
-        task_bytes=1,
+        options=LogJobOptions(task_bytes=1),
     )
     run_job(job, TwiceRunner())
     for name in ("events-0", "events-1"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparklog.errors import CommitError, CorruptBatchError, InvalidOptionError, LockedError
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import LocalRunner
-from sparklog.jobs.source import Bound
+from sparklog.jobs.run.options import LogJobOptions
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
@@ -124,18 +124,18 @@ def test_records_before_the_log_start_stay_hidden_or_are_not_copied(tmp_path: Pa
     assert offsets(tmp_path / "b" / "events-0") == list(range(5, 20))
     with pytest.raises(InvalidOptionError, match=r"has 5 offsets before its log start offset 45"):
         copy(tmp_path / "b", source(tmp_path / "a"), since_last=False)
-    copy(tmp_path / "b", source(tmp_path / "a", start=Bound(offsets=((AT, 50),))), since_last=False)
+    copy(tmp_path / "b", source(tmp_path / "a", start_offsets={AT: 50}), since_last=False)
     assert offsets(tmp_path / "b" / "events-0") == list(range(5, 30))
 
 
 def test_range_is_widened_to_the_batches_at_its_ends(tmp_path: Path) -> None:
     write(tmp_path / "a", *(batch(n * 10) for n in range(5)))
-    chosen = source(tmp_path / "a", start=Bound(offsets=((AT, 15),)), end=Bound(offsets=((AT, 31),)))
+    chosen = source(tmp_path / "a", start_offsets={AT: 15}, end_offsets={AT: 31})
     copy(tmp_path / "b", chosen, keeps_offsets=True)
     assert offsets(tmp_path / "b" / "events-0") == list(range(10, 40))
     copy(tmp_path / "b", source(tmp_path / "a"), keeps_offsets=True)
     assert offsets(tmp_path / "b" / "events-0") == list(range(10, 50))
-    times = source(tmp_path / "a", start=Bound(time_ms=1025), end=Bound(time_ms=1030))
+    times = source(tmp_path / "a", start_time=1025, end_time=1030)
     copy(tmp_path / "c", times)
     assert [value for _, value in records(tmp_path / "c" / "events-0", columns=COLUMNS)] == [
         b"value of %d" % n for n in range(20, 30)
@@ -231,7 +231,7 @@ def test_committed_copy_ends_where_all_that_it_has_is_decided(tmp_path: Path) ->
     write(tmp_path / "a", batch(0), in_transaction(10, 5), in_transaction(15, 5, 8), control_batch("abort", 20, 7, 1))
     copy(tmp_path / "b", source(tmp_path / "a", "read_committed"))
     assert extent(tmp_path / "b" / "events-0") == (0, 10)
-    bounded = source(tmp_path / "a", "read_committed", end=Bound(offsets=((AT, 12),)))
+    bounded = source(tmp_path / "a", "read_committed", end_offsets={AT: 12})
     copy(tmp_path / "c", bounded)
     assert extent(tmp_path / "c" / "events-0") == (0, 10)
 
@@ -278,7 +278,7 @@ def test_legacy_batches_are_stamped_where_no_checksum_is_over_their_offsets(tmp_
     assert records(tmp_path / "b" / "events-0") == records(folder)
     copy(tmp_path / "c", source(tmp_path / "a"), keeps_offsets=True)
     assert records(tmp_path / "c" / "events-0", columns=COLUMNS) == records(folder, columns=COLUMNS)
-    begun = source(tmp_path / "a", start=Bound(offsets=((AT, 24),)))
+    begun = source(tmp_path / "a", start_offsets={AT: 24})
     copy(tmp_path / "d", begun)
     assert offsets(tmp_path / "d" / "events-0")[:5] == [0, 1, 2, 3, 4]
     assert findings(tmp_path / "b") == findings(tmp_path / "c") == []
@@ -375,12 +375,17 @@ def test_two_copies_to_one_directory_do_not_run_at_once(tmp_path: Path) -> None:
     write(tmp_path / "a", batch(0))
     (tmp_path / "b").mkdir()
     with hold(directory_at(tmp_path / "b"), 1.0), pytest.raises(LockedError, match="another writer holds"):
-        copy(tmp_path / "b", source(tmp_path / "a"), lock_timeout_seconds=0.1)
+        copy(tmp_path / "b", source(tmp_path / "a"), options=LogJobOptions(lock_timeout_seconds=0.1))
 
 
 def test_large_log_is_cut_into_tasks_whose_files_become_segments(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", *(batch(n * 10) for n in range(300)), index_interval_bytes=1000)
-    job = copy_job(tmp_path / "b", source(tmp_path / "a"), config=LogConfig(segment_bytes=20_000), task_bytes=20_000)
+    job = copy_job(
+        tmp_path / "b",
+        source(tmp_path / "a"),
+        config=LogConfig(segment_bytes=20_000),
+        options=LogJobOptions(task_bytes=20_000),
+    )
     results = run_job(job, LocalRunner(2))
     assert len(results) > 2
     assert records(tmp_path / "b" / "events-0", columns=COLUMNS) == records(folder, columns=COLUMNS)

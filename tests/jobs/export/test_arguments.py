@@ -14,6 +14,7 @@ from sparklog.jobs.targets.targets import TableFolder
 from sparklog.storage.registry import locate
 from tests.build import Record, v2_batch, write_partition
 from tests.jobs.tables import EXAMPLES, append, files, moved_to, read, rows
+from tests.log.logs import write
 from tests.topic.groups import commits, write_groups, write_shop
 
 
@@ -202,6 +203,13 @@ def test_offset_of_a_group_that_is_gone_is_data_loss(tmp_path: Path) -> None:
         with pytest.raises(DataLossError, match=r"group g has committed offset 7 of a-0, and .* \[50, 51\)"):
             moved_to(out, source=tmp_path / "logs", **{bound: "g"})
         assert moved_to(out, source=tmp_path / "logs", **{bound: "g"}, fail_on_data_loss=False).rows == rows_left
+
+
+def test_offsets_of_groups_may_be_on_a_disk_without_a_partition_that_is_moved(tmp_path: Path) -> None:
+    disks = [tmp_path / "one", tmp_path / "two"]
+    write(disks[0] / "a-0", 10)
+    write_groups(disks[1], {"g": commits("g", {("a", 0): 90})})
+    assert moved_to(tmp_path / "out", source=disks, start_group="g").rows == 10
 
 
 def test_offsets_of_groups_may_be_elsewhere(tmp_path: Path) -> None:

@@ -18,19 +18,22 @@ from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
 from sparklog.jobs.load import row_files
 from sparklog.jobs.load.inputs import find_files
 from sparklog.jobs.load.mapping import Columns
-from sparklog.jobs.load.row_files import Csv, Wanted, opened, read_rows
+from sparklog.jobs.load.row_files import Csv, WantedColumns, open_input, read_rows
+from sparklog.topic.places.discovery import places_at
 from tests.jobs.loads import HEADERS, strings, write_arrow, write_parquet, write_stream
 
 ROOT = Path(__file__).parents[3]
 RECORD = Columns().wanted
-ALL = Wanted({}, has_all=True)
+ALL = WantedColumns({}, has_all=True)
 WRITERS = {"parquet": write_parquet, "arrow": write_arrow, "arrows": write_stream}
 Writer = Callable[[Path, pa.Table], None]
 
 
-def read(path: Path, wanted: Wanted = RECORD, csv: Csv | None = None, kind: str | None = None) -> list[dict[str, Any]]:
-    (file,) = find_files([path], kind)
-    with opened(file) as source:
+def read(
+    path: Path, wanted: WantedColumns = RECORD, csv: Csv | None = None, kind: str | None = None
+) -> list[dict[str, Any]]:
+    (file,) = find_files(places_at(path), kind)
+    with open_input(file) as source:
         return [row for rows in read_rows(source, file, None, wanted, csv or Csv()) for row in rows.to_pylist()]
 
 
@@ -58,8 +61,8 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path, ending: str) -> None:
 def test_rows_come_some_at_a_time_in_their_order(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.{ending}"
     WRITERS[ending](path, strings([f"{n:01000d}" for n in range(5000)]))
-    (file,) = find_files([path])
-    with opened(file) as source:
+    (file,) = find_files(places_at(path))
+    with open_input(file) as source:
         found = list(read_rows(source, file, None, RECORD, Csv()))
     assert [int(each) for rows in found for each in rows["value"].to_pylist()] == list(range(5000))
     assert max(rows.num_rows for rows in found) <= 1100
@@ -182,7 +185,9 @@ def test_json_columns_are_those_of_records(tmp_path: Path) -> None:
     "at_end", ['{"value":"b"', '{"value":"b', '{"value":', "{", '{"value":"b"}}', '["b"]', '"b"', "x"]
 )
 @pytest.mark.parametrize("wanted", [RECORD, ALL], ids=["columns", "lines"])
-def test_a_line_of_json_that_is_broken_at_the_end_is_refused(tmp_path: Path, at_end: str, wanted: Wanted) -> None:
+def test_a_line_of_json_that_is_broken_at_the_end_is_refused(
+    tmp_path: Path, at_end: str, wanted: WantedColumns
+) -> None:
     path = text(tmp_path / "a.jsonl", '{"value":"a"}\n' * 3 + at_end)
     with pytest.raises(InputFileError, match=r"a.jsonl cannot be read as json: from line 4 on, where row 0 is"):
         read(path, wanted)
@@ -243,27 +248,28 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "value\na\n")
-    (file,) = find_files([path])
+    (file,) = find_files(places_at(path))
 
     def grow() -> None:
-        with opened(file) as source, path.open("a") as end:
+        with open_input(file) as source, path.open("a") as end:
             assert len(list(read_rows(source, file, None, RECORD, Csv()))) == 1
             end.write("b\n")
 
     with pytest.raises(InputFileError, match="was changed while it was loaded"):
         grow()
-    with pytest.raises(InputFileError, match="was changed while it was loaded"), opened(file):
+    with pytest.raises(InputFileError, match="was changed while it was loaded"), open_input(file):
         pass
 
 
 READ_ALL = """
 import resource, sys
 from sparklog.jobs.load.inputs import find_files
-from sparklog.jobs.load.row_files import Csv, Wanted, opened, read_rows
-(file,) = find_files([sys.argv[1]])
+from sparklog.jobs.load.row_files import Csv, WantedColumns, open_input, read_rows
+from sparklog.topic.places.discovery import places_at
+(file,) = find_files(places_at(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-with opened(file) as source:
-    rows = sum(rows.num_rows for rows in read_rows(source, file, None, Wanted({"value": "value"}, False), Csv()))
+with open_input(file) as source:
+    rows = sum(rows.num_rows for rows in read_rows(source, file, None, WantedColumns({"value": "value"}, False), Csv()))
 print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
 
@@ -296,16 +302,16 @@ def test_value_that_is_in_many_rows_and_in_the_file_once_is_not_in_memory_for_al
     path = tmp_path / "a.parquet"
     a_value_in_every_row(path, 1000, store_schema=has_schema)
     assert path.stat().st_size < 2000
-    (file,) = find_files([path])
+    (file,) = find_files(places_at(path))
     sizes, rows = [], 0
-    with opened(file) as source:
+    with open_input(file) as source:
         for batch in read_rows(source, file, None, RECORD, Csv()):
             taken = Columns(topic=None).rows(batch, file, rows)
             sizes.append(taken.nbytes)
             rows += taken.num_rows
     assert (rows, max(sizes) < 80 << 20, sum(sizes) > 1000 << 20) == (1000, True, True)
     with pytest.raises(InputFileError, match="a row has more than 1000000 bytes, the most that row_bytes_max lets it"):
-        read(path, Wanted(RECORD.roles, has_all=False, row_bytes_max=1_000_000))
+        read(path, WantedColumns(RECORD.roles, has_all=False, row_bytes_max=1_000_000))
 
 
 def test_parquet_of_encodings_without_dictionaries_is_read(tmp_path: Path) -> None:
@@ -321,8 +327,8 @@ def test_nulls_of_a_wide_type_are_not_in_memory_for_all_rows(tmp_path: Path) -> 
     with pa.parquet.ParquetWriter(tmp_path / "a.parquet", nulls.schema) as writer:
         for _ in range(8):
             writer.write_batch(nulls)
-    (file,) = find_files([tmp_path / "a.parquet"])
-    with opened(file) as source:
+    (file,) = find_files(places_at(tmp_path / "a.parquet"))
+    with open_input(file) as source:
         found = [rows.num_rows for rows in read_rows(source, file, None, RECORD, Csv())]
     assert (sum(found), max(found) <= 16) == (128, True)
 
@@ -335,7 +341,7 @@ def test_row_of_compressed_text_that_comes_to_too_much_is_refused(tmp_path: Path
     with pytest.raises(
         InputFileError, match=rf"{name} cannot be read.*a row has more than 10000000 bytes, the most that"
     ):
-        read(path, Wanted(RECORD.roles, has_all=False, row_bytes_max=10_000_000))
+        read(path, WantedColumns(RECORD.roles, has_all=False, row_bytes_max=10_000_000))
 
 
 def test_arrow_file_whose_dictionary_has_a_long_value_is_read_in_parts(tmp_path: Path) -> None:
@@ -343,7 +349,7 @@ def test_arrow_file_whose_dictionary_has_a_long_value_is_read_in_parts(tmp_path:
     ends = pa.RunEndEncodedArray.from_arrays(pa.array([500], pa.int32()), pa.array(["b" * (1 << 20)]))
     for number, column in enumerate((values, ends)):
         write_arrow(tmp_path / f"{number}.arrow", pa.table({"value": column}))
-        (file,) = find_files([tmp_path / f"{number}.arrow"])
-        with opened(file) as source:
+        (file,) = find_files(places_at(tmp_path / f"{number}.arrow"))
+        with open_input(file) as source:
             found = [rows.num_rows for rows in read_rows(source, file, None, RECORD, Csv())]
         assert (sum(found), max(found)) == (500, 64)

@@ -148,7 +148,7 @@ BOUNDS = """
 from hypothesis import settings
 settings.register_profile("bounds", deadline=None, max_examples=150, database=None)
 settings.load_profile("bounds")
-from tests.record import test_where
+from tests.record.decode import test_where
 test_where.test_any_predicate_selects_what_the_oracle_says_of_any_log()
 test_where.test_every_damaged_record_is_refused_alike_with_and_without_a_filter()
 """

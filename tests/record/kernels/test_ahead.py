@@ -29,7 +29,7 @@ def kept_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def keep(folder: Path, kernel: str) -> None:
-    (folder / f"sparklog.record.{kernel}-0123456789abcdef").write_bytes(b"code")
+    (folder / f"sparklog.record.kernels.{kernel}-0123456789abcdef").write_bytes(b"code")
 
 
 def test_read_behind_the_process_compiles_nothing() -> None:

@@ -149,5 +149,26 @@ def test_warming_up_compiles_every_kernel_that_the_sources_have() -> None:
         for path in here.glob("*.py")
         for name in re.findall(r"^@kernel\(.*\)\ndef (\w+)", path.read_text(), re.MULTILINE)
     ]
-    assert sorted(warm_up.load_kernels()) == sorted(declared)
-    assert warm_up.kernel_count() == len(declared) >= 10
+    decoders = {"decode_records", "decode_messages"}
+    assert sorted(warm_up.load_kernels()) == sorted([*declared, *(f"{name}.program" for name in decoders)])
+    assert warm_up.kernel_count() == len(declared) + len(decoders) >= 10
+
+
+def test_kernel_is_compiled_for_a_number_of_arguments_when_it_is_first_called_with_so_many(
+    kept_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels_compile, "KERNELS", {})
+
+    def added(number: Any, other: Any = None) -> Any:
+        return number if other is None else number + other
+
+    kernel = kernels_compile.kernel(SIGNATURE, types.int64(types.int64, types.int64))(added)
+
+    def kept() -> list[str]:
+        return sorted(
+            path.name.rpartition(".")[2].rpartition("-")[0] for path in kept_in.iterdir() if path.stat().st_size
+        )
+
+    assert (kept(), sorted(kernels_compile.KERNELS)) == ([], ["added", "added.other"])
+    assert (kernel(np.int64(3)), kept()) == (3, ["added"])
+    assert (kernel(np.int64(3), np.int64(4)), kept()) == (7, ["added", "other"])

@@ -85,7 +85,7 @@ def test_empty_path_is_not_the_folder_that_we_run_in(path: str) -> None:
 def test_paths_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     options = SeglogOptions.parse({"paths": '["a", "/b", "file:///c%20d"]'})
-    assert options.all_paths == (f"{tmp_path}/a", "/b", "/c d")
+    assert [place.path for place in options.all_paths] == [f"{tmp_path}/a", "/b", "/c d"]
 
 
 def test_values_are_read() -> None:

@@ -17,7 +17,7 @@ def parse(**given: str) -> WriteOptions:
 
 def test_names_are_taken_in_any_case() -> None:
     found = WriteOptions.parse({"PATH": "/logs", "NumPartitions": "3", "TOPIC": "t", "Compression.Type": "zstd"})
-    assert (found.path, found.num_partitions, found.topic, found.config.codec) == ("/logs", 3, "t", "zstd")
+    assert (str(found.path), found.num_partitions, found.topic, found.config.codec) == ("/logs", 3, "t", "zstd")
 
 
 def test_defaults_are_kafkas_but_for_the_codec() -> None:

@@ -404,6 +404,18 @@ def with_groups(log_dir: Path) -> Path:
     return log_dir
 
 
+def test_group_may_have_committed_on_a_disk_without_a_partition_that_is_read(
+    log_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    disk = tmp_path_factory.mktemp("disk")
+    write_groups(disk, {"g": commits("g", {("b", 0): 1020})})
+    # The disk has a second name, and is not taken for two.
+    again = tmp_path_factory.mktemp("links") / "again"
+    again.symlink_to(disk)
+    paths = [str(disk), str(again)]
+    assert spans(plan(log_dir, paths=paths, subscribe="b", startingOffsetsByGroup="g")) == [("b-0", 1020, 1050)]
+
+
 def test_read_begins_where_a_group_is_and_at_the_start_where_it_has_not_been(log_dir: Path) -> None:
     with_groups(log_dir)
     assert spans(plan(log_dir, startingOffsetsByGroup="g")) == [("a-0", 23, 100), ("a-1", 0, 100)]

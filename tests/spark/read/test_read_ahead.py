@@ -16,7 +16,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from sparklog.errors import CorruptLogError
 from sparklog.spark.read import plan as planning
-from sparklog.spark.read.read_ahead import read_ahead
+from sparklog.spark.read.batches import read_ahead
 from sparklog.spark.source import SeglogDataSource
 from tests.log.logs import write
 

@@ -8,7 +8,7 @@ from itertools import islice
 import pyarrow as pa
 import pytest
 
-from sparklog.spark.read.small_batches import joined
+from sparklog.spark.read.batches import joined
 
 MIB = 1 << 20
 

@@ -104,20 +104,61 @@ def test_write_that_is_refused_at_its_commit(spark: SparkSession, tmp_path: Path
     assert_ours_comes_first(lines, "topicId is Q2TYVrXaSDWPZ5lUZtm3Jh")
 
 
-def test_uncaught_error_ends_the_console_with_our_sentence(tmp_path: Path) -> None:
-    """What a script that dies of it prints: no frame of ours, and nothing but Spark's SQLSTATE behind the message."""
-    script = f"""
+SCRIPT = f"""
+import time
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+class Reader(DataSourceReader):
+    def read(self, partition):
+        for _ in range(1000):
+            yield pa.RecordBatch.from_pydict({{"id": pa.array(range(1000), pa.int64())}})
+
+class Trivial(DataSource):
+    def schema(self):
+        return "id bigint"
+    def reader(self, schema):
+        return Reader()
+
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark.dataSource.register(Trivial)
+print(spark.read.format("Trivial").load().limit(3).collect(), flush=True)
+time.sleep(3)
+print("then", spark.read.format("seglog").load({str(DATA)!r}).limit(3).count(), flush=True)
+time.sleep(3)
 spark.read.format("seglog").option("startingOfsets", "earliest").load({str(DATA)!r})
 """
+"""Takes a few rows of many from two sources, and dies of an error."""
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=300, cwd=tmp_path
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        cwd=tmp_path_factory.mktemp("console"),
     )
-    lines = done.stderr.rstrip().splitlines()
+
+
+def test_uncaught_error_ends_the_console_with_our_sentence(console: subprocess.CompletedProcess[str]) -> None:
+    """What a script that dies of it prints: no frame of ours, and nothing but Spark's SQLSTATE behind the message."""
+    assert console.returncode == 1
+    lines = console.stderr.rstrip().splitlines()
     assert "no option 'startingofsets': did you mean 'startingOffsets'?" in "".join(lines[-2:])
-    assert "sparklog/spark" not in done.stderr
+    assert "sparklog/spark" not in console.stderr
+
+
+def test_traceback_of_a_limit_is_pysparks_with_a_source_that_has_nothing_of_ours(
+    console: subprocess.CompletedProcess[str],
+) -> None:
+    assert console.stdout == "[Row(id=0), Row(id=1), Row(id=2)]\nthen 3\n", console.stderr
+    assert "BrokenPipeError" in console.stderr
+    assert f"{ROOT}/sparklog/" not in console.stderr
 
 
 @pytest.fixture

@@ -19,52 +19,61 @@ from sparklog.spark.worker import process as workers
 from tests.spark.conftest import ROOT
 
 REGISTER = """
-import sys
+import os, sys
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-spark.sparkContext.setLogLevel("OFF")
 sys.path.insert(0, sys.argv[1])
 import sparklog
-try:
-    sparklog.register(spark)
-except sparklog.errors.WorkerPythonError as error:
-    print(error)
-else:
-    print("ROWS", spark.read.format("seglog").load(sys.argv[2]).count())
+for python in sys.argv[3:]:
+    os.environ["PYSPARK_PYTHON"] = python
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        sparklog.register(spark)
+    except sparklog.errors.WorkerPythonError as error:
+        print(error)
+    else:
+        print("ROWS", spark.read.format("seglog").load(sys.argv[2]).count())
+    spark.stop()
 """
 
 
-def registered(tmp_path: Path, **environment: str) -> list[str]:
-    """Return what a program prints that registers the format, in a folder that has no sparklog in it."""
+def registered(folder: Path, *pythons: str | Path, **environment: str) -> list[str]:
+    """Return what a program prints that registers the format with each Python, in a folder that has no sparklog."""
     without = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
-    command = [sys.executable, "-c", REGISTER, str(ROOT), str(ROOT / "examples" / "data")]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env={**without, **environment}, timeout=300
-    )
+    command = [sys.executable, "-c", REGISTER, str(ROOT), str(ROOT / "examples" / "data"), *map(str, pythons)]
+    environment = {**without, "PYSPARK_PYTHON": str(pythons[0]), **environment}
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 
 
-@pytest.fixture
-def bare_python(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a Python that has none of our packages: this one, without those that were installed into it."""
-    python = tmp_path / "bare-python"
+    python = tmp_path_factory.mktemp("bare") / "bare-python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     python.chmod(0o755)
     return python
 
 
-def test_python_without_sparklog_is_named_in_one_sentence_with_what_to_set(tmp_path: Path, bare_python: Path) -> None:
-    (line,) = registered(tmp_path, PYSPARK_PYTHON=str(bare_python))
+@pytest.fixture(scope="module")
+def refusals(bare_python: Path) -> list[str]:
+    """Return what is said of a Python without sparklog, and then of one that is not there."""
+    return registered(bare_python.parent, bare_python, bare_python.with_name("nowhere"))
+
+
+def test_python_without_sparklog_is_named_in_one_sentence_with_what_to_set(refusals: list[str]) -> None:
+    line, _ = refusals
     version = sys.version.split()[0]
     assert line.startswith("[SEGLOG_WORKER_PYTHON] the Python that Spark's workers run, ")
     assert f"({version}), has no sparklog, numpy, numba, pyarrow; set PYSPARK_PYTHON={sys.executable}, " in line
 
 
-def test_python_that_is_not_there_is_named(tmp_path: Path) -> None:
-    (line,) = registered(tmp_path, PYSPARK_PYTHON=str(tmp_path / "nowhere"))
+def test_python_that_is_not_there_is_named(refusals: list[str], bare_python: Path) -> None:
+    _, line = refusals
+    nowhere = bare_python.with_name("nowhere")
     assert line.startswith(
-        f"[SEGLOG_WORKER_PYTHON] Spark's workers cannot run their Python, {tmp_path}/nowhere: Cannot run program "
+        f"[SEGLOG_WORKER_PYTHON] Spark's workers cannot run their Python, {nowhere}: Cannot run program "
     )
     assert f"set PYSPARK_PYTHON={sys.executable}, " in line
 
@@ -74,9 +83,7 @@ def test_driver_s_python_that_is_jupyter_reads_once_the_format_is_registered(tmp
     jupyter = tmp_path / "jupyter"
     jupyter.write_text("#!/bin/sh\nexit 1\n")
     jupyter.chmod(0o755)
-    printed = registered(
-        tmp_path, PYSPARK_DRIVER_PYTHON=str(jupyter), PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(ROOT)
-    )
+    printed = registered(tmp_path, sys.executable, PYSPARK_DRIVER_PYTHON=str(jupyter), PYTHONPATH=str(ROOT))
     assert printed == ["ROWS 2149"]
 
 

@@ -10,6 +10,7 @@ import pytest
 from sparklog.errors import InvalidOptionError, PathNotFoundError
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import OffsetCommit
+from sparklog.topic.internal import groups, views
 from sparklog.topic.internal.groups import committed_by_groups, group_logs, partition_of_group
 from sparklog.write.group_offsets import commit_group_offsets
 from tests.places import directory_at
@@ -17,7 +18,15 @@ from tests.topic.groups import commits, write_groups, write_shop
 
 
 def committed(group: str, *paths: Path) -> dict[TopicPartition, int]:
-    return committed_by_groups([group], [directory_at(path) for path in paths])[group]
+    """Return the offsets of a group, which each way to ask gives."""
+    directories = [directory_at(path) for path in paths]
+    found = committed_by_groups([group], directories)[group]
+    assert {at: each.offset for at, each in groups.committed(directories, group).items()} == found
+    rows = views.read(paths, "consumer_offsets").to_pylist()
+    assert {
+        TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows if row["group"] == group
+    } == found
+    return found
 
 
 @pytest.mark.parametrize(
@@ -115,6 +124,10 @@ def test_later_commit_counts_wherever_it_is(tmp_path: Path) -> None:
     assert committed_by_groups(["mine"], [], [tmp_path]) == {"mine": {at: 10, other: 2}}
     with pytest.raises(InvalidOptionError, match="no group 'other'"):
         committed("other", tmp_path)
+
+
+def test_group_that_has_committed_nothing_has_no_offset(tmp_path: Path) -> None:
+    assert groups.committed(directory_at(tmp_path), "none") == {}
 
 
 def test_commits_of_several_directories_are_told_apart_by_their_times(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
+from sparklog.log.files import TopicPartition
 from sparklog.log.places import PartitionFolder
 from sparklog.topic.places.discovery import discover, read_found
+from sparklog.topic.selection import Selection
 from tests.places import directory_at
 from tests.topic.staged import rows, write
 
@@ -30,7 +32,7 @@ def names(found: list[PartitionFolder]) -> list[str]:
 
 
 def listed(*paths: Path | str) -> list[str]:
-    return names(discover([str(path) for path in paths]).all_topics())
+    return names(discover([str(path) for path in paths]).select())
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_topic_path_stands_for_its_partitions(log_dir: Path) -> None:
 
 def test_partition_folder_stands_for_itself(log_dir: Path) -> None:
     found = discover([str(log_dir / "events-10")])
-    assert found.all_topics() == [PartitionFolder(directory_at(log_dir), "events", 10)]
+    assert found.select() == [PartitionFolder(directory_at(log_dir), "events", 10)]
     assert found.named_by_path == set(found.partitions)
 
 
@@ -57,9 +59,16 @@ def test_internal_topic_is_read_when_its_name_is_given(log_dir: Path) -> None:
     assert listed(log_dir / "__consumer_offsets") == ["__consumer_offsets-3"]
     assert listed(log_dir / "__consumer_offsets-3") == ["__consumer_offsets-3"]
     found = discover([str(log_dir)])
-    assert names(found.named(["__consumer_offsets"])) == ["__consumer_offsets-3"]
-    assert names(found.assigned({"__consumer_offsets": [3]})) == ["__consumer_offsets-3"]
-    assert names(found.matching(re.compile(".*"))) == ["events-0", "events-1", "events-10", "my.topic-eu-0"]
+    assert names(found.select(Selection(topics=("__consumer_offsets",)))) == ["__consumer_offsets-3"]
+    assert names(found.select(Selection(partitions=(TopicPartition("__consumer_offsets", 3),)))) == [
+        "__consumer_offsets-3"
+    ]
+    assert names(found.select(Selection(topic_pattern=re.compile(".*")))) == [
+        "events-0",
+        "events-1",
+        "events-10",
+        "my.topic-eu-0",
+    ]
 
 
 def test_folders_that_kafka_set_aside_and_foreign_names_are_passed_over(log_dir: Path) -> None:
@@ -138,17 +147,17 @@ def test_path_without_partitions_is_an_error_that_says_what_is_there(
 def test_topic_or_partition_that_is_not_there_is_an_error_that_names_the_nearest(log_dir: Path) -> None:
     found = discover([str(log_dir)])
     with pytest.raises(PathNotFoundError, match=r"no topic 'event' in .*logs; did you mean 'events'\?"):
-        found.named(["events", "event"])
+        found.select(Selection(topics=("events", "event")))
     with pytest.raises(PathNotFoundError, match=r"no partition events-2 in .*did you mean 'events-"):
-        found.assigned({"events": [0, 2]})
+        found.select(Selection(partitions=(TopicPartition("events", 0), TopicPartition("events", 2))))
     with pytest.raises(PathNotFoundError, match=r"no topic whose name matches 'x.*'"):
-        found.matching(re.compile("x.*"))
+        found.select(Selection(topic_pattern=re.compile("x.*")))
 
 
 def test_long_lists_are_cut(tmp_path: Path) -> None:
     make(tmp_path, *[f"t{number}-0" for number in range(100)])
     with pytest.raises(PathNotFoundError, match="and 92 more"):
-        discover([str(tmp_path)]).named(["??????"])
+        discover([str(tmp_path)]).select(Selection(topics=("??????",)))
 
 
 def test_scheme_without_a_storage_is_an_error() -> None:
@@ -183,7 +192,7 @@ def test_pattern_stands_for_the_partitions_that_it_matches(log_dir: Path) -> Non
 
 def test_several_patterns_and_paths_are_read_together(log_dir: Path) -> None:
     found = discover([log_dir / "events-[01]", str(log_dir / "my*")])
-    assert names(found.all_topics()) == ["events-0", "events-1", "my.topic-eu-0"]
+    assert names(found.select()) == ["events-0", "events-1", "my.topic-eu-0"]
 
 
 def test_pattern_passes_over_what_cannot_be_read_and_says_so_where_that_is_all(log_dir: Path) -> None:
@@ -229,7 +238,7 @@ def test_topic_that_a_commit_makes_while_logs_are_looked_for_is_found_whole(tmp_
     rounds = count()
 
     def find() -> list[PartitionFolder]:
-        found = discover([tmp_path]).all_topics()
+        found = discover([tmp_path]).select()
         if next(rounds) == 0:
             write(tmp_path, [rows(["a", "b", "c"], partition=[0, 1, 2])], topic="more", partitions=3)
         return found
@@ -243,7 +252,7 @@ def test_topics_that_are_made_without_end_are_not_waited_for(tmp_path: Path) -> 
 
     def find() -> list[PartitionFolder]:
         (tmp_path / f"events-{next(numbers)}").mkdir()
-        return discover([tmp_path]).all_topics()
+        return discover([tmp_path]).select()
 
     assert len(read_found(find)) == next(numbers) - 1
 

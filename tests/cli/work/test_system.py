@@ -13,10 +13,10 @@ from sparklog.cli.output.fields import ROWS
 from sparklog.log.config import LogConfig
 from sparklog.topic.transactions.writer import TransactionalWriter
 from sparklog.topic.write.open_logs import OpenLogs
-from tests.cli.commands.test_main import on_a_terminal, run
 from tests.cli.output.test_fields import disagreements
 from tests.places import directory_at
 from tests.system.logs import put, write_log
+from tests.terminal import on_a_terminal, run
 
 HANGING = 17
 FIELDS = ROWS["transactions"]["an open transaction (--hanging, --abort)"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparklog.jobs.files.json_lines import json_lines
+from sparklog.values.json_text import json_lines
 
 DAY = datetime.date(2020, 1, 2)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

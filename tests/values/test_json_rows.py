@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import InvalidOptionError
-from sparklog.jobs.files.json_rows import json_rows
+from sparklog.values.json_text import json_rows
 
 NOON = dt.datetime(2026, 1, 31, 12, 30, tzinfo=dt.UTC)
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -85,7 +85,7 @@ def test_rows_are_read_back(rows: pa.RecordBatch, start: int) -> None:
     ],
 )  # fmt: skip
 def test_text_of_each_kind(column: pa.Array, text: str) -> None:
-    assert json_rows(["c"], [column], 1).to_pylist() == [f'{{"c":{text}}}']
+    assert json_rows(["c"], [column], 1).to_pylist() == [f'{{"c":{text}}}'.encode()]
 
 
 def test_binary_comes_back_from_base64() -> None:

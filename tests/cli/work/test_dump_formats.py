@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparklog.cli.output.json_records import record_lines
+from sparklog.cli.work.dump_formats import record_lines
 from sparklog.inspect.dump import RowDict, log_of_folder, record_batches, record_rows
 from sparklog.inspect.dump_range import DumpedLog, DumpRange
 from sparklog.values.json_text import base64_of

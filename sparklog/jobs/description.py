@@ -1,0 +1,72 @@
+"""`sparklog.describe`: describes logs, many partitions at a time, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sparklog.inspect.describe import PartitionDescription, Scanned, describe_step_by_step
+from sparklog.jobs.named_logs import LogsTask, logs_at, tasks_of
+from sparklog.jobs.run.job import Amount, Report, Watch, found_by
+from sparklog.jobs.run.local import runner_of
+from sparklog.log.places import PartitionFolder
+from sparklog.storage.registry import PathText, paths_of
+
+_LOOK_BYTES: Final = 1 << 19
+"""To look at the names and the ends of a log takes about as long as to scan the headers of so many bytes."""
+
+
+def describe(
+    path: PathText | Sequence[PathText],
+    *,
+    full: bool = False,
+    ratio: bool = False,
+    processes: int | None = None,
+    spark: Any = None,
+    watch: Watch | None = None,
+) -> Iterator[PartitionDescription]:
+    """Describe logs: their offsets, times, sizes, codecs and formats.
+
+    Other parameters and errors are as of `sparklog.verify`.
+
+    Parameters
+    ----------
+    full : bool
+        Scan the header of every batch, so that everything is counted. By default only names, indexes and the batches
+        at the ends of segments are read.
+    ratio : bool
+        Decompress every batch as well, to say what compression saves.
+
+    Yields
+    ------
+    PartitionDescription
+        In the order of the paths and of their partitions. Damage is no error: ``error`` of a description says it.
+    """
+    runner = runner_of(processes, spark)
+    folders = dict.fromkeys(folder for each in paths_of(path) for folder in logs_at(each).folders)
+    return found_by(DescribeJob(tuple(folders), full or ratio, ratio, runner.workers), runner, watch)
+
+
+@dataclass(frozen=True)
+class DescribeJob:
+    """Describes logs, as `describe_step_by_step` does; ``workers`` tasks run at a time, about."""
+
+    folders: tuple[PartitionFolder, ...]
+    is_full: bool = False
+    is_decompressed: bool = False
+    workers: int = 1
+
+    # Python does much of the work: threads would wait for each other.
+    threads_bytes_max = 0
+
+    def plan(self) -> list[LogsTask]:
+        return list(tasks_of(self.folders, self.workers, look_bytes=None if self.is_full else _LOOK_BYTES))
+
+    def run(self, task: LogsTask, report: Report) -> Iterator[PartitionDescription]:
+        for folder in task.folders:
+            for event in describe_step_by_step(folder, is_full=self.is_full, is_decompressed=self.is_decompressed):
+                if isinstance(event, Scanned):
+                    report(Amount(event.bytes))
+                else:
+                    yield event

@@ -1,0 +1,125 @@
+"""The arguments that every job takes, declared once: for callers of Python, for the terminal, and for the workers.
+
+`takes` puts declared options into the signature and the docstring of a function of Python, and
+`sparklog.cli.commands.declared` makes options of the terminal of the same declarations. A job carries its `JobOptions`,
+so that a task has them wherever it runs. An option that all jobs take is a line of `JobArguments` and a field of
+`JobOptions`; one of all jobs that read logs belongs into `sparklog.topic.selection`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypedDict, TypeVar
+
+from sparklog.jobs.run.job import Watch
+from sparklog.log.properties import Option, option, options_of
+from sparklog.topic.selection import SelectionArguments
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TASK_BYTES: Final = 1 << 28
+_WIDTH: Final = 116
+_RETURNS: Final = "\n\nReturns\n"
+
+
+class JobArguments(TypedDict, total=False):
+    """The options of `JobOptions` as a caller of Python gives them."""
+
+    spark: Any
+    processes: int | None
+    lock_timeout_seconds: float
+    dry_run: bool
+    watch: Watch | None
+
+
+class LogJobArguments(JobArguments, total=False):
+    """The options of `LogJobOptions` as a caller of Python gives them."""
+
+    task_bytes: int
+
+
+class MoveArguments(SelectionArguments, LogJobArguments, total=False):
+    """What the jobs take that move ranges of logs."""
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """How a job is run; it pickles without ``spark`` and ``watch``, which are for the driver."""
+
+    spark: Any = option(  # noqa: RUF009 - a field, like the others
+        "spark",
+        None,
+        kind=object,
+        takes="SparkSession",
+        doc="Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. All "
+        "paths must be where its workers reach them too.",
+    )
+    processes: int | None = option(
+        "processes",
+        None,
+        kind=int,
+        at_least=1,
+        doc="How many processes work; by default one for each core, or threads of this one where they do better.",
+    )
+    lock_timeout_seconds: float = option(
+        "lock_timeout_seconds",
+        600.0,
+        doc="How long to wait for other jobs and writers on the target; a running broker is not waited for.",
+    )
+    dry_run: bool = option(
+        "dry_run",
+        False,
+        doc="Change nothing, and say what would be done. This waits for no other job, and can be done beside a broker.",
+    )
+    watch: Watch | None = option(  # noqa: RUF009 - a field, like the others
+        "watch", None, kind=object, takes="Watch", doc="Is told how the job goes on."
+    )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"spark": None, "watch": None}
+
+
+@dataclass(frozen=True)
+class LogJobOptions(JobOptions):
+    """How a job on logs is run."""
+
+    task_bytes: int = option(
+        "task_bytes", TASK_BYTES, at_least=1, doc="About how many bytes of log one task does at most."
+    )
+
+
+def takes(*declaring: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Put declared options in the place of ``**shared`` in the signature of a function, and into its docstring."""
+    options = {name: each for one in declaring for name, each in options_of(one).items()}
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        own = inspect.signature(function)
+        named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        shared = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=o.default) for n, o in options.items()]
+        whole = own.replace(parameters=[*named, *shared])
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            # What nobody declares is refused, as of any function.
+            whole.bind(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        call.__signature__ = whole  # type: ignore[attr-defined]
+        before, heading, after = inspect.cleandoc(function.__doc__ or "").partition(_RETURNS)
+        call.__doc__ = "\n".join([before, *map(_entry, options, options.values())]) + heading + after
+        return call
+
+    return decorate
+
+
+def _entry(name: str, declared: Option) -> str:
+    """Return the lines of an option in the section "Parameters" of a docstring."""
+    choices = ", ".join(f'"{each}"' for each in declared.choices)
+    kind = f"{{{choices}}}" if choices else declared.takes or declared.kind.__name__
+    doc = textwrap.fill(declared.doc, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return f"{name} : {kind}{', optional' if declared.default is None else ''}\n{doc}"

@@ -1,0 +1,174 @@
+"""Scans a segment to its end, whatever is damaged in it: gives the batches that are there, and what cannot be read.
+
+`sparklog.log.scan` stops at damage; this goes on at the next whole batch, at whatever byte. Every record is decoded,
+batch by batch where some of a window do not decode, so that all that is not said to be unreadable can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from sparklog.errors import CorruptBatchError
+from sparklog.log.damage import Damage, DamageScanner
+from sparklog.log.segment import Segment, Window, WindowScan
+from sparklog.record.batches.framing import HEADER_BYTES_MAX, first_header
+from sparklog.record.decode.columns import decode_batches
+from sparklog.record.format.arrays import numbers_of
+from sparklog.record.format.headers import BatchHeaders
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Records = tuple[Numbers, Numbers, Numbers]
+
+_COLUMNS: Final = ("key", "offset", "timestamp", "position")
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Bytes that hold no sound batch.
+
+    Attributes
+    ----------
+    path : str
+        The segment's file.
+    position, length_bytes : int
+        Where they begin, and how many there are.
+    first_offset, end_offset : int
+        The offsets that they may have held, the end exclusive. Without a sound batch behind them the end is the base
+        offset of the next segment, or for the last segment the largest offset that there can be.
+    reason : str
+    damage : Damage or None
+        How they were judged; None of one whole batch, whose checksum or records are wrong.
+    """
+
+    path: str
+    position: int
+    length_bytes: int
+    first_offset: int
+    end_offset: int
+    reason: str
+    damage: Damage | None = None
+
+    @property
+    def is_log_end(self) -> bool:
+        """Whether the log ends here without damage: a crash or a broker that preallocates files leaves such bytes."""
+        return self.damage is not None and self.damage.is_log_end
+
+
+@dataclass(frozen=True)
+class CheckedBatches:
+    """Batches one behind the other, and whether the checksum and records of each are right: shape (n_batches,).
+
+    Attributes
+    ----------
+    expected_offset : int
+        The offset that the first of them must have or be above.
+    records : tuple of three arrays, shape (n_records,)
+        The position of its batch, the offset and the timestamp of each record of the sound batches.
+    """
+
+    window: Window
+    is_sound: Flags
+    expected_offset: int
+    records: Records
+
+    @property
+    def headers(self) -> BatchHeaders:
+        return self.window.headers
+
+    @property
+    def sound(self) -> BatchHeaders:
+        return self.window.headers.where(self.is_sound)
+
+
+def scan_past_damage(segment: Segment) -> Iterator[CheckedBatches | Unreadable]:
+    """Check every batch and every record of a segment.
+
+    Yields
+    ------
+    CheckedBatches or Unreadable
+        In the order of the file; single batches of a window that are unreadable come before it. The bytes of a window
+        are valid until the next one is asked for.
+
+    Raises
+    ------
+    SeglogError
+        The file cannot be opened or read.
+    """
+    path, offset = segment.path(), segment.base_offset
+    with segment.file() as file:
+        scanner = DamageScanner(file, is_last=segment.is_last, upper_offset=segment.reach)
+        next_position: int | None = 0
+        while next_position is not None:
+            # Where the batches begin that stand directly before the boundary and are all damaged: where no batch
+            # follows them, a wrong size may be the cause.
+            doubtful_position: int | None = None
+            scan = WindowScan(file, next_position)
+            for window in scan:
+                records, errors = _decoded(window)
+                for row, error in errors.items():
+                    yield _unreadable_batch(path, window.headers.table[row], error.reason)
+                is_sound = ~np.isin(np.arange(len(window.headers)), list(errors))
+                checked = CheckedBatches(window, is_sound, offset, records)
+                yield checked
+                ends = checked.sound.column("last_offset")
+                ends = ends[ends < segment.reach]
+                offset = int(ends[-1]) + 1 if len(ends) else offset
+                if is_sound[-1]:
+                    doubtful_position = None
+                elif is_sound.any() or doubtful_position is None:
+                    first = np.flatnonzero(np.append(True, is_sound))[-1]
+                    doubtful_position = int(window.headers.column("position")[first])
+            if scan.fault is None and scan.position >= scan.size_bytes:
+                return
+            damage = scanner.judge(
+                scan.position,
+                offset,
+                scan.size_bytes,
+                scan.fault,
+                what=scan.what,
+                doubtful_position=doubtful_position,
+            )
+            next_position, end_offset = damage.next_position, segment.upper_offset
+            if next_position is not None:
+                following = first_header(file.read(next_position, HEADER_BYTES_MAX), next_position)
+                end_offset = max(int(following.column("base_offset")[0]), offset) if len(following) else offset
+            yield Unreadable(path, damage.position, damage.length_bytes, offset, end_offset, damage.reason, damage)
+
+
+def _unreadable_batch(path: str, batch: np.void, reason: str) -> Unreadable:
+    position, batch_bytes = int(batch["position"]), int(batch["batch_bytes"])
+    return Unreadable(path, position, batch_bytes, int(batch["base_offset"]), int(batch["last_offset"]) + 1, reason)
+
+
+def _decoded(window: Window) -> tuple[Records, dict[int, CorruptBatchError]]:
+    """Decode every record of the sound batches; return the errors of the others by the batch's row."""
+    headers = window.headers
+    errors: dict[int, CorruptBatchError] = {}
+    try:
+        pieces = _pieces(window, headers)
+    except CorruptBatchError:
+        pieces = []
+        for row in range(len(headers)):
+            try:
+                pieces += _pieces(window, headers[row : row + 1])
+            except CorruptBatchError as error:
+                errors[row] = error
+    none = np.empty(0, dtype=np.int64)
+    positions, offsets, timestamps = (np.concatenate([none, *(piece[n] for piece in pieces)]) for n in range(3))
+    return (positions, offsets, timestamps), errors
+
+
+def _pieces(window: Window, headers: BatchHeaders) -> list[Records]:
+    return [
+        (
+            numbers_of(batch.column("position")),
+            numbers_of(batch.column("offset")),
+            numbers_of(batch.column("timestamp")),
+        )
+        for batch in decode_batches(window.buffer, headers, columns=_COLUMNS)
+    ]
