@@ -77,7 +77,7 @@ def producer_id_elsewhere(producer_id: int, source: str) -> int:
 
 
 def replace_producer_ids(data: Column, table: Column, source: str) -> None:
-    """Replace the producer ids of batches by those of `producer_id_elsewhere`; epochs and sequence numbers stay.
+    """Replace the producer ids of batches with `producer_id_elsewhere`; epochs and sequence numbers stay.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ def _lz4_frames(octets: Octets, ends: Int64s, free_bytes: int, target: Octets) -
     filled = np.empty(len(ends), dtype=np.int64)
     taken = kernels_streams.lz4_frames(native.lz4_compress_default(), octets, ends, free_bytes, target, filled)
     if taken < len(ends):
-        raise AssertionError("a target is too small for what is compressed into it")
+        raise AssertionError("a target is too small for the compressed records")
     return filled
 
 

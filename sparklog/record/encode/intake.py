@@ -212,8 +212,8 @@ def _refuse_early(numbers: np.ndarray[Any, np.dtype[np.int64]], earliest: int) -
     row = int(np.flatnonzero(numbers < earliest)[0])
     if numbers[row] == NO_TIMESTAMP:
         raise InvalidOptionError(
-            f"timestamp of row {row} is in the last millisecond before 1970, which is -1 ms, and by that Kafka says "
-            f"that a record has no timestamp: make it null, and the record gets the time at which it is written"
+            f"timestamp of row {row} is in the last millisecond before 1970, which is -1 ms, Kafka's number for no "
+            f"timestamp: make it null, and the record gets the time at which it is written"
         )
     raise InvalidOptionError(f"timestamp of row {row} is {numbers[row]} ms: Kafka has none before 1970")
 

@@ -16,7 +16,7 @@ DEDUPE_BUFFER_BYTES: Final = 128 << 20
 """Kafka's ``log.cleaner.dedupe.buffer.size``."""
 
 LOAD_FACTOR: Final = 0.9
-"""Kafka's ``log.cleaner.io.buffer.load.factor``: the part of the slots that may be taken."""
+"""Kafka's ``log.cleaner.io.buffer.load.factor``: the part of the slots that may be used."""
 
 _SLOTS_MAX: Final = (1 << 32) - 1
 # The map of a log with few keys stays in the processor's cache. Only during its last growth, a quarter of its memory is
@@ -60,7 +60,7 @@ class OffsetMap:
         self.size_max = self._size_max_of(slots)
         if self.size_max < 2:
             raise InvalidOptionError(
-                f"log.cleaner.dedupe.buffer.size of {buffer_bytes} bytes has not room for two keys; give more"
+                f"log.cleaner.dedupe.buffer.size of {buffer_bytes} bytes has no room for two keys: raise it"
             )
         self._slot_count = slots
         self._seed = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)
