@@ -9,8 +9,8 @@ A frame has the fields of `sparklog.record.format.streams`, and may have more, l
     5     1     block_size_class    4 to 7 in bits 4 to 6: blocks of at most 64 KiB, 256 KiB, 1 MiB, 4 MiB; else 0
     6     8     content_size        if its flag says so; never compared
           1     header_checksum     the second byte of the xxHash of flags to content size; never compared in magic 0
-                blocks              see there; each is followed by its xxHash if the flag says so. A size of 0 ends them,
-                                    with or without the highest bit
+                blocks              see there; each is followed by its xxHash if the flag says so. A size of 0 ends
+                                    them, with or without the highest bit
           4     content_checksum    if its flag says so; it must be there, and is never compared
 
 Bytes after the frame are ignored. Blocks that depend on earlier blocks are refused. So is a compressed block without

@@ -1,1 +1,1 @@
-"""Compiles and caches the loops over bytes (kernels), and contains them."""
+"""Contains the loops over bytes (kernels), and compiles and caches them."""

@@ -44,7 +44,7 @@ _VERSIONS: Final = (numba.__version__, llvmlite.__version__, np.__version__)
 
 
 class KernelCache(NullCache):
-    """The compiled code of one kernel on disk. Numba asks it before it compiles, and saves the result in it.
+    """The compiled code of one kernel on disk. Numba looks there before it compiles, and saves the result there.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ class KernelCache(NullCache):
 
     Notes
     -----
-    Loading skips numba's usual set-up of types and of calls into Python. It takes several times as long as loading our
-    kernels, which need none of it. If a kernel has to be compiled, the compiler makes the set-up itself.
+    Loading skips numba's usual set-up of types and of calls into Python, which takes several times as long as loading our
+    kernels; these need none of it. If a kernel has to be compiled, the compiler makes the set-up itself.
     """
 
     def __init__(self, name: str, folders: list[Path], before_compiling: Callable[[], None]) -> None:

@@ -73,7 +73,7 @@ _CRC32C_SKIP = _crc_skip(_CRC32C, _CRC_LANE_BYTES)
 
 
 def has_crc32c_instruction(named: str | None, of_host: str) -> bool:
-    """Return whether numba compiles for the CRC-32C instruction, by the user's features, else the host's."""
+    """Return whether numba compiles for the CRC-32C instruction, by the features that the user set, or the host's."""
     return "+sse4.2" in (of_host if named is None else named).split(",")
 
 

@@ -2,7 +2,7 @@
 
 Each field of a row is added to the hash of the fields before it, so that one row and the same bytes in two rows have
 different hashes. The digest is the sum of the hashes of the rows. It reveals accidental differences, but not rows that
-somebody made to have the same digest: a hash that does takes as long as all the rest of encoding.
+somebody made to have the same digest: a hash that does so takes as long as all the rest of encoding.
 Source: the last step is that of MurmurHash3, A. Appleby.
 """
 # Kernels are typed by the signatures that numba compiles them for.

@@ -1,9 +1,9 @@
 """Compiled code: tests records with a filter, so that only the bytes of records that pass are copied.
 
 One kernel for each format runs the program of any filter: a program is a table of tests, made by
-`sparklog.record.decode.where_program`, and no filter is compiled by itself. Each test names the next test if it is
-true, and the next one if it is not, so that a record is tested only until its result is known. The next test is always
-at a lower row of the table, and so every program ends.
+`sparklog.record.decode.where_program`, and no filter is compiled by itself. Each test names the next test for a
+true result, and the next for a false one, so that a record is tested only until its result is known. The next test is
+always at a lower row of the table, and so every program ends.
 """
 
 from __future__ import annotations
