@@ -17,7 +17,7 @@ Offsets inside a wrapper are absolute in magic 0. In magic 1 they count from 0, 
 less the last offset inside; compaction leaves gaps in them. A wrapper must not hold a wrapper.
 
 No checksum covers a message's own offset, but a wrapper's checksum covers the offsets inside. So the offset of a
-wrapper of magic 0 must equal that of the last message inside (Kafka accepts any); the first offset in a
+wrapper of magic 0 must equal that of the last message inside, though Kafka would accept either; the first offset in a
 wrapper of magic 1 must be above the batch before it. Damage to the offset of magic 1 goes unnoticed if it moves all
 messages to offsets that no other batch has. If the offset is 0, as old librdkafka left it, the offsets inside are
 absolute, and the last of them is the wrapper's.

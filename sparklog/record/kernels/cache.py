@@ -57,8 +57,8 @@ class KernelCache(NullCache):
 
     Notes
     -----
-    Loading skips numba's usual set-up of types and of calls into Python, which takes several times as long as loading our
-    kernels; these need none of it. If a kernel has to be compiled, the compiler makes the set-up itself.
+    Loading skips numba's usual set-up of types and of calls into Python, which takes several times as long as loading
+    our kernels; these need none of it. If a kernel has to be compiled, the compiler makes the set-up itself.
     """
 
     def __init__(self, name: str, folders: list[Path], before_compiling: Callable[[], None]) -> None:

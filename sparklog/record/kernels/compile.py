@@ -33,7 +33,7 @@ def kernel(*signatures: Any) -> Any:
     """Decorate a function as a kernel, which is compiled when it is first called, once on a machine.
 
     The last parameters may be None by default. The kernel is compiled separately for each number of arguments that has
-    signatures, at the first such call; to its name are added the given parameters that have a default.
+    signatures, at the first such call; its name ends with the given parameters that have a default.
 
     Kernels make no arrays, so numba need not count references to arrays, which would take longer than the work itself.
     """

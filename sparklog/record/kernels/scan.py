@@ -200,7 +200,7 @@ def put(strings, row, buffer, position, length):
     """Append ``buffer[position:position + length]`` as string ``row``; length -1 is null. The caller checks the room.
 
     Most strings are short, and calling a function for one takes longer than copying it. They are copied in steps that
-    may run past their ends, as far as the buffer has bytes and the output has room.
+    may run past their ends, if the buffer has the bytes, into output that no string has been written to yet.
     """
     start = np.int64(item(strings.offsets, row))
     if length < 0:

@@ -1,8 +1,8 @@
 """Compiled code: searches for the next whole batch after damage.
 
-It is linear in the bytes, whatever they are: runs of zeros are skipped a word at a time, and what looks like a
-header costs no more than the caller's budget for computing checksums. On a machine without the instruction for CRC-32C
-it uses the tables: the budget bounds their cost, and it runs only after damage.
+The search is linear in the bytes, whatever they are: runs of zeros are skipped a word at a time, and bytes that look
+like headers cost no more than the caller's budget for computing checksums. On a machine without the instruction for
+CRC-32C the search uses tables: the budget bounds their cost, and it runs only after damage.
 """
 
 from __future__ import annotations

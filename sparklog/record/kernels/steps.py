@@ -1,4 +1,4 @@
-"""Compiles the steps of kernels only to a form that kernels are linked from.
+"""Compiles the steps of kernels only to a form that can be linked into kernels.
 
 Only kernels call a step. It is linked into them, and they are optimised as a whole. numba would first optimise each
 step and turn it into machine code, which nothing runs, and which takes a third of the time of compiling a kernel.

@@ -6,7 +6,7 @@ the caller. Only streams as Kafka's producers usually write them are processed. 
 and before one that the library refuses; `sparklog.record.codecs.table` then reads that one or reports its fault.
 
 Formats: `sparklog.record.format.streams` and, for zstd, `sparklog.record.codecs.zstd`. No C function is called with an
-unchecked length: each reads and writes only within its given bounds, whatever the bytes.
+unchecked length: each reads and writes only within the given bounds, whatever the bytes.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _is_within(octets, starts, ends, row):
 
 @inlined
 def _lz4_stream(function, octets, position, end, target, filled):
-    """Decompress the blocks of one frame into the free part of the target; return its new fill, or `_NOT_TAKEN`."""
+    """Decompress a frame's blocks into the free part of the target; return the bytes then filled, or `_NOT_TAKEN`."""
     if (
         end - position < _LZ4_HEADER_BYTES + _SIZE_BYTES
         or little_endian_32(octets, position) & 0xFFFFFFFF != LZ4_MAGIC
@@ -194,7 +194,7 @@ def _put_little_endian_32(octets, position, number):
 
 @inlined
 def _lz4_frame(function, octets, position, end, target, filled):
-    """Compress bytes as one frame into the free part of the target; return its new fill; `_NOT_TAKEN` without room."""
+    """Compress bytes as one frame into the target's free part; return the bytes then filled; `_NOT_TAKEN` if too many."""
     if target.shape[0] - filled < _LZ4_HEADER_BYTES + _SIZE_BYTES:
         return _NOT_TAKEN
     for n in range(_LZ4_HEADER_BYTES):

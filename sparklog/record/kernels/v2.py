@@ -247,8 +247,7 @@ def _batch_status(buffer, table, r, start, end, in_place):
 
 @apart
 def _excess_status(offset_delta, base_offset, end_offset, last_offset, excess_end):
-    """Return whether a record's offset may be above the last one in its batch's header, which Kafka allows, as a
-    status.
+    """Return, as a status, whether a record's offset may be above the last one in its batch's header, as in Kafka.
 
     If the batch itself is before the end of the range, no other range reads it, and the record must not be lost.
     """
