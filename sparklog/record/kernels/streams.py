@@ -194,7 +194,7 @@ def _put_little_endian_32(octets, position, number):
 
 @inlined
 def _lz4_frame(function, octets, position, end, target, filled):
-    """Compress bytes as one frame into the target's free part; return the bytes then filled; `_NOT_TAKEN` if too many."""
+    """Compress bytes as one frame into the target's free part; return the bytes then filled; `_NOT_TAKEN` if full."""
     if target.shape[0] - filled < _LZ4_HEADER_BYTES + _SIZE_BYTES:
         return _NOT_TAKEN
     for n in range(_LZ4_HEADER_BYTES):

@@ -103,7 +103,7 @@ def converted(
     Yields
     ------
     memoryview
-        Whole batches, in order; those that need no change are a part of ``spans.buffer``.
+        Whole batches, in order; unchanged ones are a part of ``spans.buffer``.
 
     Raises
     ------
