@@ -1,1 +1,1 @@
-"""What the bytes of a log mean: records in Arrow columns, batches in bytes; no files."""
+"""Turns the bytes of batches into records in Arrow columns and back; opens no files."""

@@ -1,1 +1,1 @@
-"""Walks, checks and stamps whole batches; records stay closed."""
+"""Walks, checks and stamps whole batches, without decoding records."""

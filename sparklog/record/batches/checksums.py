@@ -1,9 +1,9 @@
-"""The checksums of whole batches: checked when they are read, and written when they are encoded.
+"""Checks the checksums of whole batches when they are read, and writes them when batches are encoded.
 
-CRC-32C, the checksum of v2 batches, is an instruction of x86 and of ARM. The kernels are compiled with that of x86, and
-compute checksums while the bytes are in the processor's cache. On every other machine their tables would be several
-times slower than the library ``crc32c``, which has the instruction of ARM. There a batch costs one call of the library,
-and the kernels compute no CRC-32C, but for the search behind damage (`sparklog.record.kernels.search`).
+CRC-32C, the checksum of v2 batches, is an instruction of x86 and of ARM. The kernels use the one of x86, and compute
+checksums while the bytes are in the processor's cache. On other machines they would need tables, several times slower
+than the library ``crc32c``, which uses the instruction of ARM. There each batch costs one call of the library, and the
+kernels compute no CRC-32C, except in the search after damage (`sparklog.record.kernels.search`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CRC_POSITION: Final = 17
 
 
 def first_wrong(buffer: Octets, headers: BatchHeaders) -> tuple[int, int]:
-    """Find the first batch whose checksum is not that of its bytes.
+    """Find the first batch whose checksum is wrong.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def first_wrong(buffer: Octets, headers: BatchHeaders) -> tuple[int, int]:
     Returns
     -------
     (int, int)
-        The row of the batch, and the checksum of its bytes, which is -1 where the batch is not in the buffer. The row
-        is the number of batches where every checksum is right.
+        The row of the batch, and the checksum of its bytes, which is -1 if the batch is not in the buffer. The row
+        is the number of batches if every checksum is right.
     """
     if IN_KERNELS:
         row, found = kernels.first_wrong_crc(buffer, headers.numbers, headers.origin)
@@ -62,14 +62,14 @@ def first_wrong(buffer: Octets, headers: BatchHeaders) -> tuple[int, int]:
 
 
 def write_missing(out: memoryview, starts: Int64s, ends: Int64s) -> list[int]:
-    """Write the checksum of every v2 batch that the kernels have left without one.
+    """Write the checksums of v2 batches if the kernels have not written them.
 
     Parameters
     ----------
     out : memoryview
-        Whole batches; written.
+        Whole batches; their checksums are written.
     starts, ends : int64 array, shape (n_batches,)
-        Where in it each batch begins and ends.
+        Positions in ``out`` at which each batch begins and ends.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Walks a buffer of a ``.log`` file batch by batch, over all three record formats.
 
-Every batch begins alike: int64 offset, int32 size of what follows, and, at byte 16, the magic that says how the rest is
-laid out (`sparklog.record.format.v2`, `sparklog.record.format.legacy`). Walking needs the sizes only; the headers are
-then picked out of the buffer all at once. No record is decoded, no checksum is checked, and nothing slow is imported:
+Every batch begins alike: int64 offset, int32 size of the rest, and, at byte 16, the magic, which gives the layout of
+the rest (`sparklog.record.format.v2`, `sparklog.record.format.legacy`). Walking needs the sizes only; the headers are
+then read from the buffer all at once. No record is decoded, no checksum is checked, and nothing slow is imported:
 planning a read runs this on the driver.
 """
 
@@ -21,15 +21,15 @@ from sparklog.record.format import legacy, v2
 from sparklog.record.format.headers import TABLE, TABLE_FIELDS, BatchHeaders
 
 OVERHEAD_BYTES: Final = 12
-"""Offset and size: what a batch has before the bytes that its size counts."""
+"""The bytes of offset and size, which come before the bytes that the size counts."""
 
 PREFIX_BYTES: Final = 17
-"""What must be there to tell a batch from its absence: offset, size and, last, the magic."""
+"""The bytes needed to recognise a batch: offset, size and, last, the magic."""
 
 HEADER_BYTES_MAX: Final = v2.HEADER_BYTES
 
 BATCHES_MAX: Final = 1 << 13
-"""Batches that are scanned together. The headers of more leave the processor's cache before records are decoded."""
+"""The number of batches scanned together. With more, headers leave the processor's cache before records are decoded."""
 
 _MODERN: Final = struct.Struct(v2.LEAD.format + v2.COVERED.format[1:])
 _MODERN_SIZE_MIN: Final = v2.HEADER_BYTES - OVERHEAD_BYTES
@@ -47,24 +47,24 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0, *, batches_max: in
     Parameters
     ----------
     buffer : bytes-like, shape (n_bytes,)
-        Bytes of a ``.log`` file from a batch boundary on.
+        Bytes of a ``.log`` file, from a batch boundary on.
     origin : int
-        Position in the file of the first of them.
+        Position of the first byte in the file.
     batches_max : int, optional
-        The walk ends behind so many batches.
+        The largest number of batches to find.
 
     Returns
     -------
     BatchHeaders
-        All whole batches, as far as the walk goes. What follows them in the buffer, if anything, is told by its
-        ``fault`` and ``next_batch_bytes``; it is never an error here, since a log may end anywhere while it is written.
+        All whole batches, up to ``batches_max``. ``fault`` and ``next_batch_bytes`` describe the bytes after them, if
+        any; they are never an error here, since a log may end anywhere while it is written.
     """
-    # Planning a read looks at single headers only (`first_header`), and should not wait for numba to be imported.
+    # Imported here: planning a read needs single headers only (`first_header`), and should not wait for numba.
     from sparklog.record.kernels.scan import scan
 
     view, octets = memoryview(buffer), np.frombuffer(buffer, dtype=np.uint8)
     tables: list[np.ndarray[Any, Any]] = []
-    # Most batches of a log are about as long as its first; rows that are not used cost nothing.
+    # Most batches of a log are about as long as its first; unused rows cost nothing.
     first_bytes = int.from_bytes(view[8:OVERHEAD_BYTES], "big") + OVERHEAD_BYTES
     position, found, capacity = 0, 0, 16 + 5 * len(octets) // (4 * max(first_bytes, _BATCH_BYTES_MIN[0]))
     while True:
@@ -81,13 +81,13 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0, *, batches_max: in
 
 
 def scan_pieces(buffer: memoryview, origin: int) -> Iterator[tuple[memoryview, BatchHeaders]]:
-    """Find the whole batches at the beginning of a buffer, `BATCHES_MAX` at a time.
+    """Yield the whole batches at the beginning of a buffer, `BATCHES_MAX` at a time.
 
     Yields
     ------
     (memoryview, BatchHeaders)
-        The buffer from the first of the batches on, and what `scan_headers` finds there. The last piece may have no
-        batch; its ``fault`` and ``next_batch_bytes`` tell what follows all batches.
+        The buffer from the first of the batches on, and the result of `scan_headers` for it. The last piece may have no
+        batch; its ``fault`` and ``next_batch_bytes`` describe the bytes after all batches.
     """
     position = 0
     while True:
@@ -100,13 +100,13 @@ def scan_pieces(buffer: memoryview, origin: int) -> Iterator[tuple[memoryview, B
 
 
 def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
-    """Find the batch at the beginning of a buffer, of which `HEADER_BYTES_MAX` bytes are enough.
+    """Find the batch at the beginning of a buffer; its first `HEADER_BYTES_MAX` bytes are enough.
 
     Returns
     -------
     BatchHeaders
-        As of `scan_headers`, of one batch or none; but the batch need not be whole in the buffer, and ``valid_bytes``
-        is where it ends, which may be past the buffer.
+        One batch or none, as from `scan_headers`; but the batch need not be whole in the buffer, and ``valid_bytes``,
+        the position of its end, may be past the buffer.
     """
     view = memoryview(buffer)
     magic = view[16] if len(view) >= PREFIX_BYTES else 3
@@ -115,12 +115,12 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         return _ended(np.zeros(0, dtype=TABLE), view, origin, 0)
     batch_bytes = _batch_bytes(view, 0)
     fields = _modern_fields(view) if magic == 2 else _legacy_fields(view, layout)
-    # Nearly all that is looked at are sound headers of magic 2: what is wrong with another is worth a second look.
+    # Nearly all headers are sound ones of magic 2. Only the others are read again, to find their fault.
     if magic < 2 or fields is None:
         fault = _size_fault(view, 0) or _header_fault(view, 0)
         if fault or fields is None:
             return BatchHeaders(np.zeros(0, dtype=TABLE), origin, 0, batch_bytes, fault)
-    # Sizes near the largest of 32 bits do not fit them any more with what comes before the size.
+    # A size near the largest of 32 bits exceeds them once `OVERHEAD_BYTES` are added.
     table = np.frombuffer(bytearray(_ROW.pack(origin, batch_bytes, magic, *fields, 0)), dtype=TABLE)
     return _ended(table, view, origin, batch_bytes)
 
@@ -128,7 +128,7 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
 def _modern_fields(view: memoryview) -> tuple[int, ...] | None:
     """Return the fields of the header of a batch of magic 2, in the order of `TABLE` from ``attributes`` on.
 
-    None where it has a fault: `_size_fault` or `_header_fault` says which.
+    None if it has a fault: `_size_fault` or `_header_fault` returns which.
     """
     base_offset, size, leader_epoch, _, crc, attributes, delta, base_timestamp, max_timestamp, *of_producer, count = (
         _MODERN.unpack_from(view)
@@ -150,7 +150,7 @@ def _modern_fields(view: memoryview) -> tuple[int, ...] | None:
 
 
 def _legacy_fields(view: memoryview, layout: np.dtype[Any]) -> tuple[int, ...]:
-    """Return the same of a message of magic 0 or 1; what it does not have is -1."""
+    """Return these fields of a message of magic 0 or 1; -1 for those it does not have."""
     raw = dict(zip(layout.names or (), np.frombuffer(view, dtype=layout, count=1)[0].tolist(), strict=True))
     timestamp, attributes = raw.get("timestamp", -1), raw["attributes"] & 0xFF
     record_count = -1 if attributes & v2.CODEC_MASK else 1
@@ -170,7 +170,7 @@ def _legacy_fields(view: memoryview, layout: np.dtype[Any]) -> tuple[int, ...]:
 
 
 def _ended(table: np.ndarray[Any, Any], view: memoryview, origin: int, walked: int) -> BatchHeaders:
-    """Make the headers, with what follows the last batch of the table."""
+    """Make the headers from a table, and judge the bytes after its last batch."""
     if walked + OVERHEAD_BYTES > len(view):
         return BatchHeaders(table, origin, walked)
     fault = _size_fault(view, walked)
@@ -186,7 +186,7 @@ def _batch_bytes(view: memoryview, position: int) -> int:
 
 
 def _size_fault(view: memoryview, position: int) -> str | None:
-    """Say why no batch has the size or the magic that stands here; None where it may, or they are not all there."""
+    """Return why no batch can have the size or magic at a position; None if one can, or they are not all there."""
     if not _batch_bytes(view, position):
         return f"batch size {_INT32.unpack_from(view, position + 8)[0]} is less than any batch's"
     if position + PREFIX_BYTES > len(view):
@@ -200,9 +200,9 @@ def _size_fault(view: memoryview, position: int) -> str | None:
 
 
 def _header_fault(view: memoryview, position: int) -> str | None:
-    """Say why no broker writes the header that stands here, all of it; None where it may.
+    """Return why no broker writes the header at a position, which is all there; None if one may.
 
-    `sparklog.record.kernels.scan.scan` stops where this or `_size_fault` finds a fault.
+    `sparklog.record.kernels.scan.scan` stops at a batch in which this or `_size_fault` finds a fault.
     """
     (base_offset,) = _INT64.unpack_from(view, position)
     if base_offset < 0:
@@ -218,7 +218,7 @@ def _header_fault(view: memoryview, position: int) -> str | None:
 
 
 def checksum_fault(batch: memoryview) -> str | None:
-    """Say what is wrong with the checksum of one whole batch of any magic; None where it is right."""
+    """Return the fault of the checksum of one whole batch of any magic; None if it is right."""
     if len(batch) < PREFIX_BYTES or batch[16] > 2:
         return "not a batch"
     name, found, said = "CRC-32C", 0, int.from_bytes(batch[17:21], "big")
@@ -230,35 +230,35 @@ def checksum_fault(batch: memoryview) -> str | None:
 
 
 def is_intact(batch: memoryview) -> bool:
-    """Check the checksum of one whole batch of any magic."""
+    """Return whether the checksum of one whole batch of any magic is right."""
     return checksum_fault(batch) is None
 
 
 class RunningChecksum:
-    """The checksum of a batch whose bytes come a piece at a time, so that none of its size need be in memory.
+    """Computes the checksum of a batch from pieces of its bytes, so that it need not be in memory as a whole.
 
     Parameters
     ----------
     prefix : memoryview
-        The first bytes of the batch, `CHECKSUM_PREFIX_BYTES` at least; they are not taken in yet.
+        The first bytes of the batch, `CHECKSUM_PREFIX_BYTES` at least; `add` takes those from ``covers_from`` on again.
     """
 
     def __init__(self, prefix: memoryview) -> None:
-        # A magic that there is none of is taken for that of today: the checksum does not cover it.
+        # An unknown magic is taken for 2: the checksum of magic 2 does not cover it.
         self._is_v2 = prefix[16] >= 2
         self.covers_from = v2.CRC_COVERS_FROM if self._is_v2 else 16
         self._said = int.from_bytes(prefix[17:21] if self._is_v2 else prefix[12:16], "big")
         self._crc = 0
 
     def add(self, data: memoryview | bytes) -> None:
-        """Take in the next bytes from ``covers_from`` on."""
+        """Take in the next bytes; the first call begins at ``covers_from``."""
         self._crc = crc32c(data, self._crc) if self._is_v2 else zlib.crc32(data, self._crc)
 
     @property
     def is_right(self) -> bool:
-        """Whether the bytes so far are those that the batch's checksum is of."""
+        """Whether the batch's checksum matches the bytes so far."""
         return self._crc == self._said
 
 
 CHECKSUM_PREFIX_BYTES: Final = v2.CRC_COVERS_FROM
-"""What must be there of a batch to tell where its checksum begins, and what it is."""
+"""The bytes at the beginning of a batch that contain its checksum, and show which bytes it covers."""

@@ -1,12 +1,12 @@
 """Writes a producer into batches of magic 2 that were encoded without one.
 
-The producer's id, its epoch and the sequence number are 14 bytes of a batch's header, and the checksum covers them. It
-need not be computed anew, which would take reading the whole batch. CRC-32C is linear: where two batches of the same
-length differ in some bytes only, their checksums differ by that of the difference, moved on by as many zero bytes as
-follow it. Moving a checksum over n zero bytes is a linear map too, and takes one step for each bit of n.
+The producer's id, its epoch and the sequence number are 14 bytes of a batch's header, and the checksum covers them.
+Computing it again would take reading the whole batch, and is not needed. CRC-32C is linear: if two batches of the same
+length differ in some bytes only, their checksums differ by the checksum of the difference, moved over as many zero
+bytes as follow it. Moving a checksum over n zero bytes is a linear map too, and takes one step for each bit of n.
 
-A batch that comes from another cluster gets another producer id in the same way: every cluster gives out ids from 0 on,
-and a broker would take a new batch of its own producer 0 for a repetition of one that was copied.
+A batch copied from another cluster gets another producer id in the same way: every cluster gives out ids from 0 on, and
+a broker would take a new batch of its own producer 0 for a repetition of a copied one.
 
 Source: apache/kafka, DefaultRecordBatch.java; zlib, crc32.c (crc32_combine).
 """
@@ -29,7 +29,7 @@ CRC: Final = struct.Struct(">I")
 PRODUCER: Final = struct.Struct(">qhi")
 """The producer's id, its epoch, and the sequence number of the batch's first record."""
 FIRST_OWN_PRODUCER_ID: Final = 1 << 62
-"""The first producer id of the block that no cluster reaches, and that ends with 2**63 - 1."""
+"""The first producer id of the block that no cluster reaches; the block ends with 2**63 - 1."""
 _ID: Final = struct.Struct(">q")
 _NOBODY: Final = crc32c(PRODUCER.pack(-1, -1, -1))
 _ALL_BITS: Final = 0xFFFFFFFF
@@ -46,7 +46,7 @@ class TransactionProducer(NamedTuple):
 
 
 def stamp_in_memory(data: bytearray, start: int, end: int, stamp: bytes) -> None:
-    """Write a stamp of `PRODUCER` into a batch that lies in memory, and its checksum."""
+    """Write a stamp (packed by `PRODUCER`), and the checksum that it makes, into a batch in memory."""
     data[start + PRODUCER_AT : start + PRODUCER_AT + PRODUCER.size] = stamp
     with memoryview(data) as view:
         crc = crc32c(view[start + v2.CRC_COVERS_FROM : end])
@@ -54,7 +54,7 @@ def stamp_in_memory(data: bytearray, start: int, end: int, stamp: bytes) -> None
 
 
 def checksums_with(stamps: list[bytes], crcs: Column, batch_bytes: Column) -> list[int]:
-    """Return the checksums of batches with stamps of `PRODUCER`, by those that they have without a producer.
+    """Return the checksums of batches with stamps (packed by `PRODUCER`), from those without a producer.
 
     Parameters
     ----------
@@ -71,22 +71,22 @@ def checksums_with(stamps: list[bytes], crcs: Column, batch_bytes: Column) -> li
 
 
 def producer_id_elsewhere(producer_id: int, source: str) -> int:
-    """Return the id that a producer of some source has in the logs of another cluster: there always the same one."""
+    """Return the id that a producer of a source gets in the logs of another cluster; it is always the same."""
     digest = blake2b(f"{source}\n{producer_id}".encode(), digest_size=8).digest()
     return FIRST_OWN_PRODUCER_ID + (int.from_bytes(digest) >> 2)
 
 
 def replace_producer_ids(data: Column, table: Column, source: str) -> None:
-    """Give batches that have a producer the id of `producer_id_elsewhere`, with all else of it as it was.
+    """Replace the producer ids of batches with `producer_id_elsewhere`; epochs and sequence numbers stay.
 
     Parameters
     ----------
     data : uint8 array, shape (n_bytes,)
-        The batches, which are written to.
+        The batches; ids and checksums are written.
     table : structured array of `sparklog.record.format.headers.TABLE`, length n_batches
-        Their headers, with positions in the data; ids and checksums are changed here too.
+        Their headers, with positions in ``data``; ids and checksums are changed here too.
     source : str
-        Names where the producers have their ids.
+        A name of the logs that the producers' ids come from.
     """
     rows = np.flatnonzero((table["magic"] == 2) & (table["producer_id"] >= 0))
     if not len(rows):
@@ -97,7 +97,7 @@ def replace_producer_ids(data: Column, table: Column, source: str) -> None:
     differences = np.array([crc32c(_ID.pack(old)) ^ crc32c(_ID.pack(new)) for old, new in pairs], dtype=np.uint32)
     distances = table["batch_bytes"][rows] - (PRODUCER_AT + _ID.size)
     crc_bytes = table["position"][rows, None] + CRC_AT + np.arange(CRC.size)
-    # Not by the table: a batch that was compressed anew has another checksum.
+    # Not from the table: a batch that was compressed again has another checksum.
     crcs = data[crc_bytes].view(">u4")[:, 0].astype(np.uint32) ^ _moved(differences[which], distances)
     table["crc"][rows], table["producer_id"][rows] = crcs, np.array(others, dtype=np.int64)[which]
     data[crc_bytes] = crcs.astype(">u4").view(np.uint8).reshape(-1, CRC.size)
@@ -106,7 +106,7 @@ def replace_producer_ids(data: Column, table: Column, source: str) -> None:
 
 
 def _moved(checksums: Checksums, distances: Column) -> Checksums:
-    """Move checksums, begun at 0, over as many zero bytes as each distance says."""
+    """Move each checksum, begun at 0, over as many zero bytes as its distance."""
     for bit in range(int(distances.max(initial=0)).bit_length()):
         is_chosen = distances >> bit & 1 != 0
         checksums = np.where(is_chosen, _mapped(_over_zeros(bit), checksums), checksums)
@@ -115,7 +115,7 @@ def _moved(checksums: Checksums, distances: Column) -> Checksums:
 
 @lru_cache(maxsize=64)
 def _over_zeros(bit: int) -> Checksums:
-    """Return what each byte of a checksum, shape (4, 256), becomes over two to the power of ``bit`` zero bytes."""
+    """Return the table, shape (4, 256), that moves each byte of a checksum over ``2**bit`` zero bytes."""
     if bit:
         half = _over_zeros(bit - 1)
         return _mapped(half, half)

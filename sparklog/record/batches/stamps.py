@@ -1,9 +1,9 @@
-"""Writes what a log gives to a batch and no checksum covers: its offsets, and in magic 2 the leader epoch.
+"""Writes the fields that a log gives to a batch and no checksum covers: offsets, and in magic 2 the leader epoch.
 
-A batch of magic 2 begins with its base offset, the size of what is behind that, and the leader epoch. A message of
-magic 0 or 1 begins with its offset, which for a compressed wrapper is that of its last message. The messages inside a
-wrapper of magic 1 count from there, so that all of them move with it; those of magic 0 have offsets of their own, which
-do not.
+A batch of magic 2 begins with its base offset, the size of the rest, and the leader epoch. A message of magic 0 or 1
+begins with its offset, which for a compressed wrapper is that of its last message. The messages inside a wrapper of
+magic 1 have offsets relative to it, and so move with it; inside a wrapper of magic 0 they have absolute offsets, and do
+not.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def stamp_batches(
     Parameters
     ----------
     octets : uint8 array
-        Whole batches; written.
+        Whole batches; their offsets and epochs are written.
     starts : int64 array, shape (n_batches,)
-        Where in it each batch begins.
+        The position in ``octets`` at which each batch begins.
     magics, base_offsets, last_offsets : integer array, shape (n_batches,)
         The magic of each batch, and the offsets that it gets.
     """
@@ -44,5 +44,5 @@ def stamp_batches(
 
 
 def fixes_offsets(magic: int | Column, codec_id: int | Column) -> bool | np.ndarray[Any, np.dtype[np.bool_]]:
-    """Tell which batches cannot be stamped with other offsets: wrappers of magic 0, whose messages have their own."""
+    """Return which batches cannot get other offsets: wrappers of magic 0, whose messages have absolute ones."""
     return (magic == 0) & (codec_id != 0)

@@ -1,6 +1,6 @@
-"""Reads the content of a compressed message of magic 0 or 1, and makes such messages, without compiled code.
+"""Reads and makes compressed messages of magic 0 or 1 (wrappers), without compiled code.
 
-The layout of a message is written in `sparklog.record.format.legacy`.
+For the layout of a message see `sparklog.record.format.legacy`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COVERED_V1: Final = struct.Struct(">bbqi")
 
 
 def wrapped(message: memoryview) -> memoryview:
-    """Return the value of a compressed wrapper: the stream that the messages inside are in."""
+    """Return the value of a wrapper: the compressed stream of the messages inside."""
     field = 26 if message[16] == 1 else 18
     key_bytes = int.from_bytes(message[field : field + 4], "big", signed=True)
     field += 4 + max(key_bytes, 0)
@@ -33,7 +33,7 @@ def wrapped(message: memoryview) -> memoryview:
 
 
 def last_offset_inside(message: memoryview) -> int | None:
-    """Return the offset field of the last message inside a wrapper; None where it cannot be read.
+    """Return the offset field of the last message inside a wrapper; None if it cannot be read.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def last_offset_inside(message: memoryview) -> int | None:
             decompressor(message[17] & CODEC_MASK, message[16])(wrapped(message), DECOMPRESSED_BYTES_MAX)
         )
     except Exception:
-        # Each library has errors of its own. They are raised again when the batch is read.
+        # Each library raises its own errors. They are raised again when the batch is read.
         return None
     position, last_offset = 0, None
     while position + _LEAD.size <= len(inside):
@@ -71,13 +71,13 @@ def wrapper(
     Parameters
     ----------
     messages : memoryview
-        The messages inside, whose offsets are as the magic of the wrapper wants them.
+        The messages inside, with offsets as the magic requires: absolute in magic 0, relative in magic 1.
     codec : str
-        Kafka's name of one that the magic has, and not none.
+        Kafka's name of a codec that the magic has, other than none.
     offset : int
-        That of the last message inside.
+        The offset of the last message inside.
     timestamp : int
-        ms; the latest inside, or the append time of all. Magic 0 has none.
+        The latest timestamp inside, or the append time of all, in ms. Unused in magic 0.
 
     Returns
     -------

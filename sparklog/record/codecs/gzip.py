@@ -1,6 +1,6 @@
-"""gzip: a row of members, each with a checksum.
+"""gzip: a sequence of members, each with a checksum.
 
-The library decompresses the content, and does not find these borders as Kafka's consumer does. Little-endian:
+The library decompresses the content, but does not find the borders of members as Kafka's consumer does. Little-endian:
 
     byte  size  field
     0     2     magic               1f 8b
@@ -14,9 +14,9 @@ The library decompresses the content, and does not find these borders as Kafka's
                 crc                 uint32, CRC-32 of the content
                 size                uint32, bytes of the content, modulo 2^32
 
-Behind a member, bytes that begin with a whole header are the next member, and any other bytes are ignored. At the end
-of its own buffer, the reader of the JDK takes a header in the last bytes of a stream for a member; here such a header
-is ignored as well.
+After a member, bytes that begin with a whole header are the next member, and any other bytes are ignored. At the end of
+its own buffer, the reader of the JDK takes a header in the last bytes of a stream for a member; here such a header is
+ignored as well.
 
 Source: java.util.zip.GZIPInputStream of JDK 17; RFC 1952.
 """
@@ -38,14 +38,14 @@ _UINT16 = struct.Struct("<H")
 _TEXT_BYTES: Final = 256
 _PLAIN_START = b"\x1f\x8b\x08\0"
 _TRAILER = struct.Struct("<II")
-# So many bytes behind a member are too few for another one, and are ignored.
+# This many bytes after a member are too few for another one, and are ignored.
 _REST_BYTES_MAX: Final = 18
 _MEMBER_STEP_BYTES: Final = 512
 _LEVEL_OF_ISAL: Final = -1
 
 
 def _decompress(data: memoryview, limit_bytes: int) -> bytes:
-    # Nearly all streams are of one member, whose header says nothing more: the library checks its trailer as well.
+    # Nearly all streams are one member without optional header fields: the library checks its trailer as well.
     if len(data) >= _START.size and data[:4] == _PLAIN_START:
         first, position = _inflated(data, 0, 31, len(data), limit_bytes, limit_bytes)
     else:
@@ -58,7 +58,7 @@ def _decompress(data: memoryview, limit_bytes: int) -> bytes:
             start = _content(data, position)
         except ValueError:
             break
-        # A little at a time, since the library copies the bytes that it is given and does not use.
+        # A little at a time, since the library copies the input bytes that it does not use.
         member, position = _member(data, start, _MEMBER_STEP_BYTES, left_bytes, limit_bytes)
         left_bytes -= len(member)
         if member:
@@ -98,7 +98,7 @@ def _inflated(
 
 
 def _content(data: memoryview, position: int) -> int:
-    """Return where the content of the member at a position begins; raise `ValueError` where none is there."""
+    """Return the position of the content of the member at a position; raise `ValueError` if none begins there."""
     at = position + _START.size
     if at > len(data):
         raise ValueError("the gzip stream is cut short")

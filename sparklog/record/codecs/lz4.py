@@ -1,6 +1,6 @@
 """lz4: one LZ4 frame of independent blocks.
 
-An lz4 frame is as in `sparklog.record.format.streams`, and may have more, little-endian:
+A frame has the fields of `sparklog.record.format.streams`, and may have more, little-endian:
 
     byte  size  field
     0     4     magic               0x184D2204
@@ -9,15 +9,15 @@ An lz4 frame is as in `sparklog.record.format.streams`, and may have more, littl
     5     1     block_size_class    4 to 7 in bits 4 to 6: blocks of at most 64 KiB, 256 KiB, 1 MiB, 4 MiB; else 0
     6     8     content_size        if its flag says so; never compared
           1     header_checksum     the second byte of the xxHash of flags to content size; never compared in magic 0
-                blocks              as there; each is followed by its xxHash if the flag says so. A size of 0 ends them,
-                                    with or without the highest bit
+                blocks              see there; each is followed by its xxHash if the flag says so. A size of 0 ends
+                                    them, with or without the highest bit
           4     content_checksum    if its flag says so; it must be there, and is never compared
 
-Bytes behind the frame are ignored. Blocks that depend on the blocks before them are refused. So is a compressed block
-without content: nobody writes one, and Kafka's reader takes it for the end of the frame unless it is the last block.
+Bytes after the frame are ignored. Blocks that depend on earlier blocks are refused. So is a compressed block without
+content: nobody writes one, and Kafka's reader takes it for the end of the frame unless it is the last block.
 
 Until Kafka 0.10, producers computed the checksum of the header over the frame's magic, too. Frames in messages of magic
-0 have it so, and old readers want it so.
+0 have this checksum, and old readers require it.
 
 Source: apache/kafka, Lz4BlockInputStream.java, Lz4BlockOutputStream.java; the LZ4 frame format 1.5.1; KAFKA-3160.
 """
@@ -42,7 +42,7 @@ from sparklog.record.format.streams import (
 )
 
 FAST_LEVEL: Final = 9
-"""The level of the fast compressor, as in Kafka; the others are those of lz4's HC."""
+"""The level of the fast compressor, as in Kafka; the other levels belong to lz4's HC."""
 
 _START = struct.Struct("<IBB")
 _VERSION, _INDEPENDENT_BLOCKS = 0x40, 0x20
@@ -83,7 +83,7 @@ def _content(frame: memoryview, limit_bytes: int) -> bytes:
 
 
 def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> int:
-    """Decompress a frame as Kafka's producers write it block by block; leave any other to the library's reader."""
+    """Decompress a usual frame of Kafka's producers block by block; leave any other to the library's reader."""
     block_bytes_max = LZ4_KAFKA_HEADERS.get(bytes(data[: len(_HEADER)]))
     if block_bytes_max is None or len(target) > limit_bytes:
         return copy_into(_decompress(data, limit_bytes), target)
@@ -108,13 +108,13 @@ def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> 
             try:
                 filled_bytes += _decompress_block(block, target[filled_bytes : filled_bytes + block_bytes_max])
             except _BLOCK_ERRORS:
-                # The block is damaged, or longer than the target. The library's reader of whole frames tells which.
+                # The block is damaged, or longer than the target. The library's reader of whole frames finds out which.
                 return TARGET_TOO_SMALL
 
 
 def _decompress_block(block: memoryview, target: memoryview) -> int:
-    # Where a block does not fit, cramjam takes the first four bytes for the size of the rest, and returns wrong bytes.
-    # It is the faster library, and it is safe where those four bytes say more than the target can hold.
+    # If a block does not fit, cramjam takes its first four bytes for the size of the rest, and returns wrong bytes.
+    # It is the faster library, and it is safe if those four bytes are a size that the target cannot hold.
     if int.from_bytes(block[:4], "little") > len(target):
         size: int = cramjam.lz4.decompress_block_into(block, target, len(target))
         return size
@@ -157,18 +157,18 @@ def _compressor_of_magic_0(level: int) -> CompressInto:
 
 
 class _Frame(NamedTuple):
-    """The borders of a frame. At ``blocks_end`` stands the size that ends the blocks."""
+    """The borders of a frame. The size that ends the blocks is at ``blocks_end``."""
 
     block_bytes_max: int
     has_block_checksums: bool
     blocks: int
     blocks_end: int
-    # Whether a library that follows the format to the letter reads the same in all the data as Kafka does.
+    # Whether a library that follows the format strictly reads the same from all the data as Kafka does.
     is_plain: bool
 
 
 def _frame(data: memoryview, checks_header: bool) -> _Frame:
-    """Find the borders of the frame that data begins with; raise `ValueError` for what Kafka's reader refuses."""
+    """Find the borders of the frame at the beginning of data; raise `ValueError` if Kafka's reader refuses it."""
     usual_block_bytes = LZ4_KAFKA_HEADERS.get(bytes(data[: len(_HEADER)]))
     if usual_block_bytes is not None:
         blocks_end = _blocks_end(data, len(_HEADER), usual_block_bytes, 0)
@@ -211,7 +211,7 @@ def _blocks_end(data: memoryview, position: int, block_bytes_max: int, checksum_
 
 
 def _block_bytes(size: int, block_bytes_max: int) -> int:
-    """Return the size of a block by the field before it, 0 where it ends the frame; raise `ValueError` for none."""
+    """Return a block's size from the field before it, 0 if that ends the frame; raise `ValueError` if it is no size."""
     block_bytes = size & LZ4_SIZE_MASK
     if block_bytes > block_bytes_max:
         raise ValueError("a block of the lz4 frame is longer than its header allows")
@@ -221,7 +221,7 @@ def _block_bytes(size: int, block_bytes_max: int) -> int:
 
 
 def _plain(data: memoryview, frame: _Frame) -> memoryview:
-    """Return a frame with the same blocks and nothing behind them, which any library reads as Kafka's reader does."""
+    """Return a frame with the same blocks and nothing after them; any library reads it as Kafka's reader does."""
     if frame.is_plain:
         return data
     header = _header(frame.block_bytes_max, frame.has_block_checksums)

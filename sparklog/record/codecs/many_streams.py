@@ -1,9 +1,8 @@
-"""Decompresses many streams of one codec at once, where its library can: the usual ones, one behind the other.
+"""Decompresses many streams of one codec in one call, if its library can and the streams are usual ones.
 
-To decompress the streams of a log one by one takes about as long in calls as in the codec, and between two calls a
-thread may have to wait for others. What is not taken here, because a stream is unusual, damaged or too long, is left to
-`sparklog.record.codecs.table`, one by one. For the same reason `many_frames` compresses the records of many batches at
-once.
+If the streams of a log are decompressed one by one, calls take about as long as the codec, and between two calls a
+thread may have to wait for others. Unusual, damaged and too long streams are left to `sparklog.record.codecs.table`,
+which takes them one by one. For the same reason `many_frames` compresses the records of many batches at once.
 """
 
 from __future__ import annotations
@@ -28,15 +27,14 @@ _SNAPPY_BLOCKS_MAX: Final = 1 << 10
 
 
 def many_into(codec_id: int) -> ManyInto | None:
-    """Return the function that decompresses v2 streams of a codec into memory of the caller; None where there is none.
+    """Return the function that decompresses v2 streams of a codec into the caller's memory; None if there is none.
 
     Returns
     -------
     callable of (octets, starts, ends, target, filled, full_bytes)
-        ``octets`` holds the streams, which begin and end at ``starts`` and ``ends``. They are written one behind the
-        other into ``target`` from ``filled`` on, until ``full_bytes`` of it are filled. The function returns, for each
-        stream that it has taken, from the first on, how much of the target is filled behind it. It never raises for
-        what is in a stream.
+        ``octets`` holds the streams, which begin and end at ``starts`` and ``ends``. Their contents are written to
+        ``target`` one after another from ``filled`` on, until ``full_bytes`` of it are filled. The function returns how
+        many bytes are filled after each stream that it has taken, from the first on. No stream makes it raise.
     """
     name = codec_name(codec_id)
     if name == "snappy":
@@ -49,15 +47,15 @@ def many_into(codec_id: int) -> ManyInto | None:
 
 
 def many_frames(codec: str, level: int | None) -> ManyFrames | None:
-    """Return the function that compresses many streams, as `sparklog.record.codecs.table.compressor` does one by one.
+    """Return the function that compresses many streams at once; None if there is none.
 
     Returns
     -------
     callable of (octets, ends, free_bytes, target) or None
-        Each stream is made of the bytes up to one of ``ends``, from where the one before it ends. They are written one
-        behind the other into ``target``, with ``free_bytes`` left free before each. The function returns how much of
-        the target is filled behind each; the target must have the size that
-        `sparklog.record.codecs.table.compressed_bytes_max` says of all streams, and the free bytes.
+        Each stream is made of the bytes between two consecutive ``ends``; the first begins at 0. The streams are
+        written to ``target`` one after another, with ``free_bytes`` left free before each. The function returns how
+        many bytes of the target are filled after each. The target must have room for the free bytes and for
+        `sparklog.record.codecs.table.compressed_bytes_max` of all streams.
     """
     is_fast_lz4 = codec == "lz4" and level in (None, FAST_LEVEL)
     return _lz4_frames if is_fast_lz4 and native.lz4_compress_default() else None
@@ -67,7 +65,7 @@ def _lz4_frames(octets: Octets, ends: Int64s, free_bytes: int, target: Octets) -
     filled = np.empty(len(ends), dtype=np.int64)
     taken = kernels_streams.lz4_frames(native.lz4_compress_default(), octets, ends, free_bytes, target, filled)
     if taken < len(ends):
-        raise AssertionError("a target is too small for what is compressed into it")
+        raise AssertionError("a target is too small for the compressed records")
     return filled
 
 
@@ -87,7 +85,7 @@ def _zstd(octets: Octets, starts: Int64s, ends: Int64s, target: Octets, filled: 
 
 
 def _snappy(octets: Octets, starts: Int64s, ends: Int64s, target: Octets, filled: int, full_bytes: int) -> Int64s:
-    """Decompress the blocks one by one, with as little as can be between two of them: the library has no C function."""
+    """Decompress the blocks one by one, with little work between them: the library has no C function."""
     table = np.empty((_SNAPPY_BLOCKS_MAX, kernels_streams.BLOCK_FIELDS), dtype=np.int64)
     table = table[: kernels_streams.snappy_blocks(octets, starts, ends, len(target), filled, full_bytes, table)]
     source, room = octets.data, target.data
@@ -102,7 +100,7 @@ def _snappy(octets: Octets, starts: Int64s, ends: Int64s, target: Octets, filled
             done += 1
     except cramjam.DecompressionError:
         pass  # The block is damaged: its stream is not taken.
-    # The last block that belongs to each whole stream.
+    # The last block of each whole stream.
     taken = streams[done] if done < len(streams) else (streams[-1] + 1 if streams else 0)
     last = np.searchsorted(table[:, kernels_streams.STREAM], np.arange(taken), side="right") - 1
     return np.ascontiguousarray(table[last, kernels_streams.TARGET_END])

@@ -1,11 +1,11 @@
-"""Finds C functions of codecs in the libraries that Python packages bring along, for compiled code to call.
+"""Finds the codecs' C functions in the libraries of Python packages, for compiled code to call.
 
 A call of Python for each batch of some KiB takes the interpreter's lock twice, and threads that work side by side
 then wait for each other more than they work. A kernel that calls the C function itself does not need the lock.
 
 `lz4` and `zstandard` are extension modules around liblz4 and libzstd, whose stable functions can be looked up in them,
-or in the system's library that they are linked with. Nothing depends on it: where a module is built so that it shows
-no such function, the address is 0, and streams are taken one by one through the packages.
+or in the system's library that they are linked with. Nothing depends on it: if a module was built to export no such
+function, the address is 0, and streams are decompressed one by one through the packages.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _ZSTD_MODULE: Final = "zstandard._cffi"
 
 @lru_cache(maxsize=1)
 def lz4_decompress_safe() -> int:
-    """Return the address of ``LZ4_decompress_safe``; 0 where it cannot be found."""
+    """Return the address of ``LZ4_decompress_safe``; 0 if it cannot be found."""
     return _address(_library(_LZ4_MODULE), "LZ4_decompress_safe")
 
 
 @lru_cache(maxsize=1)
 def lz4_compress_default() -> int:
-    """Return the address of ``LZ4_compress_default``; 0 where it cannot be found."""
+    """Return the address of ``LZ4_compress_default``; 0 if it cannot be found."""
     return _address(_library(_LZ4_MODULE), "LZ4_compress_default")
 
 
 @lru_cache(maxsize=1)
 def zstd_decompress() -> int:
-    """Return the address of ``ZSTD_decompressDCtx``; 0 where it, or what makes its state, cannot be found."""
+    """Return the address of ``ZSTD_decompressDCtx``; 0 if it, or the function that makes its state, cannot be found."""
     library = _library(_ZSTD_MODULE)
     names = ("ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx")
     addresses = [_address(library, name) for name in names]
@@ -42,9 +42,9 @@ def zstd_decompress() -> int:
 
 
 def zstd_state() -> int:
-    """Return the address of the state in which this thread decompresses zstd; 0 where there is no memory for it.
+    """Return the address of this thread's state for decompressing zstd; 0 if there is no memory for it.
 
-    Ask only where `zstd_decompress` is found.
+    Call it only if `zstd_decompress` is found.
     """
     if _of_thread.zstd is None:
         _of_thread.zstd = _ZstdState()
@@ -73,7 +73,7 @@ _of_thread: Final = _OfThread()
 
 @lru_cache(maxsize=4)
 def _library(module: str) -> Any:
-    """Load the shared library that an extension module is; None where it cannot be."""
+    """Load an extension module as a shared library; None if that fails."""
     try:
         spec = find_spec(module)
         return ctypes.CDLL(spec.origin) if spec is not None and spec.origin else None

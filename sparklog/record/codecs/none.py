@@ -1,4 +1,4 @@
-"""No compression: the records as they are."""
+"""Copies records without compression."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""snappy: a stream of blocks, see `sparklog.record.format.streams`, or one bare raw block, as librdkafka writes.
+"""snappy: a stream of blocks (`sparklog.record.format.streams`), or one raw block, as librdkafka writes.
 
-python-snappy is cramjam's snappy behind another interface, and copies its result once more, which takes a tenth to a
-half longer up to 256 KiB. So it decompresses blocks that stand alone and need new memory; cramjam does the rest.
+python-snappy wraps cramjam's snappy and copies its result once more, which takes a tenth to a half longer up to 256
+KiB. So it is used only for single blocks that need new memory; cramjam does the rest.
 
 Source: apache/kafka, SnappyCompression.java; xerial/snappy-java, SnappyOutputStream.java.
 """
@@ -48,7 +48,7 @@ def _decompress(data: memoryview, limit_bytes: int) -> bytes | bytearray:
 
 
 def _block(block: memoryview) -> bytes:
-    """Decompress one raw block, of which `_claimed` has checked how much it may hold."""
+    """Decompress one raw block; `_claimed` has checked its size."""
     try:
         return snappy.uncompress(block)  # type: ignore[no-any-return]
     except snappy.UncompressError as error:
@@ -56,7 +56,7 @@ def _block(block: memoryview) -> bytes:
 
 
 def _claimed(block: memoryview, before_bytes: int, limit_bytes: int) -> int:
-    """Return how many bytes a raw snappy block says that it holds; raise where it cannot, or above the limit."""
+    """Return the size that a raw snappy block claims for its content; raise if it is impossible or above the limit."""
     claimed: int = cramjam.snappy.decompress_raw_len(block)
     if claimed > limit_bytes - before_bytes:
         raise above_limit(limit_bytes)

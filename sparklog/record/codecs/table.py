@@ -1,9 +1,9 @@
-"""The codecs of record batches: a row for each, and the one door to what compresses and decompresses with it.
+"""Lists the codecs of record batches, and gives access to their functions.
 
 A codec id is the three lowest bits of a batch's attributes. A codec is a row of `CODECS`, and a module of this folder
-with its name, which has `FUNCTIONS`. Libraries do the work. The modules add the framing of Kafka's producers, and see
-to it that no stream makes us allocate more than a limit, whatever the stream claims. A module is imported when its
-codec is first met, since who plans a read needs no library.
+with its name, which has `FUNCTIONS`. Libraries do the work. The modules add the framing of Kafka's producers, and
+ensure that no stream makes us allocate more than a limit, whatever it claims. A module is imported when its codec is
+first needed, since planning a read needs no library.
 
 Source: apache/kafka, common/compress, CompressionType.java.
 """
@@ -23,27 +23,27 @@ DecompressInto = Callable[[memoryview, memoryview, int], int]
 CompressInto = Callable[[memoryview, memoryview], int]
 
 TARGET_TOO_SMALL: Final = -1
-"""Returned in place of a size where the content does not fit the target, or might not."""
+"""Returned instead of a size if the content does not fit the target, or might not."""
 
 SNAPPY_BLOCK_BYTES: Final = 32 << 10
 
 
 class Functions(NamedTuple):
-    """The functions of a codec. Those that decompress raise what they like for a damaged stream.
+    """The functions of a codec. For a damaged stream, decompression may raise any exception.
 
     Attributes
     ----------
     decompress : callable of (data, limit_bytes)
-        ``data`` is the records of a v2 batch or the value of a wrapper. It never allocates more than ``limit_bytes``
-        for the content, and raises `above_limit` where there is more.
+        Decompresses the records of a v2 batch or the value of a wrapper. It never allocates more than ``limit_bytes``
+        for the content, and raises `above_limit` if there is more.
     compressor : callable of (level)
         Returns the callable of (records, target) that compresses into memory of the size `compressed_bytes_max`, framed
-        as Kafka's producers frame it, and returns how many bytes it has written. A codec without levels is given None.
+        as by Kafka's producers, and returns how many bytes it has written. The level of a codec without levels is None.
     decompress_into : callable of (data, target, limit_bytes), optional
-        Where the library can: it writes the content at the beginning of ``target`` and returns its size, or
-        `TARGET_TOO_SMALL` where ``decompress`` must be called instead.
+        Writes the content to the beginning of ``target`` and returns its size, or `TARGET_TOO_SMALL` if ``decompress``
+        must be called instead. None if the library has no such function.
     in_magic_0 : Functions, optional
-        Where streams in messages of magic 0 differ.
+        The functions for messages of magic 0, if their streams differ.
     """
 
     decompress: Decompress
@@ -54,20 +54,20 @@ class Functions(NamedTuple):
 
 @dataclass(frozen=True)
 class Codec:
-    """One codec.
+    """A codec, by its id and name in Kafka.
 
     Attributes
     ----------
     codec_id : int
         The number in the attributes.
     name : str
-        Kafka's name, which is that of its module.
+        Kafka's name, and the name of its module.
     magic_min : int
         The lowest record format that has it.
     levels : range
-        The levels that users may give; empty where it has none.
+        The levels that users may set; empty if it has none.
     level_default : int, optional
-        The level unless one is given: a fast one. It may lie outside of ``levels``.
+        The level unless a user sets one: a fast one. It may lie outside of ``levels``.
     level_doc : str
         The rest of the sentence that describes the level.
     """
@@ -81,12 +81,12 @@ class Codec:
 
     @cached_property
     def functions(self) -> Functions:
-        """Its functions, with the library that they need."""
+        """The functions of the codec; the first access imports the library that they need."""
         found: Functions = import_module(f"{__package__}.{self.name}").FUNCTIONS
         return found
 
     def of_magic(self, magic: int) -> Functions:
-        """Return its functions for a record format."""
+        """Return the functions of the codec for a record format."""
         return (self.functions.in_magic_0 if magic == 0 else None) or self.functions
 
 
@@ -111,33 +111,33 @@ def codec_name(codec_id: int) -> str:
 
 
 def codec_named(name: str) -> Codec:
-    """Return the codec that Kafka gives a name; raise `InvalidOptionError` where there is none."""
+    """Return the codec with a name of Kafka's; raise `InvalidOptionError` if there is none."""
     if name not in CODEC_IDS:
         raise InvalidOptionError(f"unknown codec {name!r}; there are {', '.join(CODEC_IDS)}")
     return CODECS[CODEC_IDS[name]]
 
 
 def codecs_of(magic: int) -> str:
-    """Return the names of the codecs that a record format has, with commas between and without none."""
+    """Return the names of a record format's codecs except none, separated by commas."""
     return ", ".join(codec.name for codec in CODECS.values() if codec.codec_id and codec.magic_min <= magic)
 
 
 def refuse_codec(name: str, magic: int) -> None:
-    """Raise `InvalidOptionError` where a record format does not have a codec, and name those that it has."""
+    """Raise `InvalidOptionError` if a record format does not have a codec; the message names the codecs it has."""
     if codec_named(name).magic_min > magic:
         raise InvalidOptionError(f"format {magic} does not have the codec {name}: name {codecs_of(magic)} or none")
 
 
 def compressor(name: str, level: int | None = None, magic: int = 2) -> CompressInto:
-    """Return the function that compresses with a codec, for a record format that has it: see `Functions`."""
+    """Return the compressing function of a codec, for a record format that has it; see `Functions`."""
     codec = codec_named(name)
     return codec.of_magic(magic).compressor(codec.level_default if level is None else level)
 
 
 def compressed_bytes_max(records_bytes: int) -> int:
-    """Return a size that is enough for the compressed form of so many bytes, whatever the codec and the bytes.
+    """Return a size that the compressed form of ``records_bytes`` bytes never exceeds, with any codec.
 
-    Snappy can grow the most: a block by a sixth and 32 bytes, with its length before it, behind the stream's header.
+    Snappy can grow the most: each block by a sixth and 32 bytes, plus its length, plus the header of the stream.
     """
     blocks = records_bytes // SNAPPY_BLOCK_BYTES + 1
     return records_bytes + records_bytes // 6 + 36 * blocks + 256
@@ -145,9 +145,9 @@ def compressed_bytes_max(records_bytes: int) -> int:
 
 @lru_cache(maxsize=32)
 def decompressor(codec_id: int, magic: int) -> Decompress:
-    """Return the function that decompresses what a codec has compressed: see `Functions`.
+    """Return the decompressing function of a codec; see `Functions`.
 
-    The magic decides which codecs are legal. Pass what the function raises to `to_corrupt_error`.
+    The magic decides which codecs are legal. Pass exceptions of the function to `to_corrupt_error`.
     """
     codec = CODECS.get(codec_id)
     return _illegal(codec_id, magic) if codec is None or magic < codec.magic_min else codec.of_magic(magic).decompress
@@ -155,7 +155,7 @@ def decompressor(codec_id: int, magic: int) -> Decompress:
 
 @lru_cache(maxsize=32)
 def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
-    """Return the function that decompresses into memory which the caller has allocated; as `decompressor`."""
+    """Return the function that decompresses into the caller's memory; otherwise like `decompressor`."""
     codec, decompress = CODECS.get(codec_id), decompressor(codec_id, magic)
     if codec is not None and magic >= codec.magic_min and (into := codec.of_magic(magic).decompress_into) is not None:
         return into
@@ -163,18 +163,18 @@ def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
 
 
 def copy_into(data: bytes | bytearray | memoryview, target: memoryview) -> int:
-    """Copy data that is not compressed; return its size, or `TARGET_TOO_SMALL`."""
+    """Copy uncompressed data into a target; return its size, or `TARGET_TOO_SMALL`."""
     return TARGET_TOO_SMALL if len(data) > len(target) else write_into(data, target)
 
 
 def write_into(data: bytes | bytearray | memoryview, target: memoryview) -> int:
-    """Copy data into a target, and return its size; raise where the target is too small."""
+    """Copy data into a target, and return its size; raise if the target is too small."""
     target[: len(data)] = data
     return len(data)
 
 
 def above_limit(limit_bytes: int) -> DecompressedSizeError:
-    """Return the error of a stream with more content than a limit."""
+    """Return the error for a stream with more content than a limit."""
     return DecompressedSizeError(
         f"the batch decompresses to more than {limit_bytes} bytes",
         hint="Raise max.decompressed.message.bytes if its producer is trusted",
@@ -182,7 +182,7 @@ def above_limit(limit_bytes: int) -> DecompressedSizeError:
 
 
 def to_corrupt_error(error: Exception, codec_id: int) -> CorruptBatchError:
-    """Turn an error of a codec's library into one of ours, which does not name a file and position yet."""
+    """Turn an exception of a codec's library into our error; it does not name a file and position yet."""
     if isinstance(error, CorruptBatchError):
         return error
     return CorruptBatchError(f"the {codec_name(codec_id)} stream cannot be decompressed: {error}")

@@ -1,7 +1,7 @@
-"""zstd: frames, without their content size.
+"""zstd: a sequence of frames, written without their content size.
 
-A zstd stream is a row of frames and skippable frames, which must all be whole. Kafka's reader passes over a later frame
-that is cut short where its own buffer holds both; nobody writes such a stream, so here it is damage.
+A stream consists of frames and skippable frames, which must all be whole. Kafka's reader skips a truncated later frame
+if its own buffer holds both; nobody writes such a stream, so here it is damage.
 
 Source: zstd-jni, ZstdInputStreamNoFinalizer.java; RFC 8878.
 """
@@ -25,7 +25,7 @@ _STREAM_STEP_BYTES: Final = 1 << 18
 
 
 class _OfThread(threading.local):
-    """A decompressor, which takes longer to make than a batch to decompress, and which threads must not share."""
+    """A decompressor for each thread: threads must not share one, and making one takes longer than using it once."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
@@ -38,7 +38,7 @@ def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> 
     try:
         size: int = cramjam.zstd.decompress_into(data, target)
     except cramjam.DecompressionError:
-        # The data is damaged, or longer than the target. Reading it as a stream tells which.
+        # The data is damaged, or longer than the target. Reading it as a stream shows which.
         return TARGET_TOO_SMALL
     if size > limit_bytes:
         raise above_limit(limit_bytes)
@@ -46,7 +46,7 @@ def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> 
 
 
 def _decompress(data: memoryview, limit_bytes: int) -> bytes:
-    # The library's reader of streams does not notice that one is cut short.
+    # The library's reader of streams does not notice a truncated one.
     _check_frames(data)
     stream = _of_thread.zstd.stream_reader(data, read_across_frames=True)
     pieces: list[bytes] = []
@@ -60,7 +60,7 @@ def _decompress(data: memoryview, limit_bytes: int) -> bytes:
 
 
 def _check_frames(data: memoryview) -> None:
-    """Raise `ValueError` where data is no row of whole frames, as far as their borders tell."""
+    """Raise `ValueError` if data is not a sequence of whole frames, as far as their borders show."""
     position = 0
     while not position or position < len(data):
         if position + 2 * _UINT32.size > len(data):
@@ -77,7 +77,7 @@ def _check_frames(data: memoryview) -> None:
 
 
 def _frame_end(data: memoryview, position: int) -> int:
-    """Return where a frame ends whose descriptor is at a position; past the data where it is cut short."""
+    """Return the end of the frame whose descriptor is at a position; past the data if the frame is truncated."""
     descriptor = data[position]
     is_single_segment = bool(descriptor & _SINGLE_SEGMENT)
     content_size_bytes = (int(is_single_segment), 2, 4, 8)[descriptor >> 6]

@@ -1,4 +1,4 @@
-"""The memory of Arrow columns, which the kernels fill, and the record columns that are made from it."""
+"""Allocates the memory of Arrow columns, which the kernels fill, and makes the record columns from it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sparklog.record.kernels import scan as kernels
 Integers = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 ROWS_MAX: Final = 1 << 16
-"""An Arrow batch has no more rows than this."""
+"""The most rows of an Arrow batch."""
 
 RECORD_HEADERS_MAX: Final = 1 << 16
-"""Nor does it have more record headers, unless a single record has more."""
+"""The most record headers of an Arrow batch, unless a single record has more."""
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 BYTES_WITHOUT_END: Final = 1 << 62
-"""The limit where no bytes are copied."""
+"""The limit on an Arrow batch's bytes if no bytes are copied."""
 
 _ALIGNMENT_BYTES: Final = 64
 _STRINGS: Final = ("key", "value", "name", "content")
@@ -37,14 +37,14 @@ _CODEC_NAMES: Final = array_of_texts([codec_name(codec_id) for codec_id in range
 
 
 def wanted_bits(names: Collection[str]) -> int:
-    """Return KEYS, VALUES, HEADERS, as far as the columns of these names need them copied."""
+    """Return the bits KEYS, VALUES and HEADERS, as far as columns of these names need them."""
     return sum(bit for name, bit in _WANTED_BITS.items() if name in names)
 
 
 class _ArrowMemory:
-    """An Arrow buffer that a kernel writes to as an array, and that is cut afterwards to what was written.
+    """An Arrow buffer that a kernel fills as an array; `take` cuts it to the filled part.
 
-    It comes from Arrow's memory pool, which reuses its pages, as numpy does not.
+    It comes from Arrow's memory pool, which, unlike numpy, reuses its pages.
     """
 
     def __init__(self, kind: type[np.generic], count: int) -> None:
@@ -60,9 +60,9 @@ class _ArrowMemory:
 
 
 class _Numbers:
-    """Columns of numbers side by side in one Arrow buffer, each of which is cut afterwards to what was written.
+    """Several columns of numbers in one Arrow buffer; `take` cuts each to its filled part.
 
-    Each begins at a multiple of 64 bytes, as Arrow recommends. Allocating one buffer for each takes longer.
+    Each begins at a multiple of 64 bytes, as Arrow recommends. Allocating a buffer for each would take longer.
     """
 
     def __init__(self, *kinds: type[np.generic], count: int) -> None:
@@ -77,7 +77,7 @@ class _Numbers:
         ]
 
     def take(self, place: int, count: int) -> pa.Buffer:
-        """Return the first ``count`` numbers of the column at a place."""
+        """Return the first ``count`` numbers of the column with an index."""
         array = self.arrays[place]
         # A few rows must not hold the memory of many.
         if 2 * count < self._count:
@@ -86,7 +86,7 @@ class _Numbers:
 
 
 class _StringMemory:
-    """The memory of a column of byte strings: bytes, whether each string is there, and the caller's Arrow offsets."""
+    """The memory of a column of byte strings: their bytes, which of them are null, and the caller's Arrow offsets."""
 
     def __init__(self, count: int, bytes_max: int, numbers: _Numbers, place: int) -> None:
         self._numbers, self._place, self._data = numbers, place, _ArrowMemory(np.uint8, bytes_max)
@@ -102,16 +102,16 @@ class _StringMemory:
 
 
 class Columns:
-    """The columns that a kernel fills; only those that are wanted have memory.
+    """The columns that a kernel fills; only the wanted ones have memory.
 
     Attributes
     ----------
     output : kernels.Output
         The arrays, as a kernel takes them.
     wanted : int
-        KEYS, VALUES, HEADERS, or any of them together.
+        The bits KEYS, VALUES and HEADERS of the wanted columns.
     bytes_max : int
-        How many bytes of records the columns can take.
+        The most bytes of records that fit the columns.
 
     Notes
     -----
@@ -123,7 +123,7 @@ class Columns:
         self.bytes_max = bytes_max if self.wanted else BYTES_WITHOUT_END
         strings = [name for name in ("key", "value") if name in names]
         has_lists = bool(headers_max and self.wanted & kernels.HEADERS)
-        # Arrow's offsets are one more than its strings or lists.
+        # Arrow has one offset more than strings or lists.
         self._numbers = _Numbers(np.int64, np.int64, *[np.int32] * (len(strings) + has_lists), count=rows_max + 1)
         offsets, timestamps, *int32s = self._numbers.arrays
         self._strings = {
@@ -146,7 +146,7 @@ class Columns:
         )
 
     def begin(self, piece: Piece, row: int) -> None:
-        """Say that the records from a row on are in batches of another piece, whose table their batches are rows of."""
+        """Note that the records from a row on belong to another piece, and their batches to its table of headers."""
         self._pieces.append((row, piece))
 
     def take(self, count: int) -> Rows:
@@ -196,7 +196,7 @@ class Piece:
     ----------
     headers : BatchHeaders
     timestamp_type : int or None
-        That of all the batches, where it is known to be the same.
+        The timestamp type of all the batches; None unless it is known to be the same.
     """
 
     headers: BatchHeaders
@@ -205,13 +205,13 @@ class Piece:
 
 @lru_cache(maxsize=1)
 def _nothing() -> tuple[pa.Buffer, pa.Array]:
-    """Return what the headers of records that have none are made of: zeros, and no pair of name and content."""
+    """Return the buffers for the headers of records without headers: zeros, and no pair of name and content."""
     pairs = pa.nulls(0, RECORD_SCHEMA.field("headers").type.value_type)
     return pa.py_buffer(bytes((ROWS_MAX + 1) * np.dtype(np.int32).itemsize)), pairs
 
 
 def _no_headers(count: int) -> pa.Array:
-    """Make the headers of records that have none, without memory of their own."""
+    """Make the header column of records without headers, in shared memory."""
     zeros, pairs = _nothing()
     validity, offsets = zeros.slice(0, (count + 7) // 8), zeros.slice(0, (count + 1) * np.dtype(np.int32).itemsize)
     kind = RECORD_SCHEMA.field("headers").type
@@ -228,7 +228,7 @@ def _text(names: pa.StringArray) -> pa.StringArray:
 
 
 def _java_text(name: bytes) -> str:
-    # Java takes an encoded surrogate as one wrong character, Python takes each of its bytes as one.
+    # Java replaces an encoded surrogate by one character, Python replaces each of its bytes.
     return _ENCODED_SURROGATE.sub("\ufffd".encode(), name).decode("utf-8", "replace")
 
 
@@ -240,7 +240,7 @@ class _Run:
     batches: Integers
 
     def of_batch(self, number: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Give each record its batch's number."""
+        """Return for each record its batch's number, which a function finds in a table of headers."""
         first, last = int(self.batches[0]), int(self.batches[-1])
         values = number(self.piece.headers[first : last + 1])
         if (values == values[0]).all():
@@ -256,10 +256,10 @@ class Rows:
     Attributes
     ----------
     runs : list of _Run
-        What says which batch each record is in.
+        The batch of each record.
     offsets, timestamps : pyarrow.Array, length n_rows
     strings : dict of pyarrow.Array, length n_rows
-        ``key``, ``value`` and ``headers``, as far as they are wanted.
+        The columns ``key``, ``value`` and ``headers``, as far as they are wanted.
     """
 
     runs: list[_Run]
@@ -275,13 +275,13 @@ class Rows:
         return self.strings[name] if name in self.strings else _BUILDERS[name](self)
 
     def of_batch(self, number: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Give each record its batch's number, which a function finds in a table of headers."""
+        """Return for each record its batch's number, which a function takes from a table of headers."""
         found = [run.of_batch(number) for run in self.runs]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     @property
     def timestamp_type(self) -> int | None:
-        """That of all the records, where it is known to be the same."""
+        """The timestamp type of all the records; None unless it is known to be the same."""
         kinds = {run.piece.timestamp_type for run in self.runs}
         return kinds.pop() if len(kinds) == 1 else None
 
@@ -308,7 +308,7 @@ def _sequences(rows: Rows) -> pa.Array:
 
 
 def _of_batch(name: str) -> Callable[[Rows], pa.Array]:
-    """Make the builder of a column that is the same for all records of a batch."""
+    """Return the builder of a column whose value is the same for all records of a batch."""
     kind = RECORD_SCHEMA.field(name).type
     numbers = np.dtype(str(kind))
     return lambda rows: _fixed(rows.of_batch(lambda headers: headers.column(name).astype(numbers)), kind)

@@ -1,11 +1,11 @@
 """Decodes record batches into Arrow columns.
 
-A kernel takes a run of batches of one format, checks them, walks through their records, and copies the wanted fields
-into the buffers of Arrow columns until those are full. `sparklog.record.decode.steps` decompresses the batches.
+A kernel takes consecutive batches of one format, checks them, walks through their records, and copies the wanted fields
+into the buffers of Arrow columns until these are full. `sparklog.record.decode.steps` decompresses the batches.
 
-Whatever columns are wanted, every batch of the range is checked, decompressed and walked through to its end. A header
-alone is never taken for rows: a right checksum says that the bytes are those that were sent, but not that they hold
-as many records as the header says, or records at the offsets that it spans.
+Whatever columns are wanted, every batch of the range is checked, decompressed and walked through to its end. Rows are
+never made from a header alone: a right checksum shows that the bytes are as they were sent, but not that they hold as
+many records as the header says, or records at the offsets that it spans.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sparklog.record.kernels import v2 as kernels_v2
 from sparklog.record.kernels.filter import Program
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
-# Of magic 2, and of magic 0 and 1.
+# The kernel for magic 2, and the one for magic 0 and 1.
 _KERNELS: Final = (kernels_v2.decode_records, kernels_legacy.decode_messages)
 
 
@@ -49,12 +49,12 @@ class DecodeLimits:
     Attributes
     ----------
     decompressed_bytes_max : int
-        A batch that decompresses to more is refused (Kafka: ``max.decompressed.message.bytes``).
+        The largest decompressed size of a batch; others are refused (Kafka: ``max.decompressed.message.bytes``).
     chunk_bytes : int
-        Batches are decompressed and walked through together until they have this many bytes, which are best a fraction
-        of the processor's cache.
+        The bytes of batches that are decompressed and walked through together, best a fraction of the processor's
+        cache.
     output_bytes_max : int
-        An Arrow batch is cut before its records are longer than this; a single record may be.
+        The most bytes of records in an Arrow batch; a single record may have more.
     """
 
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
@@ -66,7 +66,7 @@ class DecodeLimits:
             raise InvalidOptionError(f"output_bytes_max must be from 1 to {_ARROW_BYTES_MAX}")
 
     def within(self, output_bytes_max: int | None) -> DecodeLimits:
-        """Return the same, with a lower bound on the bytes of an Arrow batch where one is given."""
+        """Return the same limits, with ``output_bytes_max`` lowered to the given one, if any."""
         if output_bytes_max is None:
             return self
         if isinstance(output_bytes_max, bool) or not isinstance(output_bytes_max, int) or output_bytes_max < 1:
@@ -95,41 +95,42 @@ def decode_batches(
     buffer : memoryview, shape (n_bytes,)
         Bytes of a ``.log`` file, from a batch boundary on.
     headers : BatchHeaders, length n_batches
-        From `scan_headers` over the same buffer, control batches left out.
+        The headers from `scan_headers` over the same buffer, without control batches.
     columns : collection of str
-        Names of `RECORD_SCHEMA`; other columns are not copied. An empty collection still gives rows.
+        Names from `RECORD_SCHEMA`; other columns are not copied. Without any column, batches still have rows.
     start_offset, end_offset : int
-        Records below the start are left out, and those from the end on.
+        Only records with offsets from the start on and below the end are returned.
     reaches_log_end : bool
-        Whether ``end_offset`` is the end of the log. There records are given, as by Kafka, whose offsets are above the
-        last one of their batch and past the end; before the end of the log they are an error, since whoever reads on
-        from ``end_offset`` would not find them.
+        Whether ``end_offset`` is the end of the log. If so, records with offsets above the last one of their batch and
+        past the end are returned, as by Kafka; otherwise they are an error, since the next read, from ``end_offset``
+        on, would not find them.
     limits : DecodeLimits
-        How large a piece at a time.
+        The limits on memory.
     program : Program, optional
-        A filter, by `sparklog.record.decode.where_program.program_of`. Only records that pass are copied; the others
+        A filter from `sparklog.record.decode.where_program.program_of`. Only records that pass are copied; the others
         are checked all the same.
 
     Yields
     ------
     pyarrow.RecordBatch
-        The named columns in the order of `RECORD_SCHEMA`, one row a record, in offset order; timestamps in ms, UTC.
+        The named columns in the order of `RECORD_SCHEMA`, one row for each record, in offset order; timestamps in ms,
+        UTC.
 
     Raises
     ------
     CorruptBatchError
-        A checksum differs, a length runs past its batch, a count or an offset is not that of the records, or offsets do
-        not ascend from batch to batch; with the position of the batch and its offset. The records
-        of all batches before it have been yielded by then. Of the batch itself none has, unless it is longer than
-        ``output_bytes_max`` and its checksum is right.
+        A checksum differs, a length runs past its batch, a count or an offset disagrees with the records, or offsets do
+        not ascend from batch to batch. The error has the batch's position and offset. The records of all batches before
+        it have been yielded by then; its own records have not, unless it is longer than ``output_bytes_max`` and its
+        checksum is right.
 
     Notes
     -----
     Length -1 is null and length 0 is empty; both survive. Format: KIP-98, KIP-534.
 
-    An offset above the last one that its batch's header gives is Kafka's to give and ours, too, as long as offsets
-    ascend. Where the next batch begins below it, Kafka's consumer gives the one and passes over the other, or the other
-    way round, as its fetches fall; here the second batch is an error.
+    A record's offset may be above the last offset in its batch's header, as in Kafka, as long as offsets ascend. If the
+    next batch begins below it, Kafka's consumer returns one of the two and skips the other, depending on its fetches;
+    here the second batch is an error.
     """
     decoder = Decoder(
         columns,
@@ -144,12 +145,12 @@ def decode_batches(
 
 
 def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
-    """Check the checksum of every batch: CRC-32C of v2, CRC-32 of messages of magic 0 and 1 and of their wrappers.
+    """Check the checksum of every batch: CRC-32C in magic 2, CRC-32 in messages and wrappers of magic 0 and 1.
 
     Raises
     ------
     CorruptBatchError
-        With the position and the offset of the first batch that is wrong.
+        A checksum is wrong. The error has the position and the offset of the first such batch.
     """
     _, failure = sound_rows(buffer, headers, slice(0, len(headers)))
     if failure is not None:
@@ -157,9 +158,9 @@ def check_crcs(buffer: memoryview, headers: BatchHeaders) -> None:
 
 
 def _growth(buffer: memoryview, headers: BatchHeaders, end_offset: int) -> int:
-    """Return how many times the bytes of a piece are expected to be decoded together, those of the piece included.
+    """Return how many times a piece's bytes are expected to be decoded together, counting the piece itself.
 
-    It is 1 where no whole batch of the range follows in the buffer: see `sparklog.record.batches.framing.scan_pieces`.
+    It is 1 if no whole batch of the range follows in the buffer; see `sparklog.record.batches.framing.scan_pieces`.
     """
     left_bytes = len(buffer) - headers.valid_bytes
     if headers.fault or not 0 < headers.next_batch_bytes <= left_bytes:
@@ -170,17 +171,17 @@ def _growth(buffer: memoryview, headers: BatchHeaders, end_offset: int) -> int:
 
 
 def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) -> int | None:
-    """Return the timestamp type of all batches, by their `kernels.summary`; None where they have not the same."""
+    """Return the timestamp type of all batches from their `kernels.summary`; None if they differ."""
     if oldest:
         return -1 if oldest == batches else None
     return None if different & v2.LOG_APPEND_TIME else int(attributes & v2.LOG_APPEND_TIME != 0)
 
 
 class Decoder:
-    """Decodes the batches of a log piece by piece, as `decode_batches` does those of one; the arguments are its own.
+    """Decodes the batches of a log piece by piece; its parameters are as for `decode_batches`, which decodes one piece.
 
-    Making columns takes as long as decoding hundreds of records. So where a piece ends before its buffer does, its rows
-    wait for those of the next piece, and offsets ascend over all pieces.
+    Making columns takes as long as decoding hundreds of records. So if a piece ends before its buffer does, its rows
+    wait for the rows of the next piece. Offsets must ascend over all pieces.
     """
 
     def __init__(
@@ -204,9 +205,9 @@ class Decoder:
         self._record_headers_max = 0
 
     def decode(self, buffer: memoryview, headers: BatchHeaders) -> Iterator[pa.RecordBatch]:
-        """Decode a piece; what it yields and raises is as of `decode_batches`.
+        """Decode a piece; yield and raise as `decode_batches` does.
 
-        Where whole batches of the range follow in the buffer, rows may stay until the next call, or until `flush`.
+        If whole batches of the range follow in the buffer, rows may be kept back until the next call or `flush`.
         """
         modern, oldest, attributes, different, wrappers = kernels.summary(headers.numbers)
         # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
@@ -235,7 +236,7 @@ class Decoder:
             yield from self.flush()
 
     def _rows_of_step(self, step: Step) -> Iterator[pa.RecordBatch]:
-        """Walk through the batches of a step, and yield the Arrow batches that fill up on the way."""
+        """Decode the batches of a step, and yield the Arrow batches that become full."""
         headers, cursor = self._piece.headers, self._cursor
         decode = _KERNELS[int(headers.column("magic")[step.rows.start] < 2)]
         cursor[kernels.BATCH] = step.rows.start
@@ -273,7 +274,7 @@ class Decoder:
                 raise failure_of(step, headers, int(cursor[kernels.BATCH]), status)
 
     def _empty_columns(self, record_bytes: int = 1, record_headers_max: int = 0) -> Columns:
-        """Make columns for the batches that are left, as far as they may go together, and for one record at least."""
+        """Make columns for the remaining batches, up to the limits, with room for at least one record."""
         bytes_max = max(self._limits.output_bytes_max, record_bytes) if wanted_bits(self._names) else BYTES_WITHOUT_END
         rows, size_bytes = kernels.capacity(
             self._piece.headers.numbers, self._cursor[kernels.BATCH], self._offsets[0], ROWS_MAX, bytes_max
@@ -285,7 +286,7 @@ class Decoder:
         return columns
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows so far, if there are any, and begin with empty columns."""
+        """Yield the rows kept back, if any, and begin with empty columns."""
         rows, columns = int(self._cursor[kernels.ROWS]), self._columns
         self._cursor[kernels.ROWS] = self._cursor[kernels.TAKEN_BYTES] = 0
         self._columns = None

@@ -1,7 +1,7 @@
-"""Cuts batches into steps: the bytes that one call of a kernel walks through.
+"""Cuts batches into steps; one call of a kernel walks through the bytes of a step.
 
-Batches that are not compressed are walked where they stand. The others are checked and decompressed a few at a time, so
-that the bytes are still in the processor's cache when a kernel reads them.
+Uncompressed batches are walked in place. The others are checked and decompressed a few at a time, so that the bytes are
+still in the processor's cache when a kernel reads them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_SPANS: Final = np.empty((0, 2), dtype=np.int64)
 
 
 def sound_rows(buffer: memoryview, headers: BatchHeaders, run: slice) -> tuple[slice, CorruptBatchError | None]:
-    """Return the batches before the first one whose checksum is wrong, and the error to raise after those."""
+    """Return the rows before the first batch whose checksum is wrong, and the error to raise after them."""
     good, found = checksums.first_wrong(np.frombuffer(buffer, np.uint8), headers[run])
     row = run.start + good
     if row == run.stop:
@@ -49,7 +49,7 @@ def sound_rows(buffer: memoryview, headers: BatchHeaders, run: slice) -> tuple[s
 
 
 def corrupt(headers: BatchHeaders, row: int, reason: str) -> CorruptBatchError:
-    """Return the error of a batch, with its place."""
+    """Return the error for a batch, with its position and offset."""
     return _located(headers, row, CorruptBatchError(reason))
 
 
@@ -59,7 +59,7 @@ def _located(headers: BatchHeaders, row: int, error: CorruptBatchError) -> Corru
 
 
 def runs(headers: BatchHeaders) -> Iterator[slice]:
-    """Cut the batches where magic 2 follows magic 0 or 1, or the other way round."""
+    """Cut the batches into runs of magic 2 and of magic 0 or 1."""
     modern = headers.column("magic") == 2
     borders = [0, *(np.flatnonzero(modern[1:] != modern[:-1]) + 1).tolist(), len(headers)]
     for start, end in pairwise(borders):
@@ -69,7 +69,7 @@ def runs(headers: BatchHeaders) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class Step:
-    """Batches whose records one call of a kernel can walk.
+    """Batches whose records one call of a kernel can walk through.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class Step:
     octets : uint8 array
         The bytes that hold their records.
     spans : int64 array, shape (n_batches, 2)
-        Where in it the records of each batch begin and end. Those of a message of magic 0 or 1 are the message itself.
-        Empty where ``octets`` is the log itself: there the table says it.
+        The positions in ``octets`` at which the records of each batch begin and end; for magic 0 or 1, the whole
+        message. Empty if ``octets`` is the log itself: then the positions are in the table.
     is_checked : bool
-        Whether checksums have been verified. Where they have not, headers stand before records in ``octets``, and the
-        kernel verifies them.
+        Whether checksums have been verified. If not, ``octets`` has headers before records, and the kernel verifies
+        them.
     """
 
     rows: slice
@@ -94,30 +94,30 @@ class Step:
 def steps(
     buffer: memoryview, headers: BatchHeaders, run: slice, limit_bytes: int, chunk_bytes: int, *, is_compressed: bool
 ) -> Iterator[Step]:
-    """Cut a run of batches, all of magic 2 or none of it, into steps.
+    """Cut a run of batches, all or none of magic 2, into steps.
 
     Parameters
     ----------
     buffer : memoryview
         The bytes that the headers were read from.
     run : slice
-        Rows of the table of headers.
+        The run's rows in the table of headers.
     limit_bytes : int
-        A batch that decompresses to more is refused.
+        The largest decompressed size of a batch; others are refused.
     chunk_bytes : int
-        Batches are decompressed together until they have this many bytes.
+        The bytes of batches that are decompressed together.
     is_compressed : bool
-        Whether any of the batches is.
+        Whether any of the batches is compressed.
 
     Yields
     ------
     Step
-        Its bytes are good until the next one is asked for: the memory of decompressed batches is used again.
+        A step. Its bytes are valid until the next one is requested: the memory of decompressed batches is reused.
 
     Raises
     ------
     CorruptBatchError
-        A batch is not what its checksum says, or cannot be decompressed; the batches before it have been yielded.
+        A batch has a wrong checksum, or cannot be decompressed; the batches before it have been yielded.
     """
     if run.start == run.stop:
         return
@@ -139,16 +139,16 @@ def steps(
 def _decompressed(
     buffer: memoryview, headers: BatchHeaders, run: slice, limit_bytes: int, chunk_bytes: int
 ) -> Iterator[Step]:
-    """Decompress some batches at a time; the batches before one that cannot be decompressed are a step of their own."""
+    """Decompress some batches at a time; if one cannot be decompressed, the batches before it become a step."""
     if run.start == run.stop:
         return
     pieces = _Pieces(buffer, headers[run])
-    # Memory that is not written to is never touched, and so costs nothing; a bytearray would be filled with zeros.
+    # Memory that is never written costs nothing; a bytearray would be filled with zeros.
     target = np.empty(chunk_bytes + _CHUNK_SLACK_BYTES, dtype=np.uint8)
     borders, first, row = [0], run.start, run.start
     while row < run.stop:
         alone, failure = None, None
-        # No batch can be above a limit that is above the target.
+        # A batch that fits the target cannot be above a limit that is above the target.
         taken = (
             pieces.take_many(row - run.start, target, borders[-1], chunk_bytes) if len(target) <= limit_bytes else []
         )
@@ -162,7 +162,7 @@ def _decompressed(
                 else:
                     borders.append(borders[-1] + size)
             except Exception as error:
-                # Each library has errors of its own, and none of them knows where the bytes came from.
+                # Each library raises its own errors, and none of them contains the bytes' position in the log.
                 failure = error
             row += 1
         if failure or alone is not None or borders[-1] >= chunk_bytes or row == run.stop:
@@ -176,9 +176,9 @@ def _decompressed(
 
 
 class _Pieces:
-    """Batches to decompress: where the records of each are, and the function that decompresses them.
+    """Pieces of batches to decompress: their positions, and the functions that decompress them.
 
-    Either all batches are of magic 2, and a piece is the records of one, or none is, and a piece is a whole message.
+    If the batches are of magic 2, a piece is the records of one batch; otherwise it is a whole message.
     """
 
     def __init__(self, buffer: memoryview, batches: BatchHeaders) -> None:
@@ -189,19 +189,19 @@ class _Pieces:
         self._are_v2 = bool(self._magics[0] == 2)
         if self._are_v2:
             self._starts += v2.HEADER_BYTES
-        # A batch without records has none to decompress, whatever its codec.
+        # A batch without records needs no decompression, whatever its codec.
         self._codec_ids = np.where(batches.column("record_count") == 0, 0, batches.codec_ids)
         borders = np.flatnonzero(np.diff(self._codec_ids, append=-1)) + 1
-        # For each piece, the first one behind it that is of another codec.
+        # For each piece, the row of the next one with another codec.
         self._run_ends = borders[np.searchsorted(borders, np.arange(len(self._starts)), side="right")]
 
     def take_many(self, row: int, target: Octets, filled: int, full_bytes: int) -> list[int]:
-        """Decompress pieces from one on behind what is filled of a target, as far as they can be taken at once.
+        """Decompress consecutive pieces into a target, after its filled part, as many as one call can take.
 
         Returns
         -------
         list of int
-            How much of the target is filled behind each piece that was taken.
+            How many bytes of the target are filled after each piece that was taken.
         """
         end = int(self._run_ends[row])
         if not self._are_v2 or end - row < _MANY_STREAMS:
@@ -223,7 +223,7 @@ class _Pieces:
         return decompressor_into(int(self._codec_ids[row]), 2)
 
     def _copier(self, row: int) -> DecompressInto:
-        """Return the function that writes the messages of one piece into a target."""
+        """Return the function that writes the decompressed messages of one piece into a target."""
         codec_id = int(self._codec_ids[row])
         if codec_id == 0:
             return lambda message, target, _: copy_into(message, target)
@@ -231,7 +231,7 @@ class _Pieces:
         return lambda message, target, limit_bytes: decompress(wrapped(message), target, limit_bytes)
 
     def records(self, row: int, limit_bytes: int) -> bytes | bytearray | memoryview:
-        """Return the bytes of one piece that a kernel is to walk through: records, or messages."""
+        """Return the decompressed bytes of one piece: records, or messages."""
         data, codec_id = self._buffer[self._starts[row] : self._ends[row]], int(self._codec_ids[row])
         if codec_id == 0:
             return data
@@ -247,7 +247,7 @@ def _step_of(first: int, octets: Octets, borders: list[int]) -> Step:
 
 
 def failure_of(step: Step, headers: BatchHeaders, row: int, status: int) -> CorruptBatchError:
-    """Return the error of a batch that a kernel has found fault with, by the status that it returned."""
+    """Return the error for a batch in which a kernel has found a fault, from the status that it returned."""
     if status == kernels.WRONG_CRC and not step.is_checked:
         _, failure = sound_rows(step.octets.data, headers, slice(row, row + 1))
         if failure is not None:

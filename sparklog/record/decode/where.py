@@ -1,11 +1,11 @@
-"""Filters: which records a read wants, as a tree of tests over columns.
+"""Represents the filter of a read as a tree of tests over columns.
 
-`sparklog.log.where_parser` makes the tree from text, and `sparklog.record.kernels.filter` tests records by it. Here is
-what can be told from the tree alone: of which partitions, offsets and times a record must be that passes.
+`sparklog.log.where_parser` makes the tree from text, and `sparklog.record.kernels.filter` tests records by it. This
+module derives from the tree alone which partitions, offsets and times the passing records can have.
 
-Null means what it means in SQL: a test of null is neither true nor false, and only what is true passes. `NOT` is pushed
-down to the tests when the tree is made, by De Morgan's laws, which hold for three truth values as well. So each test of
-the tree says whether it is true, and a test of null is not, be it negated or not.
+Null is treated as in SQL: a test of null is neither true nor false, and a record passes only if the filter is true.
+`NOT` is pushed down to the tests when the tree is made, by De Morgan's laws, which hold for three truth values as well.
+So a test in the tree is either true or not, and a test of null is not true, be it negated or not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_NUMBER: Final[Range] = (INT64_MAX, INT64_MIN)
 
 @dataclass(frozen=True)
 class Constant:
-    """What every record passes, or none."""
+    """A test that every record passes, or none."""
 
     value: bool
 
@@ -46,9 +46,9 @@ class NumberTest:
     Attributes
     ----------
     column : str
-        Of `NUMBER_COLUMNS`. None of them is null, but for the partition of a log that has no number.
+        One of `NUMBER_COLUMNS`. None of them is null, except the partition of a log without a number.
     ranges : tuple of Range
-        Ascending, and no two of them touch.
+        The ranges, ascending; no two of them touch.
     """
 
     column: str
@@ -59,7 +59,7 @@ class NumberTest:
 class BytesTest:
     """Tests a key, a value, the values of the headers of one name, or a topic's name in UTF-8.
 
-    Of a partition it can be tested that the log has a number.
+    It can also test whether a log has a partition number (IS NOT NULL).
 
     Attributes
     ----------
@@ -68,12 +68,12 @@ class BytesTest:
         ``IN`` (equal to one of the operands), ``<``, ``<=``, ``>``, ``>=``, ``startsWith``, ``endsWith``, ``contains``;
         or ``IS NOT NULL``, which has no operand.
     operands : tuple of bytes
-        One, or for ``IN`` any number.
+        One operand, or for ``IN`` any number.
     is_negated : bool
         Whether the test must be false. Null passes ``NOT (... IS NOT NULL)``, and no other test.
     header : bytes
-        The name of the headers, in UTF-8. Where several have it, the test is true if it is true of any of their
-        values; null values do not count, and without any other value all of it is null.
+        The name of the headers, in UTF-8. If several have it, the test is true if it is true of any of their values.
+        Null values are ignored; if there is no other value, the tested value is null.
     """
 
     column: str
@@ -83,7 +83,7 @@ class BytesTest:
     header: bytes = b""
 
     def is_true_of(self, found: bytes | None) -> bool:
-        """Tell whether one value passes."""
+        """Return whether one value passes."""
         if self.operator == IS_THERE or found is None:
             return self.operator == IS_THERE and (found is not None) != self.is_negated
         operand = self.operands[0] if self.operands else b""
@@ -102,7 +102,7 @@ class BytesTest:
 
 @dataclass(frozen=True)
 class Junction:
-    """All of its parts, or any of them."""
+    """A test that all of its parts must pass, or any of them."""
 
     is_and: bool
     parts: tuple[Node, ...]
@@ -118,7 +118,7 @@ class Where:
     Attributes
     ----------
     text : str
-        As it was given.
+        The filter as the user wrote it.
     tree : Node
     """
 
@@ -126,33 +126,33 @@ class Where:
     tree: Node
 
     def of_partition(self, topic: str, partition: int | None) -> Where:
-        """Return the filter that does the same in one partition, and does not ask which it is."""
+        """Return the equivalent filter for one partition, without tests of topic and partition."""
         return Where(self.text, _folded(self.tree, topic, partition))
 
     def can_pass(self, topic: str, partition: int | None) -> bool:
-        """Tell whether a record of a partition can pass."""
+        """Return whether a record of a partition can pass."""
         return self.of_partition(topic, partition).bounds() is not None
 
     def bounds(self) -> Bounds | None:
-        """Return what offsets and times records have that pass; None where none can."""
+        """Return the bounds of the offsets and times of passing records; None if none can pass."""
         return _bounds(self.tree)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Ranges in which the offset and the timestamp (ms) are of every record that passes a filter."""
+    """Ranges that contain the offset and the timestamp (ms) of every record that passes a filter."""
 
     offsets: Range = EVERY_NUMBER
     timestamps: Range = EVERY_NUMBER
 
 
 def all_of(parts: Iterable[Node]) -> Node:
-    """Return the tree that passes what all of some trees pass."""
+    """Return the tree that a record passes if it passes all of some trees."""
     return _joined(True, parts)
 
 
 def any_of(parts: Iterable[Node]) -> Node:
-    """Return the tree that passes what any of some trees passes."""
+    """Return the tree that a record passes if it passes any of some trees."""
     return _joined(False, parts)
 
 
@@ -171,7 +171,7 @@ def _joined(is_and: bool, parts: Iterable[Node]) -> Node:
 
 
 def negated(node: Node) -> Node:
-    """Return the tree that is true where a tree is false, and not where that is null."""
+    """Return the tree that is true if a tree is false, and not true if that is null."""
     match node:
         case Constant(value):
             return Constant(not value)
@@ -184,7 +184,7 @@ def negated(node: Node) -> Node:
 
 
 def complement(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Return the ranges of all numbers that are in none of some ranges, which ascend."""
+    """Return the ranges of all numbers outside some ranges, which ascend."""
     found, start = [], INT64_MIN
     for lowest, highest in ranges:
         if start < lowest:

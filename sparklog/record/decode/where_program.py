@@ -1,4 +1,4 @@
-"""Makes of a filter what tests batches by their headers, and the program that tests their records."""
+"""Turns a filter into a test of batches by their headers, and a program that tests their records."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class BatchFilter:
     Parameters
     ----------
     tree : Node
-        Of `Where.of_partition`: it asks neither for the topic nor for the partition.
+        The tree from `Where.of_partition`, without tests of topic and partition.
 
     Attributes
     ----------
@@ -81,18 +81,18 @@ class BatchFilter:
         self.program = program_of(tree)
 
     def may_pass(self, headers: BatchHeaders) -> Mask:
-        """Tell of each batch, by its header and the one behind it, whether it may have a record that passes.
+        """Return for each batch, from its header and the next one, whether it may have a record that passes.
 
         Parameters
         ----------
         headers : BatchHeaders, length n_batches
-            Of all batches of a part of a log.
+            The headers of consecutive batches of a log, with none left out.
         """
         return _may_pass(self._tree, headers) if self._asks_headers else np.ones(len(headers), np.bool_)
 
 
 def program_of(tree: Node) -> code.Program:
-    """Make the program of a tree that asks neither for the topic nor for the partition."""
+    """Make the program for a tree without tests of topic and partition."""
     writer = _Writer()
     writer.add(tree, code.PASSES, code.FAILS)
     return writer.program()
@@ -100,14 +100,14 @@ def program_of(tree: Node) -> code.Program:
 
 @dataclass
 class _Writer:
-    """Writes tests, from the last that a record comes to up to the first."""
+    """Writes tests in reverse order: the last one that a record meets comes first."""
 
     tests: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     literals: list[bytes] = field(default_factory=list)
 
     def add(self, node: Node, on_true: int, on_false: int) -> int:
-        """Write a tree that leads to one row or another; return the row to begin with."""
+        """Write a tree whose result leads to one of two rows; return the row to begin with."""
         if isinstance(node, Junction):
             row = on_true if node.is_and else on_false
             for part in sorted(node.parts, key=_cost, reverse=True):
@@ -145,7 +145,7 @@ def _frozen(numbers: Int64s) -> Int64s:
 
 
 def _cost(node: Node) -> int:
-    """Say how long a test takes, about: short ones go first, which decide for the others."""
+    """Return the approximate cost of a test: cheap ones run first, and may make the others unnecessary."""
     if isinstance(node, Junction):
         return max(_cost(part) for part in node.parts)
     if isinstance(node, BytesTest):
@@ -163,28 +163,28 @@ def _may_pass(tree: Node, headers: BatchHeaders) -> Mask:
 
 
 def _asks_headers(tree: Node) -> bool:
-    """Tell whether a tree has tests by which a header can rule out a batch."""
+    """Return whether a tree has tests that can rule out a batch by its header."""
     if isinstance(tree, Junction):
         return any(_asks_headers(part) for part in tree.parts)
     return isinstance(tree, NumberTest)
 
 
 def _overlaps(ranges: Sequence[Range], lowest: Int64s, highest: Int64s) -> Mask:
-    """Tell of each span, both ends included, whether it has a number of some ranges."""
+    """Return for each span, both ends included, whether it overlaps any of some ranges."""
     if not ranges:
         return np.zeros(len(lowest), np.bool_)
     starts, ends = (np.array(column, np.int64) for column in zip(*ranges, strict=True))
-    # The first range that does not end before the span.
+    # The first range that ends at or after the beginning of the span.
     row = np.searchsorted(ends, lowest)
     overlaps: Mask = (row < len(ends)) & (starts[np.minimum(row, len(ends) - 1)] <= highest)
     return overlaps
 
 
 def _offsets(headers: BatchHeaders) -> tuple[Int64s, Int64s]:
-    """Return between which offsets the records of each batch are.
+    """Return the lowest and the highest offset that records of each batch can have.
 
-    A record may be above the last offset that its header gives, as Kafka lets it, but not in the next batch. A wrapper
-    does not say where it begins.
+    A record may be above the last offset in the header, as in Kafka, but not in the next batch. A wrapper's header has
+    no first offset.
     """
     base_offsets, is_wrapper = headers.column("base_offset"), headers.column("record_count") < 0
     lowest = np.where(is_wrapper, headers.column("lowest_offset"), base_offsets)
@@ -193,10 +193,10 @@ def _offsets(headers: BatchHeaders) -> tuple[Int64s, Int64s]:
 
 
 def _timestamps(headers: BatchHeaders) -> tuple[Int64s, Int64s]:
-    """Return between which times (ms) the records of each batch are; a header says which is the latest, but no more.
+    """Return the lowest and the highest timestamp (ms) of records of each batch; headers have only the latest.
 
-    All are the same by log append time, and in a message of magic 0 or 1 that is no wrapper. Messages of magic 0 have
-    -1, also in a wrapper of magic 1; what a wrapper of magic 0 holds its header does not say.
+    With log append time, and in a message of magic 0 or 1 that is no wrapper, all are the same. Messages of magic 0
+    have -1, also in a wrapper of magic 1; the header of a wrapper of magic 0 does not show the timestamps inside.
     """
     latest, magic = headers.column("max_timestamp"), headers.column("magic")
     is_wrapper = headers.column("record_count") < 0

@@ -1,8 +1,8 @@
 """Encodes Arrow columns as v2 batches: the reverse of `sparklog.record.decode.columns`.
 
 One kernel measures the records and cuts them into batches, and another writes them. Then each batch is compressed, and
-its header is put before it. The base offset and the leader epoch are outside the checksum of a batch, so a commit can
-write others into it later.
+its header is written before it. The checksum of a batch does not cover the base offset and the leader epoch, so a
+commit can change them later.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
 _NO_HEADERS: Final = np.empty((kernels.HEADER_FIELDS, 0), dtype=np.int64)
 _LARGE_TYPES: Final = (pa.large_binary(), pa.large_string())
 _BATCHES_AT_ONCE_MIN: Final = 8
-"""Fewer batches are compressed by themselves sooner than the code is loaded that compresses many."""
+"""The fewest batches to compress at once: fewer are compressed one by one faster than the code for many is loaded."""
 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """The settings by which batches are made.
+    """The settings of the batches to encode.
 
     Attributes
     ----------
     codec : str
-        Kafka's name, or none.
+        Kafka's name of the codec, or ``none``.
     level : int or None
         The level of the codec; None is the codec's default.
     batch_bytes : int
-        A batch is closed before it is longer than this, uncompressed (Kafka: ``batch.size``).
+        The largest uncompressed size of a batch, unless one record alone is longer (Kafka: ``batch.size``).
     batch_bytes_max : int
-        No batch is longer than this, compressed (Kafka: ``max.message.bytes``).
+        The largest size of a batch, compressed (Kafka: ``max.message.bytes``).
     decompressed_bytes_max : int
-        The records of no batch that is compressed are longer than this (Kafka: ``max.decompressed.message.bytes``).
+        The most bytes of records in a compressed batch (Kafka: ``max.decompressed.message.bytes``).
     append_time : int or None
-        ms; the timestamp of all records, where the log's timestamp type is LogAppendTime.
+        The timestamp of all records, in ms, if the log's timestamp type is LogAppendTime.
     producer_id, producer_epoch, base_sequence : int
-        An idempotent producer, and the sequence number of the first record; -1 each where there is none.
+        An idempotent producer, and the sequence number of the first record; each is -1 if there is none.
     is_transactional : bool
         Whether the batches belong to a transaction of that producer.
     leader_epoch : int
         The leader epoch of the log.
     magic : int
-        The record format. The functions of this module write 2; `sparklog.record.encode.legacy` has 0 and 1.
+        The record format. The functions of this module write 2; `sparklog.record.encode.legacy` writes 0 and 1.
     """
 
     codec: str = "lz4"
@@ -79,7 +79,7 @@ class BatchSettings:
 
 @dataclass(frozen=True)
 class EncodedBatches:
-    """Batches, one behind the other, and their headers with positions in ``data``."""
+    """Consecutive batches, and their headers with positions in ``data``."""
 
     data: memoryview
     headers: BatchHeaders
@@ -87,7 +87,7 @@ class EncodedBatches:
 
 @dataclass(frozen=True)
 class Fields:
-    """Records to write, as the kernels take them."""
+    """Records to write, in the form that the kernels take."""
 
     records: Int64s
     headers: Int64s
@@ -110,25 +110,25 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
     Parameters
     ----------
     columns : pyarrow.RecordBatch
-        ``value``, and where wanted ``key``, ``timestamp`` (null is -1, no timestamp) and ``headers``, of the types that
+        ``value``, and optionally ``key``, ``timestamp`` (null is -1, no timestamp) and ``headers``, of the types that
         `sparklog.record.encode.intake` takes; others are ignored.
     settings : BatchSettings
-        How batches are made.
+        The settings of the batches.
     base_offset : int
-        Of the first record; those after it follow without gaps.
+        The offset of the first record; the others follow without gaps.
 
     Returns
     -------
     EncodedBatches
-        In the order of the rows.
+        The batches, in the order of the rows.
 
     Raises
     ------
     InvalidOptionError
-        A column is missing, there twice, or of a type that cannot be written, a record cannot have a timestamp, or a
-        header has no name.
+        A column is missing, occurs twice, or has a type that cannot be written, a record cannot have its timestamp, or
+        a header has no name.
     RecordTooLargeError
-        A record alone makes a batch above ``batch_bytes_max``.
+        A single record makes a batch above ``batch_bytes_max``.
     """
     table, data = _compressed(fields_of(columns), settings, np.array([columns.num_rows]))
     return _sealed(table, data, settings, base_offset)
@@ -137,28 +137,28 @@ def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset
 def encode_logs(
     columns: pa.RecordBatch, settings: BatchSettings, row_ends: Int64s, base_offsets: Int64s
 ) -> tuple[EncodedBatches, list[int]]:
-    """Encode the records of some logs at once, which costs less than one after the other where they are few of each.
+    """Encode the records of several logs at once, which is faster than one log after another if each has few records.
 
     Parameters
     ----------
     columns : pyarrow.RecordBatch
-        As of `encode_batches`: the rows of one log behind those of another.
+        The records, as for `encode_batches`, one log after another.
     settings : BatchSettings
-        How batches are made; without a producer, whose sequence numbers are of one log.
+        The settings of the batches; without a producer, whose sequence numbers belong to one log.
     row_ends : int64 array, shape (n_logs,)
-        Ascending: the row behind the last one of each log. Each has rows.
+        The row after the last one of each log, ascending. Each log has rows.
     base_offsets : int64 array, shape (n_logs,)
-        Of the first record of each log.
+        The offset of the first record of each log.
 
     Returns
     -------
     (EncodedBatches, list of int)
-        In the order of the rows, and the row behind the last batch of each log.
+        The batches in the order of the rows, and the row after the last batch of each log.
 
     Raises
     ------
     InvalidOptionError, RecordTooLargeError
-        As of `encode_batches`.
+        See `encode_batches`.
     """
     table, data = _compressed(fields_of(columns), settings, row_ends)
     logs = np.searchsorted(row_ends, table[:, kernels.ROW], side="right")
@@ -169,7 +169,7 @@ def encode_logs(
 
 
 def _sealed(table: Int64s, data: memoryview, settings: BatchSettings, base_offset: int) -> EncodedBatches:
-    """Write the headers of batches, whose rows are counted from the base offset."""
+    """Write the headers of batches; the base offset is the offset of row 0."""
     numbers = np.empty((len(table), TABLE_FIELDS), dtype=np.int64)
     kernels.seal_batches(
         np.frombuffer(data, dtype=np.uint8),
@@ -196,22 +196,22 @@ def _compressed(
     Parameters
     ----------
     row_ends : int64 array, shape (n_logs,)
-        The row behind the last one of each log.
+        The row after the last one of each log.
     first_row : int
-        The row of the caller's that the first of these rows is, for errors.
+        The caller's row of the first of these rows, for errors.
 
     Returns
     -------
     int64 array, shape (n_batches, kernels.SEAL_FIELDS)
     memoryview
-        The batches, one behind the other.
+        The consecutive batches.
     """
     records_bytes_max = settings.batch_bytes - v2.HEADER_BYTES
     if settings.codec != "none":
         records_bytes_max = min(records_bytes_max, settings.decompressed_bytes_max)
     cuts, sizes, octets = _written(fields, row_ends, records_bytes_max)
     _refuse_unreadable(cuts, sizes, settings, first_row)
-    # Memory that is not written to is never touched, and so costs nothing.
+    # Memory that is never written costs nothing.
     out = np.empty(sum(map(compressed_bytes_max, sizes)) + v2.HEADER_BYTES * len(sizes), np.uint8)
     ends = _compress_batches(octets, sizes, settings, out)
     table = np.empty((len(sizes), kernels.SEAL_FIELDS), dtype=np.int64)
@@ -223,19 +223,19 @@ def _compressed(
 
 
 def _compress_batches(octets: Octets, sizes: list[int], settings: BatchSettings, out: Octets) -> Int64s:
-    """Compress the records of each batch, behind bytes that are free for its header.
+    """Compress the records of each batch, after free bytes for its header.
 
     Parameters
     ----------
     octets : uint8 array
-        The records of all batches, one behind the other.
+        The records of all batches, one batch after another.
     sizes : list of int
-        How many of the bytes are of each batch.
+        The number of these bytes in each batch.
 
     Returns
     -------
     int64 array, shape (1, n_batches)
-        Where each batch ends in ``out``.
+        The end of each batch in ``out``.
     """
     compress_all = many_frames(settings.codec, settings.level) if len(sizes) >= _BATCHES_AT_ONCE_MIN else None
     if compress_all is not None:
@@ -252,7 +252,7 @@ def _compress_batches(octets: Octets, sizes: list[int], settings: BatchSettings,
 
 
 def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, first_row: int) -> None:
-    """Refuse a record that no reader with the same limit would decompress; a batch so long holds that record alone."""
+    """Raise if no reader with the same limit would decompress a batch; a batch of this size has a single record."""
     if settings.codec != "none" and sizes and max(sizes) > settings.decompressed_bytes_max:
         row = next(row for row, size in enumerate(sizes) if size > settings.decompressed_bytes_max)
         raise RecordTooLargeError(
@@ -264,7 +264,7 @@ def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, 
 def _halved(
     fields: Fields, table: Int64s, out: memoryview, settings: BatchSettings, first_row: int
 ) -> tuple[Int64s, memoryview]:
-    """Encode each batch that is too long again, as two batches; see `_compressed`."""
+    """Split each batch that is too long, and encode it again as two batches; see `_compressed`."""
     tables, pieces, filled_bytes = [], [], 0
     for batch in table:
         start, end, row, count = (int(number) for number in batch[: kernels.COUNT + 1])
@@ -298,7 +298,7 @@ def _attributes(settings: BatchSettings) -> int:
 
 
 class _ThreadMemory(threading.local):
-    """Memory that a thread uses again in its next call: new memory costs as much as writing to it."""
+    """Memory that a thread reuses in its next call: allocating new memory takes as long as writing to it."""
 
     def __init__(self) -> None:
         self._octets = np.empty(0, dtype=np.uint8)
@@ -320,9 +320,9 @@ def _written(fields: Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[
     int64 array, shape (n_batches + 1, kernels.CUT_FIELDS)
         The table of batches, with a row for its end.
     list of int
-        How many bytes the records of each batch have.
+        The number of bytes of each batch's records.
     uint8 array
-        The bytes of all records, in memory that the next call of the same thread uses again.
+        The bytes of all records, in memory that the next call of the same thread reuses.
     """
     table = np.empty((len(fields) + 1, kernels.CUT_FIELDS), dtype=np.int64)
     bodies = np.empty(len(fields), dtype=np.int64)
@@ -364,7 +364,7 @@ def fields_of(columns: pa.RecordBatch) -> Fields:
 
 
 def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
-    """Write the positions and lengths of byte strings into two rows of a table; return the buffer that they are in."""
+    """Write the positions and lengths of byte strings into two rows of a table; return the buffer with the strings."""
     column = take_text(column, name)
     offsets_type: type[np.signedinteger[Any]] = np.int64 if column.type in _LARGE_TYPES else np.int32
     _, offsets_buffer, data_buffer = column.buffers()
@@ -379,7 +379,7 @@ def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:
 
 
 def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octets, Octets]:
-    """Write which headers each record has; return the table of headers, and the buffers of names and contents."""
+    """Write the range of each record's headers; return the table of headers, and the buffers of names and contents."""
     column = take_headers(column)
     counts = numbers_of(filled(column.value_lengths(), 0)).astype(np.int64)
     pairs = column.flatten()

@@ -1,4 +1,4 @@
-"""A digest of rows that are to be written: the same for the same rows, whatever their order and their tasks."""
+"""Computes a digest of the rows to write, which does not depend on their order or on the tasks that write them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sparklog.record.kernels.digest import sum_of_hashes
 
 
 def digest_records(topic: str, records: pa.RecordBatch, partitions: Int64s) -> int:
-    """Return a number of 64 bits; that of rows in two parts is the sum of those of the parts, cut to 64 bits.
+    """Return a number of 64 bits; the digests of two parts add up, modulo 2**64, to the digest of all rows.
 
     Parameters
     ----------
     topic : str
         The topic of the rows.
     records : pyarrow.RecordBatch
-        From `sparklog.record.encode.intake.take_records`. A time that a row does not say is no part of its digest.
+        The rows, from `sparklog.record.encode.intake.take_records`. A missing time is no part of a row's digest.
     partitions : int64 array, length n_rows
-        The partition that each row names; -1 where it names none.
+        The partition of each row; -1 if it names none.
     """
     fields = fields_of(records)
     seed = np.frombuffer(hashlib.blake2b(topic.encode(), digest_size=8).digest(), np.uint64)

@@ -1,8 +1,8 @@
 """Encodes the control batches that end transactions.
 
 Such a batch has the attributes transactional and control, the producer of the transaction, no sequence number, and one
-record that is never compressed. The record's key is int16 version 0 and int16 type, 0 abort or 1 commit; its value is
-int16 version 0 and the int32 epoch of the transaction coordinator.
+uncompressed record. The record's key is int16 version 0 and int16 type, 0 abort or 1 commit; its value is int16 version
+0 and the int32 epoch of the transaction coordinator.
 
 Source: apache/kafka, EndTransactionMarker.java, MemoryRecordsBuilder.java; KIP-98.
 """
@@ -20,7 +20,7 @@ from sparklog.record.encode.batches import EncodedBatches
 from sparklog.record.format import v2
 
 _RECORD: Final = struct.Struct(">bbbbbhhbhib")
-"""Length, attributes, deltas of timestamp and offset, key, value, and the number of headers."""
+"""The record: length, attributes, deltas of timestamp and offset, key, value, and the number of headers."""
 _RECORD_LENGTH: Final = _RECORD.size - 1
 
 
@@ -30,7 +30,7 @@ class EndMarker(NamedTuple):
     Attributes
     ----------
     base_offset : int
-        Of the batch.
+        The base offset of the batch.
     """
 
     producer_id: int
@@ -54,6 +54,6 @@ def encode_end_markers(markers: Sequence[EndMarker], timestamp: int) -> EncodedB
 
 
 def _record(marker: EndMarker) -> bytes:
-    # Numbers of variable length are zigzag: each of these is one byte of twice its value.
+    # Numbers of variable length are zigzag: each of these is one byte, twice its value.
     kind = v2.ABORT if marker.is_abort else v2.COMMIT
     return _RECORD.pack(2 * _RECORD_LENGTH, 0, 0, 0, 2 * 4, 0, kind, 2 * 6, 0, marker.coordinator_epoch, 0)

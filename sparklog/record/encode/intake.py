@@ -1,4 +1,4 @@
-"""Checks the columns of records that are to be written, and casts them to the few types that the encoder takes.
+"""Checks the columns of the records to write, and casts them to the few types that the encoder accepts.
 
     column      taken                                               becomes
     value, key  binary or string: plain, large, view, fixed size,   binary, string, or the large kind of either
@@ -6,12 +6,12 @@
     headers     a list or map of key (text) and value (bytes)       `HEADERS_TYPE`
     timestamp   a timestamp of any unit and zone, or int64 ms       int64, ms since 1970
 
-Rows come as a table, batch or reader of pyarrow, as columns by name, such as ``{"value": ["a", b"b"]}``, or as anything
-that hands itself over as Arrow: a frame of polars or pandas, a relation of DuckDB, a log that is open to be read.
+Rows come as a table, batch or reader of pyarrow, as columns by name, such as ``{"value": ["a", b"b"]}``, or as any
+object with Arrow's C interface: a frame of polars or pandas, a relation of DuckDB, a log opened for reading.
 
-A timestamp without a zone is one of UTC. A time that is finer than a millisecond is rounded down. Times before 1970 are
-refused, as by Kafka's producer. In an int64 column -1 means that a record has no timestamp, as it does in a log; in a
-column of timestamps, -1 ms is a time before 1970, and is refused.
+A timestamp without a zone is taken as UTC. Times are rounded down to milliseconds. Times before 1970 are refused, as by
+Kafka's producer. In an int64 column -1 means that a record has no timestamp, as in a log; in a column of timestamps,
+-1 ms is a time before 1970, and is refused.
 
 Source: apache/kafka, ProducerRecord.java, RecordBatch.java (NO_TIMESTAMP).
 """
@@ -42,29 +42,29 @@ _CANNOT_CAST: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTyp
 
 
 class ArrowStream(Protocol):
-    """What hands itself over as a stream of Arrow batches."""
+    """An object that can be read as a stream of Arrow batches."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
 class ArrowArray(Protocol):
-    """What hands itself over as one Arrow batch."""
+    """An object that can be read as one Arrow batch."""
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any: ...
 
 
 Records = ArrowStream | ArrowArray | Mapping[str, Any]
-"""What rows that are to be written may come as; tables and batches of pyarrow are such streams and arrays."""
+"""The types that the rows to write may have; tables and batches of pyarrow are such streams and arrays."""
 
 
 def take_records(given: Records) -> pa.RecordBatch:
-    """Return the columns that a record has, as the encoder takes them, in one batch; other columns are left out.
+    """Return the columns of a record in one batch, cast to the encoder's types; other columns are left out.
 
     Raises
     ------
     InvalidOptionError
-        ``value`` is not there, a column is there twice or of a type that cannot be written, or a time is one that a
-        record cannot have. The message names the column, its type and what is wanted.
+        ``value`` is missing, a column occurs twice or has a type that cannot be written, or a record cannot have one of
+        the times. The message names the column, its type and the expected types.
     """
     rows: Any = given if isinstance(given, (pa.Table, pa.RecordBatch)) else _to_arrow(given)
     schema = rows.schema
@@ -73,7 +73,7 @@ def take_records(given: Records) -> pa.RecordBatch:
     if "value" not in there:
         raise InvalidOptionError("Required attribute 'value' not found")
     if isinstance(rows, pa.Table) and len(pieces := rows.to_batches()) == 1:
-        # A small table is in one piece, and the columns of that cost less to ask for.
+        # A small table is in one piece, and taking columns from a batch costs less.
         rows = pieces[0]
     columns = dict(zip(there, rows.columns, strict=True))
     names = [name for name in RECORD_COLUMNS if name in columns]
@@ -97,14 +97,14 @@ def _to_arrow(given: Any) -> pa.Table | pa.RecordBatch:
 
 
 def _to_bytes(column: Any, name: str) -> Any:
-    """Return a list of keys or values in which text and bytes may be mixed as one of bytes."""
+    """Return a list of keys or values with its texts as bytes; text and bytes may be mixed."""
     if name not in ("key", "value") or not isinstance(column, (list, tuple)):
         return column
     return [each.encode() if isinstance(each, str) else each for each in column]
 
 
 def refuse_twice(schema: pa.Schema) -> None:
-    """Refuse two columns of the same name, if it is the name of a record's column."""
+    """Raise if two columns have the same name, and it is the name of a record's column."""
     names = schema.names
     if len(set(names)) == len(names):
         return
@@ -125,7 +125,7 @@ def _taken(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         return take_text(_together(column, name), name)
     chunks = [take_text(chunk, name) for chunk in column.chunks]
     if sum(chunk.nbytes for chunk in chunks) > _ARROW_BYTES_MAX:
-        # Together they have more bytes than the offsets of the small types can count.
+        # Together they have more bytes than the offsets of the small types can address.
         chunks = [chunk.cast(_LARGE.get(chunk.type, chunk.type)) for chunk in chunks]
     return _together(pa.chunked_array(chunks), name)
 
@@ -168,7 +168,7 @@ def _not_text(name: str, kind: pa.DataType) -> InvalidOptionError:
 
 
 def take_times(column: pa.Array) -> pa.Array:
-    """Return timestamps as int64 ms, null where they are null."""
+    """Return timestamps as int64 ms, null if they are null."""
     kind = column.type
     is_time = pa.types.is_timestamp(kind)
     if not is_time and kind != pa.int64():
@@ -195,9 +195,9 @@ def take_times(column: pa.Array) -> pa.Array:
 
 
 def time_numbers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return timestamps that `take_times` takes as numbers of ms, -1 where they are null."""
+    """Return timestamps that `take_times` takes as numbers of ms, -1 if they are null."""
     if column.type == pa.int64() and not column.null_count:
-        # What the rows of a log become before they are encoded.
+        # The rows of one log have this form before they are encoded.
         numbers = numbers_of(column)
         _refuse_early(numbers, NO_TIMESTAMP)
         return numbers
@@ -206,20 +206,20 @@ def time_numbers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _refuse_early(numbers: np.ndarray[Any, np.dtype[np.int64]], earliest: int) -> None:
-    """Refuse times before 1970; -1 ms has a message of its own."""
+    """Raise if a time is before 1970; the error message for -1 ms differs."""
     if not len(numbers) or numbers.min() >= earliest:
         return
     row = int(np.flatnonzero(numbers < earliest)[0])
     if numbers[row] == NO_TIMESTAMP:
         raise InvalidOptionError(
-            f"timestamp of row {row} is in the last millisecond before 1970, which is -1 ms, and by that Kafka says "
-            f"that a record has no timestamp: make it null, and the record gets the time at which it is written"
+            f"timestamp of row {row} is in the last millisecond before 1970, which is -1 ms, Kafka's number for no "
+            f"timestamp: make it null, and the record gets the time at which it is written"
         )
     raise InvalidOptionError(f"timestamp of row {row} is {numbers[row]} ms: Kafka has none before 1970")
 
 
 def take_headers(column: pa.Array) -> pa.Array:
-    """Return headers as `HEADERS_TYPE`; null where a record has none."""
+    """Return headers as `HEADERS_TYPE`; null if a record has none."""
     kind = column.type
     if kind == HEADERS_TYPE:
         return column
@@ -235,7 +235,7 @@ def take_headers(column: pa.Array) -> pa.Array:
 
 
 def _are_headers(kind: pa.DataType) -> bool:
-    """Tell whether a type has keys and values and nothing else: a cast would make nulls of a value that is misspelt."""
+    """Return whether a type has only keys and values: a cast would turn a misspelt field into nulls."""
     if pa.types.is_map(kind):
         return _is_text(kind.key_type) and _is_text(kind.item_type)
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)

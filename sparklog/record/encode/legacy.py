@@ -1,9 +1,8 @@
-"""Encodes Arrow columns as messages of magic 0 and 1, or as wrappers of them; `sparklog.record.encode.batches` is for
-magic 2.
+"""Encodes Arrow columns as messages of magic 0 and 1, or as wrappers of them.
 
-The layout of a message is written in `sparklog.record.format.legacy`. A message that is not compressed is a batch of
-its own, of which ``batch_bytes_max`` bounds the size. Wrappers are cut where batches are: by the bytes of their
-messages, and in halves where they are too long all the same.
+For magic 2 see `sparklog.record.encode.batches`, for the layout of a message `sparklog.record.format.legacy`. An
+uncompressed message is a batch by itself, and ``batch_bytes_max`` bounds its size. Wrappers are cut like batches: by
+the bytes of their messages, and in halves if they are still too long.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from sparklog.record.kernels.convert import write_messages
 def encode_messages(
     columns: pa.RecordBatch, settings: BatchSettings, row_ends: Int64s, base_offsets: Int64s
 ) -> tuple[EncodedBatches, list[int]]:
-    """Encode the records of some logs as messages of magic 0 or 1.
+    """Encode the records of several logs as messages of magic 0 or 1.
 
     Parameters
     ----------
     columns, settings, row_ends, base_offsets
-        As of `sparklog.record.encode.batches.encode_logs`.
+        See `sparklog.record.encode.batches.encode_logs`.
 
     Returns
     -------
     (EncodedBatches, list of int)
-        As of `encode_logs`.
+        See `encode_logs`.
 
     Raises
     ------
     InvalidOptionError, RecordTooLargeError
-        As of `sparklog.record.encode.batches.encode_logs`; or a record has headers.
+        See `sparklog.record.encode.batches.encode_logs`; or a record has headers.
     """
     fields = fields_of(columns)
     _refuse_headers(fields, settings)
@@ -71,7 +70,7 @@ def _refuse_headers(fields: Fields, settings: BatchSettings) -> None:
 
 
 def _described(data: memoryview, base_offsets: Int64s | None) -> EncodedBatches:
-    """Add the headers of batches; in those of wrappers, of which base offsets are given, write what they hold."""
+    """Add the headers of batches; with base offsets, which wrappers need, set these and the record counts."""
     headers = scan_headers(data)
     if base_offsets is not None:
         table = headers.table
@@ -89,12 +88,12 @@ class _Wrapper:
 
 
 class _Encoder:
-    """The records of one call, measured.
+    """Encodes the records of one call, whose sizes it measures first.
 
     Parameters
     ----------
     offsets : int64 array, shape (n_records,)
-        Those that the records are to have.
+        The offsets of the encoded records.
     """
 
     def __init__(self, fields: Fields, offsets: Int64s, settings: BatchSettings) -> None:
@@ -110,7 +109,7 @@ class _Encoder:
             self._attributes = v2.LOG_APPEND_TIME
 
     def refuse_long_messages(self) -> None:
-        """Raise where a message by itself is longer than a batch may be."""
+        """Raise if a single message is longer than a batch may be."""
         is_long = self._sizes > self._settings.batch_bytes_max
         if is_long.any():
             row = int(is_long.argmax())
@@ -123,14 +122,14 @@ class _Encoder:
         )
 
     def messages(self, first_row: int, end_row: int, base_offset: int) -> memoryview:
-        """Return messages, one behind the other.
+        """Return the messages of some rows, one after another.
 
         Parameters
         ----------
         first_row, end_row : int
-            Which.
+            The range of rows.
         base_offset : int
-            What the offsets that are written in them are counted from.
+            The base that the written offsets are relative to.
         """
         fields, settings = self._fields, self._settings
         out: Octets = np.empty(int(self._sizes[first_row:end_row].sum()), np.uint8)
@@ -164,7 +163,7 @@ class _Encoder:
             first_row = border
 
     def _refuse_unreadable(self, first_row: int, end_row: int) -> None:
-        """Refuse a record that no reader with the same limit would decompress."""
+        """Raise if no reader with the same limit would decompress a single record."""
         bytes_max, size_bytes = self._settings.decompressed_bytes_max, int(self._sizes[first_row])
         if end_row == first_row + 1 and size_bytes > bytes_max:
             raise RecordTooLargeError(
@@ -173,7 +172,7 @@ class _Encoder:
             )
 
     def _wrapped(self, first_row: int, end_row: int) -> Iterator[_Wrapper]:
-        """Yield one wrapper of rows, or two where it would be too long."""
+        """Yield one wrapper of some rows, or several if it would be too long."""
         settings, last_row = self._settings, end_row - 1
         base_offset = int(self._offsets[first_row]) if settings.magic == 1 else 0
         data = wrapper(

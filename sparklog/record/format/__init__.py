@@ -1,1 +1,1 @@
-"""Names the bytes of the three record formats, and the columns that records become."""
+"""Describes the bytes of the three record formats, and the columns that records become."""

@@ -1,4 +1,4 @@
-"""The headers of batches as a table with a row for each batch, for all three record formats.
+"""Keeps the headers of batches of all three record formats in a table, one row for each batch.
 
 `sparklog.record.batches.framing` fills the table when it scans a buffer. All decisions about batches are made from it.
 """
@@ -61,19 +61,18 @@ class BatchHeaders:
     Attributes
     ----------
     table : structured array of `TABLE`, length n_batches
-        ``position`` is that in the file. What a format does not have is -1; the base offset of a compressed wrapper of
-        magic 0 or 1 is not written in it, and is given as the last offset, with a record count of -1. ``lowest_offset``
-        is no field of a header: no record of the batch may be below it, by what stands before the batch in the log; 0
-        where that is not known.
+        ``position`` is the position in the file. Fields that a format does not have are -1. A compressed wrapper of
+        magic 0 or 1 has no base offset; the last offset stands for it, and the record count is -1. ``lowest_offset``
+        is no field of a header: the batches before this one in the log allow no record of it below that; 0 if unknown.
     origin : int
         Position in the file of the first byte of the buffer.
     valid_bytes : int
-        Bytes of the buffer that whole batches fill, from its beginning.
+        The number of bytes that whole batches fill, from the beginning of the buffer.
     next_batch_bytes : int
-        Bytes of what begins there, by its size field, and is not whole in this buffer or has a fault; 0 where its size
-        is not there or is less than any batch's.
+        The size, by its size field, of the next batch, which is not whole in this buffer or has a fault; 0 if the size
+        field is not there or is less than any batch's.
     fault : str or None
-        Why what begins there cannot be a batch; None where the buffer ends before that shows.
+        Why the bytes after the whole batches cannot be a batch; None if the buffer ends before that shows.
     """
 
     table: np.ndarray[Any, np.dtype[Any]]
@@ -123,6 +122,6 @@ class BatchHeaders:
 
     @property
     def timestamp_types(self) -> Column:
-        """-1 none (magic 0), 0 create time, 1 log append time."""
+        """The timestamp type of each batch: -1 none (magic 0), 0 create time, 1 log append time."""
         append_time = (self.table["attributes"] & v2.LOG_APPEND_TIME != 0).astype(np.int64)
         return np.where(self.table["magic"] == 0, -1, append_time)

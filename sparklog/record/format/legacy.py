@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1: what Kafka wrote before 0.11, and still reads.
+"""Describes messages of magic 0 and 1, which Kafka wrote before 0.11, and still reads.
 
 There is no batch header. A message stands alone, or is a wrapper: codec bits set, key null, value a compressed run of
 messages. All integers are big-endian.
@@ -13,14 +13,14 @@ messages. All integers are big-endian.
                 key           int32 length and bytes, -1 null
                 value         int32 length and bytes, -1 null
 
-Offsets inside a wrapper are those of the log in magic 0, and count from 0 in magic 1, so that the first is the
-wrapper's less the last inside; compaction leaves gaps in them. A wrapper must not hold a wrapper.
+Offsets inside a wrapper are absolute in magic 0. In magic 1 they count from 0, and are added to the wrapper's offset
+less the last offset inside; compaction leaves gaps in them. A wrapper must not hold a wrapper.
 
-No checksum covers a message's own offset, but that of a wrapper covers the offsets inside. So the offset of a wrapper
-of magic 0 must be that of the last message inside, where Kafka would believe either; the first offset in a wrapper of
-magic 1 must be above the batch before it. Some bits of a damaged offset of magic 1 cannot be seen: those that move all
-messages to offsets that no other batch has. Where it is 0, as old librdkafka left it, the offsets inside are those of
-the log, and the last of them says where the wrapper ends.
+No checksum covers a message's own offset, but a wrapper's checksum covers the offsets inside. So the offset of a
+wrapper of magic 0 must equal that of the last message inside, though Kafka would accept either; the first offset in a
+wrapper of magic 1 must be above the batch before it. Damage to the offset of magic 1 goes unnoticed if it moves all
+messages to offsets that no other batch has. If the offset is 0, as old librdkafka left it, the offsets inside are
+absolute, and the last of them is the wrapper's.
 
 Source: apache/kafka, LegacyRecord.java, AbstractLegacyRecordBatch.java; KIP-31, KIP-32.
 """
@@ -52,4 +52,4 @@ MESSAGE_BYTES_MIN: Final = {0: 26, 1: 34}
 """The smallest message of each magic: null key, null value."""
 
 SIZE_MIN: Final = 14
-"""The least that the size field of a batch of any magic may say."""
+"""The lowest legal size field of a batch of any magic."""

@@ -1,4 +1,4 @@
-"""The columns that records have, as Arrow types; names are those of Spark's Kafka connector, and of Kafka beyond it."""
+"""Defines the columns of records as Arrow types, named as in Spark's Kafka connector, and otherwise as in Kafka."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ RECORD_SCHEMA: Final = pa.schema(
         ("position", pa.int64()),
     ]
 )
-"""Every column that `sparklog.record.decode.columns.decode_batches` makes.
+"""All columns that `sparklog.record.decode.columns.decode_batches` can make.
 
-``position`` is the byte position of the record's batch in its file. ``timestamp`` is in ms, -1 where magic 0 has none;
-``timestampType`` -1 none, 0 create time, 1 log append time; what a format does not have is -1.
+``position`` is the byte position of the record's batch in its file. ``timestamp`` is in ms, -1 in magic 0;
+``timestampType`` is -1 none, 0 create time, 1 log append time. Numbers that a format does not have are -1.
 """
 
 RECORD_COLUMNS: Final = tuple(RECORD_SCHEMA.names)
@@ -44,9 +44,9 @@ DEFAULT_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType"
 
 
 def selector(schema: pa.Schema) -> Callable[[tuple[str, ...]], pa.Schema]:
-    """Return the function that makes the schema of some columns of a schema, in the order in which they are named.
+    """Return the function that makes the schema of some columns of a schema, in the order of the given names.
 
-    Each is made once: to make one takes as long as to read a few records.
+    Each is made once: making one takes as long as reading a few records.
     """
 
     @lru_cache(maxsize=64)

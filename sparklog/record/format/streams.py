@@ -1,12 +1,12 @@
-"""The streams of blocks as which Kafka's producers frame what snappy and lz4 compress.
+"""Describes the streams of blocks in which Kafka's producers frame data compressed with snappy and lz4.
 
-A snappy stream is as xerial's library writes it, big-endian:
+A snappy stream has the format of xerial's library, big-endian:
 
     byte  size  field
     0     8     magic               82 "SNAPPY" 00
-    8     4     version             1 or more; of the first stream in a row it is not looked at
-    12    4     compatible_version  the oldest that reads it; not looked at
-    16    4     block_bytes         then as many bytes, a raw snappy block; this again for each further block
+    8     4     version             1 or more; ignored in the first of several streams
+    12    4     compatible_version  the oldest that reads it; ignored
+    16    4     block_bytes         then as many bytes, a raw snappy block; both repeat for each further block
 
 An lz4 stream is an LZ4 frame of independent blocks, without checksums and sizes of content, little-endian:
 
@@ -14,8 +14,8 @@ An lz4 stream is an LZ4 frame of independent blocks, without checksums and sizes
     4     1     flags               0x60
     5     1     block_size_class
     6     1     header_checksum
-    7     4     block_bytes         then as many bytes, an LZ4 block; this again for each further block. The highest bit
-                                    says that the block is stored as it is; 0 ends the frame.
+    7     4     block_bytes         then as many bytes, an LZ4 block; both repeat for each further block. With the
+                                    highest bit, the block is stored uncompressed; 0 ends the frame.
 
 Source: apache/kafka, common/compress; xerial/snappy-java, SnappyOutputStream.java; the LZ4 frame format 1.5.1.
 """
@@ -39,7 +39,7 @@ LZ4_KAFKA_HEADERS: Final = {
     bytes.fromhex("04224d18606051"): 1 << 20,
     bytes.fromhex("04224d18607073"): 4 << 20,
 }
-"""All headers of such frames, with their right checksums, and how long each lets a block be."""
+"""All headers of such frames, with their checksums, and the largest block that each allows."""
 
 LZ4_KAFKA_BLOCK_BYTES: Final = 64 << 10
 LZ4_STORED: Final = 0x80000000
@@ -49,13 +49,13 @@ _BLOCK_BYTES = struct.Struct(">i")
 
 
 def snappy_blocks(data: memoryview) -> list[memoryview]:
-    """Return the blocks of a snappy stream: one raw block, or the blocks of any number of xerial's streams in a row."""
+    """Return the blocks of snappy data: one raw block, or the blocks of consecutive streams of xerial's."""
     end = len(data)
     if end < XERIAL_START.size or XERIAL_START.unpack_from(data)[0] != XERIAL_MAGIC:
         return [data]
     blocks: list[memoryview] = []
     position = XERIAL_START.size
-    # At the end, fewer bytes than a length has are ignored, as in xerial's reader.
+    # As in xerial's reader, fewer bytes at the end than a length has are ignored.
     while position + _BLOCK_BYTES.size <= end:
         (block_bytes,) = _BLOCK_BYTES.unpack_from(data, position)
         if block_bytes < 0 and data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:

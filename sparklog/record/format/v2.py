@@ -1,9 +1,9 @@
-"""Record batches of magic 2: what Kafka has written since 0.11.
+"""Describes record batches of magic 2, which Kafka has written since 0.11.
 
 A batch is a header of 61 bytes and its records. All integers are big-endian.
 
     byte  size  field
-    0     8     base_offset             offset of the first record the batch was made with
+    0     8     base_offset             offset of the first record when the batch was made
     8     4     size                    bytes after this field
     12    4     leader_epoch            of the leader that appended it; not covered by the CRC, like all before it
     16    1     magic                   2
@@ -16,7 +16,7 @@ A batch is a header of 61 bytes and its records. All integers are big-endian.
     51    2     producer_epoch          -1 none
     53    4     base_sequence           -1 none
     57    4     record_count
-    61          records                 one compressed stream where a codec is set
+    61          records                 one compressed stream if a codec is set
 
 A record is a run of zigzag variable-length numbers and bytes; lengths of -1 mean null:
 
@@ -56,7 +56,7 @@ HEADER: Final = np.dtype(
 HEADER_BYTES: Final = 61
 assert HEADER.itemsize == HEADER_BYTES
 
-# The same, to write one header: what is before the bytes that the checksum covers, and the rest.
+# The same header in two parts: the fields before the bytes that the checksum covers, and the others.
 LEAD: Final = struct.Struct(">qiibI")
 COVERED: Final = struct.Struct(">hiqqqhii")
 assert LEAD.size + COVERED.size == HEADER_BYTES
@@ -77,14 +77,14 @@ SEQUENCE_MAX: Final = (1 << 31) - 1
 
 
 class EndMarker(NamedTuple):
-    """The end of a transaction: how, and the epoch of the coordinator that wrote it."""
+    """The end of a transaction: commit or abort, and the epoch of the coordinator that wrote it."""
 
     is_abort: bool
     coordinator_epoch: int
 
 
 def end_marker(batch: memoryview) -> EndMarker | None:
-    """Return the marker that a control batch holds; None where it holds something else, or nothing."""
+    """Return the marker in a control batch; None if its record is something else, or missing."""
     kind = control_type(batch)
     if kind not in (ABORT, COMMIT):
         return None
@@ -104,8 +104,8 @@ def control_type(batch: memoryview) -> int | None:
     Returns
     -------
     int or None
-        `ABORT`, `COMMIT` or another type; None where the batch holds no record (compaction leaves such), or its key is
-        too short or of a negative version to be a marker.
+        `ABORT`, `COMMIT` or another type; None if the batch holds no record (compaction leaves such batches), or
+        its key is too short for a marker, or of a negative version.
     """
     key, _ = _control_record(batch)
     if len(key) < 4 or int.from_bytes(key[:2], "big", signed=True) < 0:
@@ -114,7 +114,7 @@ def control_type(batch: memoryview) -> int | None:
 
 
 def _control_record(batch: memoryview) -> tuple[memoryview, memoryview]:
-    """Return key and value of a control batch's record, as far as they are there; empty where there is no record."""
+    """Return the key and value of a control batch's record, as far as they are there; empty if there is no record."""
     nothing = batch[:0]
     if int.from_bytes(batch[57:61], "big", signed=True) < 1:
         return nothing, nothing
@@ -130,7 +130,7 @@ def _control_record(batch: memoryview) -> tuple[memoryview, memoryview]:
 
 
 def _number(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Read one zigzag number; past the end of the buffer it is 0."""
+    """Read one zigzag number, and return it with the position after it; past the end of the buffer it is 0."""
     raw = shift = 0
     while position < len(buffer) and shift < 70:
         byte = buffer[position]
@@ -143,10 +143,10 @@ def _number(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def emptied(batch: bytes | memoryview) -> bytes:
-    """Return a batch that holds the place of another one, of which no record stays.
+    """Return an empty batch to replace a batch that loses all records.
 
-    It has the offsets of the other, its producer and sequence, leader epoch, timestamp type and max timestamp. So the
-    log ends where it did, and the producer goes on where it was. ``batch`` begins with the whole header.
+    It keeps the offsets, producer, sequence, leader epoch, timestamp type and max timestamp. So the log ends at the
+    same offset, and the producer's sequence continues. ``batch`` begins with the whole header.
     """
     _, delta, _, max_timestamp, producer_id, epoch, sequence, _ = COVERED.unpack_from(batch, CRC_COVERS_FROM)
     attributes = int.from_bytes(batch[CRC_COVERS_FROM : CRC_COVERS_FROM + 2], "big", signed=True)

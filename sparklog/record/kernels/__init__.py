@@ -1,1 +1,1 @@
-"""Compiled code: the loops over bytes, and what compiles and keeps them."""
+"""Contains the loops over bytes (kernels), and compiles and caches them."""

@@ -1,11 +1,11 @@
-"""Compiles the kernels of a read ahead, in a process of its own, where none of this user and machine has done so yet.
+"""Compiles the kernels of a read early, in a separate process, unless they are compiled for this user and machine.
 
 Spark takes seconds from its first look at a read to the first record that a task decodes, and only then would the tasks
-begin to compile. The process compiles what takes longest first, and tasks begin with what takes least: they meet.
-No kernel is compiled twice, since each is by one process while others wait: see `sparklog.record.kernels.cache`. Where
-the process fails or is killed, tasks compile what it has not.
+begin to compile. The process compiles the slowest kernels first, and tasks begin with the fastest ones: they meet. No
+kernel is compiled twice, since one process compiles it while others wait: see `sparklog.record.kernels.cache`. If the
+process fails or is killed, tasks compile the remaining kernels.
 
-It runs where a read is planned. Where tasks run on other machines, each of those compiles when it first reads.
+It runs on the machine that plans a read. If tasks run on other machines, each of these compiles when it first reads.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ READING: Final = (
     "scan.set_lowest_offsets",
     "scan.scan",
 )
-"""What a read of v2 batches needs, the other way round than it asks for them."""
+"""The kernels that a read of v2 batches needs, in the reverse order of their first use."""
 
 _PROGRAM: Final = "import sys; sys.path[:] = {path}; from sparklog.record.kernels.warm_up import load; load({names})"
 
 
 @functools.cache
 def compile_for_reading() -> subprocess.Popen[bytes] | None:
-    """Begin to compile what a read needs, once in a process, unless all of it is kept or another process does so.
+    """Start compiling the kernels of a read, once in a process, unless all are saved or another process compiles them.
 
     Returns
     -------
     subprocess.Popen or None
-        The process, which nobody has to wait for; None where there is nothing to do, or nothing could be kept.
+        The process, which the caller need not wait for; None if there is nothing to do, or nowhere to save kernels.
     """
     folders, _ = find_folders()
     if not folders or not can_be_written(folders[-1]):
@@ -48,7 +48,7 @@ def compile_for_reading() -> subprocess.Popen[bytes] | None:
         return None
     program = _PROGRAM.format(path=sys.path, names=[kernel.rpartition(".")[2] for kernel in READING])
     with suppress(OSError), opened(folders[-1]) as within, file_within(within, "ahead.turn") as turn:
-        # Of this kind of lock, which the process inherits and which ends with it.
+        # The process inherits this kind of lock, which ends with it.
         fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return subprocess.Popen(
             [sys.executable, "-c", program],

@@ -1,14 +1,14 @@
-"""Keeps compiled kernels on disk: once for a user and a machine, for all environments, processes and executors.
+"""Keeps compiled kernels on disk: once for each user and machine, for all environments, processes and executors.
 
-A file holds one kernel, compiled for one signature: a digest of the rest, and a pickle of what numba needs to load it.
-The folder's name stands for the sources and for Python's version: see `sparklog.record.kernels.folders`. The file's
-name stands for the kernel, its signature, the processor's name and features, and the versions and settings of numba,
+A file holds one kernel, compiled for one signature: a digest of the rest, and a pickle from which numba loads it. The
+folder's name is derived from the sources and Python's version: see `sparklog.record.kernels.folders`. The file's name
+is derived from the kernel, its signature, the processor's name and features, and the versions and settings of numba,
 LLVM and numpy.
 
-One process compiles a kernel while others wait for its file. A file is written beside and renamed: it is there as a
-whole or not at all, and one that is damaged is compiled again.
+One process compiles a kernel while others wait for its file. A file is written under another name and renamed, so it is
+never incomplete; if it is damaged, the kernel is compiled again.
 """
-# Of numba's interface for caches, which has no types.
+# The base class is of numba's interface for caches, which has no types.
 # mypy: allow-subclassing-any
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from numba.core.serialize import dumps
 from sparklog.record.kernels.folders import distrust, file_within, opened
 
 NUMBA: Any = config
-"""The settings of numba, which it makes when they are first asked for."""
+"""The settings of numba, which makes them at the first access."""
 
 _DIGEST_BYTES: Final = 16
 _WAIT_SECONDS_MAX: Final = 120
@@ -44,22 +44,21 @@ _VERSIONS: Final = (numba.__version__, llvmlite.__version__, np.__version__)
 
 
 class KernelCache(NullCache):
-    """The compiled code of one kernel on disk; what numba asks before it compiles, and tells when it has.
+    """The compiled code of one kernel on disk. Numba looks there before it compiles, and saves the result there.
 
     Parameters
     ----------
     name : str
-        The kernel's.
+        The kernel's name.
     folders : list of Path
-        Where to look, best first.
+        The folders to search, best first.
     before_compiling : callable
-        Called before a kernel is compiled; not where it is loaded.
+        Called before a kernel is compiled, but not if it is loaded.
 
     Notes
     -----
-    Loading leaves out the set-up that numba makes before it loads anything, of types and of calls into Python. It takes
-    several times as long as loading our kernels, which need none of it. Where a kernel has to be compiled, the compiler
-    makes the set-up itself.
+    Loading skips numba's usual set-up of types and of calls into Python, which takes several times as long as loading
+    our kernels; these need none of it. If a kernel has to be compiled, the compiler makes the set-up itself.
     """
 
     def __init__(self, name: str, folders: list[Path], before_compiling: Callable[[], None]) -> None:
@@ -69,7 +68,7 @@ class KernelCache(NullCache):
         self._turn = ExitStack()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load a kernel; where it is not there, the caller compiles it, and other processes wait until it is saved."""
+        """Load a kernel; if it is missing, the caller compiles it, and other processes wait until it is saved."""
         file = self._file(sig, target_context.codegen())
         loaded = self._loaded(file, target_context)
         if loaded is None:
@@ -82,7 +81,7 @@ class KernelCache(NullCache):
         return loaded
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled kernel, where there is a folder that can be written to."""
+        """Save a compiled kernel, if there is a writable folder."""
         payload = dumps(data._reduce())
         content = hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).digest() + payload
         file = self._file(sig, data.codegen)
@@ -91,7 +90,7 @@ class KernelCache(NullCache):
                 _write(self._folders[-1], file, content)
 
     def release(self) -> None:
-        """Let other processes compile: for where compiling has failed."""
+        """Let other processes compile; for use after compiling has failed."""
         self._turn.close()
 
     def _file(self, sig: Any, codegen: Any) -> str:
@@ -108,7 +107,7 @@ class KernelCache(NullCache):
 
 
 def _trusted_content(folder: Path, name: str) -> bytes:
-    """Read a file; nothing where it cannot be read, or others can have written to it."""
+    """Read a file; return no bytes if it cannot be read, or others can have written to it."""
     try:
         with opened(folder) as within, file_within(within, name, os.O_RDONLY) as file:
             return b"" if distrust(os.fstat(file.fileno())) else file.read()
@@ -117,7 +116,7 @@ def _trusted_content(folder: Path, name: str) -> bytes:
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:
-    """Write a file beside its place and rename it; where it cannot be written, that is no error."""
+    """Write a file under another name and rename it; failing to write is no error."""
     beside = f"{name}.{secrets.token_hex(8)}"
     with suppress(OSError), opened(folder) as within:
         try:
@@ -131,9 +130,10 @@ def _write(folder: Path, name: str, content: bytes) -> None:
 
 @contextmanager
 def _turn(folders: list[Path], file: str) -> Iterator[None]:
-    """Wait until no other process compiles a kernel, and keep them from it.
+    """Wait until no other process compiles a kernel, and lock the others out.
 
-    The lock ends with its process. Where there are no locks, or one is held for too long, two compile the same.
+    The lock ends with its process. Without locks, or if one is held for too long, two processes may compile the same
+    kernel.
     """
     with ExitStack() as stack:
         with suppress(OSError, IndexError):

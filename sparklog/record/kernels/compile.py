@@ -1,11 +1,11 @@
-"""Compiles kernels: each when it is first called, and once for a user and a machine.
+"""Compiles kernels: each when it is first called, and once for each user and machine.
 
-Some of what is used of numba is not its public interface: a dispatcher's ``_cache``, the parts of a compiled function
-that `sparklog.record.kernels.cache` keeps, the option ``_nrt``, what `sparklog.record.kernels.steps` leaves out of
-compiling and, in `sparklog.record.kernels.scan`, the features of the host's processor. They are what makes a process
-load its kernels in tenths of a second and compile them in few seconds, and numba may change them in any version. So the
-version of numba is capped in ``pyproject.toml``, and ``tests/record/kernels/test_compile.py`` says whether a newer one
-still has them.
+Some of the code uses parts of numba that are not public: a dispatcher's ``_cache``, the parts of a compiled function
+that `sparklog.record.kernels.cache` keeps, the option ``_nrt``, the phases of compiling that
+`sparklog.record.kernels.steps` leaves out and, in `sparklog.record.kernels.scan`, the features of the host's processor.
+With them a process loads its kernels in tenths of a second and compiles them in few seconds, and numba may change them
+in any version. So the version of numba is capped in ``pyproject.toml``, and ``tests/record/kernels/test_compile.py``
+shows whether a newer one still has them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from sparklog.record.kernels.steps import ApartCompiler, StepCompiler
 
 _compiling: Final = threading.Lock()
 KERNELS: Final[dict[str, Callable[[], None]]] = {}
-"""What compiles or loads each kernel of the modules that are imported, as its first call does."""
+"""The functions that compile or load each kernel of the imported modules, by name, as its first call does."""
 
 
 def kernel(*signatures: Any) -> Any:
-    """Compile a kernel, once a machine, when it is first called.
+    """Decorate a function as a kernel, which is compiled when it is first called, once on a machine.
 
-    The last parameters may be None by default. Each number of arguments that has signatures is compiled by itself, when
-    the kernel is first called with so many; its name is the kernel's with the given parameters that have a default.
+    The last parameters may be None by default. The kernel is compiled separately for each number of arguments that has
+    signatures, at the first such call; its name ends with the given parameters that have a default.
 
-    Kernels make no arrays, so numba need not count references to arrays, which would cost more than the work itself.
+    Kernels make no arrays, so numba need not count references to arrays, which would take longer than the work itself.
     """
     by_count: dict[int, list[Any]] = {}
     for each in signatures:
@@ -87,7 +87,7 @@ def _compiled(function: Any, signatures: list[Any]) -> Any:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile: numba makes a million objects that live as long as it compiles one kernel."""
+    """Collect no garbage in a ``with`` block: numba makes a million objects that live while it compiles a kernel."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -101,14 +101,14 @@ _found_folders: Final = functools.cache(find_folders)
 
 
 def kernels_folder() -> str | None:
-    """Return the folder that compiled kernels are kept in; None where they cannot be kept."""
+    """Return the folder that compiled kernels are saved in; None if they cannot be saved."""
     folders, _ = _found_folders()
     return str(folders[-1]) if folders and can_be_written(folders[-1]) else None
 
 
 @functools.cache
 def _announce() -> None:
-    """Say on stderr, once in a process, that kernels are compiled: it takes seconds in which nothing is seen."""
+    """Print to stderr, once in a process, that kernels are being compiled: it takes seconds without other output."""
     _, refusal = _found_folders()
     if sys.stderr is not None:
         sys.stderr.write("sparklog: compiling kernels, once for this machine\n")
@@ -123,12 +123,12 @@ _STEP: Final[dict[str, Any]] = {
     "_nrt": False,
     "pipeline_class": StepCompiler,
 }
-# Unless told otherwise, numba would force a step into its callers where one of those is itself forced into others.
+# By default, numba would inline a step into a caller that is itself inlined.
 step = njit(**_STEP, forceinline=False)
-"""For the steps of kernels: compiled as part of the kernels that use them, and kept with those."""
+"""Decorates steps of kernels, which are compiled as part of the kernels that use them, and saved with these."""
 
 apart = njit(**{**_STEP, "pipeline_class": ApartCompiler, "forceinline": False})
-"""For the steps that few records need: taken into the loops, their code would cost the steps of the many registers."""
+"""Decorates steps that few records need: inlined into the loops, they would take registers from the frequent ones."""
 
 inlined = njit(**_STEP, forceinline=True)
-"""For the steps inside the loops: a call that is left standing costs more than the step itself."""
+"""Decorates steps inside the loops, where a call takes longer than the step itself."""

@@ -1,4 +1,4 @@
-"""Compiled code: writes records that `sparklog.record.kernels.spans` has found as records of another format."""
+"""Compiled code: converts records that `sparklog.record.kernels.spans` has found to another format."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ UNIT_FIELDS: Final = 7
     UNIT_START,
     UNIT_END,
 ) = range(UNIT_FIELDS)
-"""Columns of the table of batches to write: the rows of its records, what their offsets and, in magic 2, timestamps are
-counted from, the attributes of messages; and, as the kernels find it, where its records are in the output."""
+"""Columns of the table of batches to write: the rows of a batch's records, the base of their offsets and, in magic 2,
+timestamps, the attributes of messages; and, written by the kernels, where its records are in the output."""
 
 _CONVERT = types.boolean(BYTES, TABLE, TABLE_OUT, types.int64, BYTES_OUT)
 
 
 @kernel(_CONVERT)
 def convert_records(octets, records, units, gap_bytes, out):
-    """Write the records of some batches as those of magic 2.
+    """Write the records of some batches as records of magic 2.
 
     Parameters
     ----------
     octets, records
-        Of `sparklog.record.rewrite.spans.RecordSpans`.
+        ``octets`` and ``table`` of `sparklog.record.rewrite.spans.RecordSpans`.
     units : int64 array, shape (n_batches, UNIT_FIELDS)
-        UNIT_START and UNIT_END are written.
+        The batches to write; UNIT_START and UNIT_END are written.
     gap_bytes : int
-        How many bytes to leave free before the records of each batch.
+        The number of bytes to leave free before the records of each batch.
     out : uint8 array
         Written.
 
     Returns
     -------
     bool
-        Whether all was where it should be, and fitted.
+        Whether all records were inside ``octets``, and fitted into ``out``.
     """
     position = np.int64(0)
     for u in range(units.shape[0]):
@@ -107,7 +107,7 @@ def _put_size(out, start, position):
 
 @kernel(_CONVERT)
 def convert_messages(octets, records, units, magic, out):
-    """Write the records of some batches as messages of magic 0 or 1; as `convert_records`, without gaps."""
+    """Write the records of some batches as messages of magic 0 or 1; like `convert_records`, without gaps."""
     position = np.int64(0)
     for u in range(units.shape[0]):
         if units[u, FIRST_ROW] < 0 or units[u, END_ROW] > records.shape[0]:
@@ -133,20 +133,20 @@ def write_messages(records, keys, values, offsets, times, first_row, end_row, ba
     ----------
     records : int64 array, shape (kernels_encode.FIELDS, n_records)
     keys, values : uint8 arrays
-        The buffers that the table's places are in; the caller has checked the places against them.
+        The buffers with the keys and values; the caller has checked the table's positions against them.
     offsets, times : int64 array, shape (n_records,)
-        Of each record; timestamps in ms.
+        The offset and the timestamp (ms) of each record.
     first_row, end_row : int
-        Which of the records to write.
+        The range of records to write.
     base_offset : int
-        What the offsets that are written are counted from.
+        The base that written offsets are relative to.
     out : uint8 array
         Written.
 
     Returns
     -------
     bool
-        Whether the messages took all of the output.
+        Whether the messages filled the whole output.
     """
     position, overhead_bytes = np.int64(0), 34 if magic == 1 else 26
     for row in range(first_row, end_row):

@@ -1,4 +1,4 @@
-"""Compiled code: CRC-32 and CRC-32C, by tables and by the instruction that x86 has for the latter."""
+"""Compiled code: computes CRC-32 and CRC-32C, with tables, and CRC-32C with the instruction of x86."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sparklog.record.kernels.memory import item, little_endian_32, load_64
 
 
 def _crc32c_instruction(bits: int) -> Any:
-    """Make the step that moves a CRC-32C on by so many bits, with the instruction that x86 has for it."""
-    # The processor keeps a CRC of 32 bits in a register of 64 where it takes as many bits at a time.
+    """Make the step that adds ``bits`` bits to a CRC-32C with the instruction of x86."""
+    # The processor keeps a CRC of 32 bits in a register of 64 if it takes 64 bits at a time.
     crc_type, word_type = ir.IntType(max(bits, 32)), ir.IntType(bits)
     name = f"llvm.x86.sse42.crc32.{crc_type.width}.{bits}"
 
@@ -43,7 +43,7 @@ _crc32c_64, _crc32c_32, _crc32c_8 = _crc32c_instruction(64), _crc32c_instruction
 
 
 def _crc_tables(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Make the eight tables of a reflected CRC-32: table k moves a byte on by k further zero bytes."""
+    """Make the eight tables of a reflected CRC-32: table k moves a byte over k further zero bytes."""
     tables = np.zeros((8, 256), dtype=np.uint32)
     values = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -55,7 +55,7 @@ def _crc_tables(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 def _crc_skip(tables: np.ndarray[Any, np.dtype[np.uint32]], lane_bytes: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Make the tables that move the four bytes of a CRC on by a lane of zeros, shape (4, 256)."""
+    """Make the tables, shape (4, 256), that move the four bytes of a CRC over a lane of zeros."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     for _ in range(lane_bytes):
         bits = tables[0][bits & 0xFF] ^ (bits >> 8)
@@ -73,13 +73,13 @@ _CRC32C_SKIP = _crc_skip(_CRC32C, _CRC_LANE_BYTES)
 
 
 def has_crc32c_instruction(named: str | None, of_host: str) -> bool:
-    """Tell whether numba compiles for the instruction: by the features that the user names to it, else the host's."""
+    """Return whether numba compiles for the CRC-32C instruction, by the features that the user set, or the host's."""
     return "+sse4.2" in (of_host if named is None else named).split(",")
 
 
 @step
 def _crc_by_tables(tables, buffer, position, end):
-    """CRC-32 or CRC-32C by its tables, eight bytes at a step."""
+    """Compute CRC-32 or CRC-32C with its tables, eight bytes at a time."""
     crc = np.uint32(0xFFFFFFFF)
     while position + 8 <= end:
         low = crc ^ (
@@ -108,7 +108,7 @@ def _crc_by_tables(tables, buffer, position, end):
 @inlined
 def _skip_lane(crc):
     byte = np.uint64(0xFF)
-    # Each mention of a table is a copy of it to compile.
+    # Each mention of a table compiles another copy of it.
     skip = _CRC32C_SKIP
     return np.uint64(
         skip[0, crc & byte]
@@ -120,7 +120,7 @@ def _skip_lane(crc):
 
 @step
 def crc32c_by_instruction(buffer, position, end):
-    """CRC-32C of ``buffer[position:end]``, in three lanes at once: the instruction takes three cycles, and overlaps."""
+    """Compute the CRC-32C of ``buffer[position:end]`` in three lanes: the instruction takes 3 cycles, and overlaps."""
     crc = np.uint64(0xFFFFFFFF)
     lane = _CRC_LANE_BYTES
     while position + 3 * lane <= end:
@@ -149,18 +149,18 @@ def crc32c_by_instruction(buffer, position, end):
 
 @step
 def crc32(buffer, position, end):
-    """CRC-32 of ``buffer[position:end]``, which the caller has checked to be there."""
+    """Compute the CRC-32 of ``buffer[position:end]``; the caller has checked the bounds."""
     return _crc_by_tables(_CRC32, buffer, position, end)
 
 
 @step
 def crc32c_by_tables(buffer, position, end):
-    """CRC-32C of ``buffer[position:end]``, on any processor."""
+    """Compute the CRC-32C of ``buffer[position:end]``, on any processor."""
     return _crc_by_tables(_CRC32C, buffer, position, end)
 
 
 HAS_CRC32C_INSTRUCTION: Final = has_crc32c_instruction(NUMBA.CPU_FEATURES, get_host_cpu_features())
 
-# One of the two, of ``buffer[position:end]``, which the caller has checked to be there. Where it is the tables, the
+# Computes the CRC-32C of ``buffer[position:end]``; the caller has checked the bounds. On machines with tables only, the
 # library computes the checksums of whole batches instead: see `sparklog.record.batches.checksums`.
 crc32c = crc32c_by_instruction if HAS_CRC32C_INSTRUCTION else crc32c_by_tables

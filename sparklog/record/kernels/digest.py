@@ -1,8 +1,8 @@
-"""Compiled code: a digest of rows that does not depend on their order.
+"""Compiled code: computes a digest of rows that does not depend on their order.
 
-Each field of a row is taken into the hash of the fields before it, so that what belongs to one row is told from the
-same bytes in two. The digest is the sum of the hashes of the rows. It tells rows from others by chance, and not from
-rows that somebody made to look like them: a hash that does takes as long as all the rest of encoding.
+Each field of a row is added to the hash of the fields before it, so that one row and the same bytes in two rows have
+different hashes. The digest is the sum of the hashes of the rows. It reveals accidental differences, but not rows that
+somebody made to have the same digest: a hash that does so takes as long as all the rest of encoding.
 Source: the last step is that of MurmurHash3, A. Appleby.
 """
 # Kernels are typed by the signatures that numba compiles them for.
@@ -24,13 +24,13 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 @inlined
 def _with_word(hashed, word):
-    """Take a word into a hash; different words make different hashes."""
+    """Add a word to a hash; different words make different hashes."""
     return rotated((hashed ^ word) * _MULTIPLIER, 29)
 
 
 @inlined
 def _with_field(buffer, position, length, hashed):
-    """Take a field into the hash of those before it; null is told from empty."""
+    """Add a field to the hash of the fields before it; null and empty differ."""
     hashed, end = _with_word(hashed, np.uint64(length)), position + length
     while position + 8 <= end:
         hashed = _with_word(hashed, load_64(buffer, position))
@@ -47,16 +47,16 @@ def _mixed(hashed):
 
 @kernel(types.uint64(TABLE, TABLE, BYTES, BYTES, BYTES, BYTES, NUMBERS, types.uint64))
 def sum_of_hashes(records, headers, keys, values, names, contents, partitions, seed):
-    """Return the sum of the hashes of rows, without what does not fit 64 bits.
+    """Return the sum of the hashes of rows, modulo 2**64.
 
     Parameters
     ----------
     records, headers, keys, values, names, contents
-        As `sparklog.record.kernels.encode.write_records` takes them.
+        As for `sparklog.record.kernels.encode.write_records`.
     partitions : int64 array, length n_records
-        The partition that each row names; -1 where it names none.
+        The partition of each row; -1 if it names none.
     seed : uint64
-        What every hash begins with.
+        The initial value of every hash.
     """
     total = np.uint64(0)
     for row in range(records.shape[1]):

@@ -1,9 +1,9 @@
-"""Compiled code: records into the bytes of v2 batches.
+"""Compiled code: encodes records as v2 batches.
 
-The layout of a record is written in `sparklog.record.format.v2`. Fields are handed over as the place and the length of
-each in a buffer, a length of -1 being null, which is what Arrow's arrays come down to. `cut_batches` measures the
-records and says which go into one batch; `write_records` writes them, and never past the end of its output;
-`seal_batches` puts headers before them, once they are compressed.
+For the layout of a record see `sparklog.record.format.v2`. Fields are passed as positions and lengths in a buffer, with
+a length of -1 for null, as Arrow's arrays represent them. `cut_batches` measures the records and decides which go into
+one batch; `write_records` writes them, and never past the end of its output; `seal_batches` writes headers before them,
+once they are compressed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ KEY_POSITION, KEY_LENGTH, VALUE_POSITION, VALUE_LENGTH, TIMESTAMP, FIRST_HEADER,
 
 HEADER_FIELDS = 4
 NAME_POSITION, NAME_LENGTH, CONTENT_POSITION, CONTENT_LENGTH = range(HEADER_FIELDS)
-"""Rows of the table of their headers."""
+"""Rows of the table of the records' headers."""
 
 CUT_FIELDS = 2
 FIRST_RECORD, RECORDS_BYTES = range(CUT_FIELDS)
-"""Columns of the table of batches: its first record, and the bytes of all its records."""
+"""Columns of the table of batches: the first record of each, and the bytes of all its records."""
 
 SEAL_FIELDS = 6
 START, END, ROW, COUNT, BASE_TIMESTAMP, MAX_TIMESTAMP = range(SEAL_FIELDS)
-"""Columns of the table of batches that get their headers: where each begins and ends, and the first of its records."""
+"""Columns of the table of batches to seal: start, end, first record's row, record count, base and largest timestamp."""
 
 
 @inlined
@@ -86,7 +86,7 @@ def _headers_bytes(headers, first, end):
 
 @inlined
 def _body_bytes(records, headers, row, base_timestamp, offset_delta):
-    """Measure a record without its own length."""
+    """Return the bytes of a record after its length field."""
     return (
         1
         + varint_bytes(records[TIMESTAMP, row] - base_timestamp)
@@ -99,23 +99,23 @@ def _body_bytes(records, headers, row, base_timestamp, offset_delta):
 
 @kernel(types.int64(TABLE, TABLE, NUMBERS, types.int64, TABLE_OUT, NUMBERS_OUT))
 def cut_batches(records, headers, log_ends, records_bytes_max, cuts, bodies):
-    """Cut records into batches whose records are at most ``records_bytes_max`` long; one record is never cut.
+    """Cut records into batches of at most ``records_bytes_max`` bytes of records; a single record may have more.
 
     Parameters
     ----------
     records : int64 array, shape (FIELDS, n_records)
     headers : int64 array, shape (HEADER_FIELDS, n_headers)
     log_ends : int64 array, shape (n_logs,)
-        Ascending: the rows behind the last record of each log. No batch has records of two logs.
+        The rows after the last record of each log, ascending. No batch has records of two logs.
     cuts : int64 array, shape (n_records + 1, CUT_FIELDS)
-        Written: a row a batch.
+        Written: a row for each batch.
     bodies : int64 array, shape (n_records,)
-        Written: the bytes of each record behind its length.
+        Written: the bytes of each record after its length field.
 
     Returns
     -------
     int
-        How many batches there are.
+        The number of batches.
     """
     batches, first, size, log = 0, np.int64(0), np.int64(0), 0
     base_timestamp = np.int64(0)
@@ -142,12 +142,12 @@ def cut_batches(records, headers, log_ends, records_bytes_max, cuts, bodies):
 
 @kernel(types.boolean(TABLE, TABLE, BYTES, BYTES, BYTES, BYTES, TABLE, NUMBERS_OUT, BYTES_OUT))
 def write_records(records, headers, keys, values, names, contents, cuts, bodies, out):
-    """Write the records of every batch, one batch behind the other.
+    """Write the records of all batches, one after another.
 
     Parameters
     ----------
     keys, values, names, contents : uint8 arrays
-        The buffers that the tables' places are in; the caller has checked the places against them.
+        The buffers with the fields; the caller has checked the tables' positions against them.
     cuts : int64 array, shape (n_batches + 1, CUT_FIELDS)
         From `cut_batches`; the last row has the number of records for its first.
     out : uint8 array, shape (the sum of RECORDS_BYTES,)
@@ -156,7 +156,7 @@ def write_records(records, headers, keys, values, names, contents, cuts, bodies,
     Returns
     -------
     bool
-        Whether the records took just the bytes that they were measured to take.
+        Whether the records took exactly the measured bytes.
     """
     position = np.int64(0)
     for batch in range(cuts.shape[0] - 1):
@@ -195,18 +195,18 @@ def describe_batches(records, cuts, ends, first_row, append_time, batches):
     cuts : int64 array, shape (n_batches + 1, CUT_FIELDS)
         From `cut_batches`; the last row has the number of records for its first.
     ends : int64 array, shape (1, n_batches)
-        Where each batch ends, one behind the other.
+        The end of each batch; the next one begins there.
     first_row : int
-        The row of the caller's that the first record is.
+        The caller's row of the first record.
     append_time : int
-        The timestamp of all records; below 0 where each has its own.
+        The timestamp of all records; below 0 if each has its own.
     batches : int64 array, shape (n_batches, SEAL_FIELDS)
         Written.
 
     Returns
     -------
     int
-        The bytes of the longest batch.
+        The size of the longest batch in bytes.
     """
     longest, start = np.int64(0), np.int64(0)
     for b in range(batches.shape[0]):
@@ -246,7 +246,7 @@ def put_header(
     sequence,
     count,
 ):
-    """Write the header of a batch but for its checksum; the caller has checked that it fits."""
+    """Write the header of a batch except its checksum; the caller has checked that it fits."""
     at = put_integer(out, start, base_offset, 8)
     at = put_integer(out, at, end - start - 12, 4)
     at = put_integer(out, at, leader_epoch, 4)
@@ -263,7 +263,7 @@ def put_header(
 
 @inlined
 def put_crc(out, start, end):
-    """Write the checksum of a batch whose header and records are there, and return it."""
+    """Write and return the checksum of a batch whose header and records have been written."""
     crc = crc32c(out, start + _CRC_COVERS_FROM, end)
     put_integer(out, start + 17, crc, 4)
     return crc
@@ -273,7 +273,7 @@ def put_crc(out, start, end):
 def seal_batches(
     out, batches, base_offset, attributes, leader_epoch, producer_id, producer_epoch, base_sequence, with_crc, table
 ):
-    """Write the header of every batch, into the bytes that are free before its records.
+    """Write the header of every batch into the free bytes before its records.
 
     Parameters
     ----------
@@ -281,16 +281,16 @@ def seal_batches(
         Written: the first `v2.HEADER_BYTES` of each batch.
     batches : int64 array, shape (n_batches, SEAL_FIELDS)
     base_offset, base_sequence : int
-        Of row 0; the sequence is -1 where there is no producer.
+        The base offset and base sequence of row 0; the sequence is -1 without a producer.
     with_crc : bool
-        Whether to write checksums; the caller does it otherwise, also into the table.
+        Whether to write checksums; if not, the caller writes them, also into the table.
     table : int64 array, shape (n_batches, headers.TABLE_FIELDS)
-        Written: what a scan of ``out`` would find, without reading what has just been written.
+        Written: the same rows that a scan of ``out`` would find.
 
     Returns
     -------
     bool
-        Whether every batch was in ``out``.
+        Whether every batch was inside ``out``.
     """
     for b in range(batches.shape[0]):
         start, end, row, count = batches[b, START], batches[b, END], batches[b, ROW], batches[b, COUNT]

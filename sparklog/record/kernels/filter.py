@@ -1,9 +1,9 @@
-"""Compiled code: decodes only the records that pass a filter, which is tested before their bytes are copied.
+"""Compiled code: tests records with a filter, so that only the bytes of records that pass are copied.
 
 One kernel for each format runs the program of any filter: a program is a table of tests, made by
-`sparklog.record.decode.where_program`, and no filter is compiled by itself. Each test says which test is next where it
-is true, and which where it is not, so that a record is tested no further than it takes to decide about it. The next
-test always stands before this one in the table, and so every program ends.
+`sparklog.record.decode.where_program`, and no filter is compiled by itself. Each test names the next test for a
+true result, and the next for a false one, so that a record is tested only until its result is known. The next test is
+always at a lower row of the table, and so every program ends.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sparklog.record.kernels.memory import big_endian_64, item, load_64
 from sparklog.record.kernels.scan import BYTES, DECODE, NUMBERS
 from sparklog.record.kernels.varints import field
 
-# A row of the table of tests: what it does and to which column; whether it must be false; its operands, as a part of
-# the numbers or the literals; of a header, the literal that is its name; and where it leads to.
+# A row of the table of tests: the kind of test and its column; whether it must be false; its operands, as a part of the
+# numbers or the literals; for a header, the literal with its name; and the next rows.
 TEST_FIELDS: Final = 8
 KIND, COLUMN, IS_NEGATED, FIRST, COUNT, NAME, ON_TRUE, ON_FALSE = range(TEST_FIELDS)
 
@@ -30,14 +30,15 @@ IN_RANGES, IS_ONE_OF, COMPARES, STARTS, ENDS, HOLDS, IS_THERE = range(7)
 OFFSETS, TIMESTAMPS, TIMESTAMP_TYPES, KEY, VALUE, HEADER = range(6)
 
 LESS, EQUAL, GREATER = 1, 2, 4
-"""Bits that say how the operand of COMPARES may compare; they stand in its field COUNT."""
+"""Bits of the results that COMPARES accepts: the value is less, equal or greater. They are in its field COUNT."""
 
 
 class Program(NamedTuple):
-    """A filter as compiled code takes it; the test to begin with is the last.
+    """A filter as a table of tests for compiled code; the last row is the first test.
 
-    ``tests`` has `TEST_FIELDS` numbers for each test. ``numbers`` are pairs of the lowest and the highest of ranges.
-    Literal ``i`` is ``octets[borders[i]:borders[i + 1]]``; those of an IS_ONE_OF are sorted by length, then by bytes.
+    ``tests`` has `TEST_FIELDS` numbers for each test. ``numbers`` are the lowest and highest number of each range.
+    Literal ``i`` is ``octets[borders[i]:borders[i + 1]]``; the literals of an IS_ONE_OF are sorted by length, then by
+    bytes.
     """
 
     tests: Any
@@ -52,7 +53,7 @@ FILTER = DECODE.return_type(*DECODE.args, PROGRAM)
 
 @inlined
 def _is_in_ranges(numbers, first, count, number):
-    """Tell whether a number is in one of ranges, which ascend."""
+    """Return whether a number is in one of some ranges, which ascend."""
     low, high = np.int64(0), count
     while low < high:
         middle = (low + high) >> 1
@@ -75,13 +76,13 @@ def _order_of_few(buffer, position, other, other_position, length):
 
 @step
 def _order(buffer, position, other, other_position, length):
-    """Compare as many bytes of two buffers: negative, 0 or positive."""
+    """Compare ``length`` bytes of two buffers: negative, 0 or positive."""
     left = length
     while left > 0:
         if left < 8:
             if length < 8:
                 return _order_of_few(buffer, position, other, other_position, left)
-            # The last eight bytes, some of which are known to be equal.
+            # The last eight bytes; some of them are known to be equal.
             position -= 8 - left
             other_position -= 8 - left
             left = np.int64(8)
@@ -97,7 +98,7 @@ def _order(buffer, position, other, other_position, length):
 
 @step
 def _is_one_of(program, first, count, buffer, position, length):
-    """Tell whether bytes are one of some literals. Most are of another length, or differ soon."""
+    """Return whether bytes equal one of some literals. Most literals have another length, or differ soon."""
     low, high = first, first + count
     while low < high:
         middle = (low + high) >> 1
@@ -116,7 +117,7 @@ def _is_one_of(program, first, count, buffer, position, length):
 
 @inlined
 def is_equal(buffer, position, other, other_position, length):
-    """Tell whether as many bytes of two buffers are the same, by their ends first: names often begin alike."""
+    """Return whether ``length`` bytes of two buffers are equal, comparing the ends first: names often begin alike."""
     if length >= 8:
         last = length - 8
         if load_64(buffer, position + last) != load_64(other, other_position + last):
@@ -126,7 +127,7 @@ def is_equal(buffer, position, other, other_position, length):
 
 @inlined
 def _is_value(program, first, count, buffer, position, length):
-    """Do what `_is_one_of` does, of a single literal without a call for most of the bytes that differ from it."""
+    """Return whether bytes equal one of some literals; with a single one, most differences are found without a call."""
     if count == 1:
         start = item(program.borders, first)
         return length == item(program.borders, first + 1) - start and is_equal(
@@ -137,7 +138,7 @@ def _is_value(program, first, count, buffer, position, length):
 
 @step
 def _holds(buffer, position, length, octets, start, literal_bytes):
-    """Tell whether a literal is somewhere in bytes."""
+    """Return whether bytes contain a literal."""
     if literal_bytes == 0:
         return True
     head = item(octets, start)
@@ -149,7 +150,7 @@ def _holds(buffer, position, length, octets, start, literal_bytes):
 
 @step
 def _is_true_of(program, test, kind, buffer, position, length):
-    """Run one test on bytes that are there."""
+    """Run one test on bytes that are not null."""
     first, count = item(program.tests, test + FIRST), item(program.tests, test + COUNT)
     if kind == IS_THERE:
         return True
@@ -173,7 +174,7 @@ def _is_true_of(program, test, kind, buffer, position, length):
 
 @step
 def _is_true_of_headers(program, test, kind, buffer, position, count, end):
-    """Run one test on the values of the headers of a name: (whether any is there, whether it is true of any)."""
+    """Run one test on the values of headers with a name: (whether any is not null, whether the test is true of any)."""
     name = item(program.tests, test + NAME)
     name_start = item(program.borders, name)
     name_bytes = item(program.borders, name + 1) - name_start
@@ -218,7 +219,7 @@ def passes(program, buffer, end, fields, offset, timestamp, timestamp_type):
                 else:
                     is_true = is_there and _is_true_of(program, test, kind, buffer, position, length)
             if item(program.tests, test + IS_NEGATED) != 0:
-                # Null passes the test that it is null, and no other.
+                # Null passes only the test for null.
                 is_true = not is_true and (is_there or kind == IS_THERE)
         row = item(program.tests, test + ON_TRUE) if is_true else item(program.tests, test + ON_FALSE)
     return row == PASSES

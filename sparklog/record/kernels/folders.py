@@ -1,17 +1,17 @@
-"""Where compiled kernels are kept: the folders, and who may have put something there.
+"""Finds the folders for compiled kernels, and checks that nobody else can have written to them.
 
-The folder's name stands for the sources of all kernels, since steps and constants of other files are compiled into
-each, and for Python's version; the files' names for all else: see `sparklog.record.kernels.cache`.
+The folder's name is derived from the sources of all kernels, since steps and constants of other files are compiled into
+each, and from Python's version; the files' names from all else: see `sparklog.record.kernels.cache`.
 
-What is loaded is run. So a folder is used only where nobody else can have put anything: where it is the user's own or
-root's, and nobody else may write to it. Whoever may write to its parent can put another folder in its place at any
-time. So each time it is opened, what was opened is checked, links are not followed, and files are found by its
-descriptor. Where there is no such folder that can be written to, compiled code is kept for the process alone.
+Loaded code is run. So a folder is used only if nobody else can have put anything into it: it must belong to the user or
+to root, and nobody else may write to it. A user who may write to its parent can replace the folder at any time. So the
+opened folder is checked each time, links are not followed, and files are found by its descriptor. If no such folder is
+writable, compiled code is kept for the process alone.
 
-When a folder is made, those beside it that no process has used for a month are removed: they are of other versions. A
-process that uses one all the same compiles for itself what it does not find.
+When a folder is made, the folders beside it that no process has used for a month are removed: they belong to other
+versions. A process that still uses one compiles the missing kernels again.
 
-Nothing here needs numba, so that who only asks whether kernels are there need not import it.
+Nothing here needs numba, so that checking whether kernels are compiled does not import it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 FOLDER_VARIABLE: Final = "SPARKLOG_CACHE_DIR"
-"""The environment variable that names another folder for compiled code, such as one that an image brings along."""
+"""The environment variable with another folder for compiled code, such as one in a container image."""
 
 _UNUSED_SECONDS_MAX: Final = 30 * 86_400
 _FOLDER_NAME: Final = re.compile("kernels-[0-9a-f]{16}")
 
 
 def _candidates() -> Iterator[tuple[Path, int]]:
-    """Yield the folders in which compiled code may be kept, best first, each with the mode that it is made with.
+    """Yield the folders in which compiled code may be kept, best first, each with the mode to make it with.
 
-    A folder that was named may be for others to read. A home that is another user's, as with ``sudo``, is left alone.
+    Others may read a folder that the variable names. Another user's home, as with ``sudo``, is left alone.
     """
     if named := os.environ.get(FOLDER_VARIABLE):
         yield Path(named).expanduser().resolve(), 0o755
@@ -60,7 +60,7 @@ def _own_home() -> Path | None:
 
 
 def distrust(found: os.stat_result) -> str | None:
-    """Say why what a file or folder holds must not be run; None where it may."""
+    """Return why code from a file or folder must not be run; None if it may."""
     if found.st_uid not in (os.getuid(), 0):
         return "it belongs to another user"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -70,12 +70,12 @@ def distrust(found: os.stat_result) -> str | None:
 
 @contextmanager
 def opened(folder: str | Path, within: int | None = None) -> Iterator[int]:
-    """Open a folder that compiled code may be in, for a ``with`` block, and return its descriptor.
+    """Open a folder that may contain compiled code, for a ``with`` block, and return its descriptor.
 
     Parameters
     ----------
     within : int, optional
-        The descriptor of the folder that it is in.
+        The descriptor of its parent.
 
     Raises
     ------
@@ -93,13 +93,13 @@ def opened(folder: str | Path, within: int | None = None) -> Iterator[int]:
 
 
 def file_within(folder: int, name: str, flags: int = os.O_WRONLY | os.O_CREAT) -> BinaryIO:
-    """Open a file by the descriptor of the folder that it is in, and no link, and wait for nobody."""
+    """Open a file by the descriptor of its folder, without following links or blocking."""
     descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644, dir_fd=folder)
     return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "rb")
 
 
 def _make(folder: Path, mode: int) -> str | None:
-    """Make a folder where there is none, and say why it cannot be used; None where it can."""
+    """Make a folder if it is missing, and return why it cannot be used; None if it can."""
     try:
         for each in (*reversed(folder.parents), folder):
             if not each.exists():
@@ -114,7 +114,7 @@ def _make(folder: Path, mode: int) -> str | None:
 
 
 def _kept_for() -> str:
-    """Name the sources of the kernels and the Python that compiled code is of."""
+    """Return the name of the folder for the current sources of the kernels and Python's version."""
     here = Path(__file__).parent
     formats = [here.parent / "format" / f"{name}.py" for name in ("headers", "legacy", "streams", "v2")]
     sources = [*formats, *sorted(here.glob("*.py"))]
@@ -125,18 +125,18 @@ def _kept_for() -> str:
 
 
 def can_be_written(folder: Path) -> bool:
-    """Tell whether compiled code can be kept in a folder."""
+    """Return whether compiled code can be kept in a folder."""
     return os.access(folder, os.W_OK)
 
 
 def find_folders() -> tuple[list[Path], str | None]:
-    """Find the folders that compiled code is loaded from, best first, up to the first that it can be kept in.
+    """Find the folders to load compiled code from, best first, up to the first writable one.
 
     Returns
     -------
     (folders, refusal)
-        Only the last folder is written to, and where nothing can be, none. ``refusal`` says why a folder that was named
-        is none of them; None where it is one, or none was named.
+        Only the last folder is written to, if it is writable. ``refusal`` is the reason why the folder of the
+        environment variable is not used; None if it is used, or not set.
     """
     name = _kept_for()
     folders = []
@@ -149,7 +149,7 @@ def find_folders() -> tuple[list[Path], str | None]:
             folders.append(folder / name)
             if can_be_written(folder / name):
                 used = _note_use(folder / name)
-                # Of a folder that was named, others may read what they cannot note the use of.
+                # In a named folder, others may read kernels without being able to note their use.
                 if is_new and not (is_named and len(refusals) == 1):
                     _remove_unused(folder, used - _UNUSED_SECONDS_MAX)
                 break
@@ -159,7 +159,7 @@ def find_folders() -> tuple[list[Path], str | None]:
 
 
 def _note_use(folder: Path) -> float:
-    """Let the time of a folder's last change say when it was used last, and return that, as the disk tells it."""
+    """Set a folder's modification time to now, as the time of its last use, and return it as the disk reports it."""
     with suppress(OSError), opened(folder) as descriptor:
         os.utime(descriptor)
         return os.fstat(descriptor).st_mtime
@@ -167,7 +167,7 @@ def _note_use(folder: Path) -> float:
 
 
 def _remove_unused(beside: Path, used_before: float) -> None:
-    """Remove the user's own folders of kernels that were last used before a time; links are not followed."""
+    """Remove the user's own folders of kernels last used before a time; links are not followed."""
     with suppress(OSError), opened(beside) as descriptor:
         for name in filter(_FOLDER_NAME.fullmatch, sorted(os.listdir(descriptor))):  # noqa: PTH208 - of a descriptor
             with suppress(OSError), opened(name, descriptor) as folder:
@@ -179,6 +179,6 @@ def _remove_unused(beside: Path, used_before: float) -> None:
 
 
 def is_kept(folders: list[Path], kernel: str) -> bool:
-    """Tell whether a kernel, such as ``sparklog.record.kernels.v2.decode_records``, is compiled, for any processor."""
+    """Return whether a kernel, such as ``sparklog.record.kernels.v2.decode_records``, is saved, for any processor."""
     name = re.compile(re.escape(kernel) + "-[0-9a-f]{16}")
     return any(name.fullmatch(file.name) for folder in folders for file in folder.glob(f"{kernel}-*"))

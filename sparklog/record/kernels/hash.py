@@ -1,6 +1,6 @@
-"""Compiled code: murmur2 of keys, as Kafka's producer hashes them to choose a partition.
+"""Compiled code: hashes keys with murmur2, as Kafka's producer does to choose a partition.
 
-32-bit MurmurHash2 over little-endian blocks of four bytes, its seed 0x9747b28c. Spark's own hash is murmur3, another.
+32-bit MurmurHash2 over little-endian blocks of four bytes, with seed 0x9747b28c. Spark's own hash differs: murmur3.
 Source: apache/kafka, Utils.java (murmur2).
 """
 
@@ -22,7 +22,7 @@ _HASHES_OUT = types.Array(types.int32, 1, "C")
 
 @inlined
 def _murmur2(buffer, position, end):
-    """Hash ``buffer[position:end]``, which the caller has checked. Products are cut back to 32 bits, as Java's are."""
+    """Hash ``buffer[position:end]``; the caller has checked the bounds. Products are cut to 32 bits, as in Java."""
     hashed = _SEED ^ np.uint32(end - position)
     while end - position >= 4:
         block = (
@@ -53,7 +53,7 @@ def murmur2(buffer, offsets, out):
     Parameters
     ----------
     buffer : uint8 array
-        The bytes of all of them.
+        The bytes of all strings.
     offsets : int32 or int64 array, one longer than ``out``
         String i is ``buffer[offsets[i]:offsets[i + 1]]``; a null is hashed like an empty one.
     out : int32 array
@@ -62,7 +62,7 @@ def murmur2(buffer, offsets, out):
     Returns
     -------
     bool
-        False, having stopped, where there are too few offsets or a string is not in ``buffer``.
+        True if all were hashed; False if there are too few offsets or a string is outside ``buffer``.
     """
     if offsets.shape[0] <= out.shape[0]:
         return False

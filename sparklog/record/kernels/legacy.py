@@ -1,6 +1,6 @@
-"""Compiled code: messages of magic 0 and 1, straight into Arrow columns.
+"""Compiled code: decodes messages of magic 0 and 1 directly into Arrow columns.
 
-The layout of a message is written in `sparklog.record.format.legacy`.
+For the layout of a message see `sparklog.record.format.legacy`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from sparklog.record.kernels.scan import (
 
 @step
 def _walk(buffer, position, end):
-    """Step over the messages that must fill a span: (status, offset fields of the first and of the last)."""
+    """Walk over the messages that must fill a span: (status, offset fields of the first and of the last)."""
     first_offset = last_offset = np.int64(-1)
     if position == end:
         return EMPTY_WRAPPER, first_offset, last_offset
@@ -91,7 +91,7 @@ def _fields(buffer, position, end):
         return BAD_FIELD_LENGTH, key, key_length, key, key_length
     value = key + max(key_length, 0) + 4
     value_length = big_endian_32(buffer, value - 4)
-    # Like Kafka's own reader, nothing is asked of bytes that a message has after its value.
+    # As in Kafka's own reader, bytes of a message after its value are not checked.
     if value_length > end - value:
         return BAD_FIELD_LENGTH, key, key_length, value, value_length
     return OK, key, max(key_length, -1), value, max(value_length, -1)
@@ -99,10 +99,10 @@ def _fields(buffer, position, end):
 
 @step
 def _begin_span(buffer, table, r, start, end, previous_offset, cursor):
-    """Check what a span is filled with, and tell the cursor what is to be added to the offsets inside it.
+    """Check the messages of a span, and write the number to add to the offsets inside it to the cursor.
 
-    A wrapper's offset is under no checksum, and those inside it are: they must agree as far as the format lets them.
-    The base offset of a wrapper, which its header does not say, is written into the table.
+    No checksum covers a wrapper's offset, but one covers the offsets inside: they must agree as far as the format
+    allows. The base offset of a wrapper, which its header does not have, is written into the table.
     """
     if start < 0 or end < start or end > buffer.shape[0]:
         return OUTSIDE
@@ -115,7 +115,7 @@ def _begin_span(buffer, table, r, start, end, previous_offset, cursor):
     if table[r, MAGIC] == 0:
         if table[r, LAST_OFFSET] != last_offset:
             return WRONG_WRAPPER_OFFSET
-    # Old librdkafka left the wrapper's offset 0; the offsets inside are those of the log then.
+    # Old librdkafka left the wrapper's offset 0; then the offsets inside are absolute.
     elif table[r, LAST_OFFSET] != 0:
         if table[r, LAST_OFFSET] < last_offset:
             return BAD_WRAPPER_OFFSET
@@ -126,9 +126,9 @@ def _begin_span(buffer, table, r, start, end, previous_offset, cursor):
 
 @inlined
 def decode_span(buffer, table, r, position, end, request, cursor, output, is_wanted, program):
-    """Do one batch of `decode_messages`, from its beginning or from where the cursor says that it was cut.
+    """Decode one batch for `decode_messages`, from its beginning or from the cursor's position, at which it was cut.
 
-    Of its messages those are copied for which ``is_wanted``, a step such as `passes`, is true. The request is as of
+    The messages for which ``is_wanted``, a step such as `passes`, is true are copied. For the request see
     `sparklog.record.kernels.v2.decode_batch`.
     """
     start_offset, end_offset, wanted, bytes_max = request
@@ -207,8 +207,8 @@ def decode_messages(
 ):
     """Copy the messages of magic 0 and 1 whose offset is in [start_offset, end_offset) into columns.
 
-    As `sparklog.record.kernels.v2.decode_records`, but the spans are of whole messages, or of what is inside a wrapper.
-    The checksum of every message is verified; that of a wrapper is not seen here.
+    Like `sparklog.record.kernels.v2.decode_records`, but spans are whole messages, or all messages inside a wrapper.
+    The checksum of every message is verified, but not the checksum of a wrapper, which is not in the buffer.
     """
     request = start_offset, end_offset, wanted, bytes_max
     while cursor[BATCH] < end_row:

@@ -1,6 +1,6 @@
-"""Compiled code: which records, of those that were found, have one of many keys, or pass a filter.
+"""Compiled code: selects records that have one of many keys, or that pass a filter.
 
-The keys are in a hash table with open addressing. The hash only tells where to look: keys are compared byte by byte.
+The keys are in a hash table with open addressing. The hash only says where to look: keys are compared byte by byte.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sparklog.record.kernels.spans import (
 
 SLOT_FIELDS: Final = 2
 _HASH, _KEY = range(SLOT_FIELDS)
-"""Columns of the hash table: the hash of a key, and its place among the keys and 1; 0 where the slot is free."""
+"""Columns of the hash table: the hash of a key, and its index among the keys plus 1, or 0 in a free slot."""
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
@@ -42,7 +42,7 @@ def _mixed(hashed, word):
 
 @step
 def _hashed(buffer, position, length):
-    """Hash ``buffer[position:position + length]``, which the caller has checked to be there."""
+    """Hash ``buffer[position:position + length]``; the caller has checked the bounds."""
     hashed = _mixed(np.uint64(0), np.uint64(length))
     end = position + length
     while end - position >= 8:
@@ -57,7 +57,7 @@ def _hashed(buffer, position, length):
 
 @step
 def _found(slots, borders, keys, hashed, buffer, position, length):
-    """Return the slot of a key, and whether it is there; a free slot where it is not. The table is never full."""
+    """Return the slot of a key, or else a free slot, and whether the key was found. The table is never full."""
     mask = np.int64(slots.shape[0] - 1)
     slot = hashed & mask
     while slots[slot, _KEY] != 0:
@@ -78,12 +78,12 @@ def fill_slots(borders, keys, slots):
     borders : int64 array, shape (n_keys + 1,)
         Key i is ``keys[borders[i]:borders[i + 1]]``.
     slots : int64 array, shape (a power of two above n_keys, SLOT_FIELDS)
-        Zeros; written.
+        The hash table, full of zeros; written.
 
     Returns
     -------
     int
-        How many different keys there are; -1 where a key is not in ``keys``.
+        The number of different keys; -1 if a key is outside ``keys``.
     """
     different = np.int64(0)
     for row in range(borders.shape[0] - 1):
@@ -100,14 +100,14 @@ def fill_slots(borders, keys, slots):
 
 @kernel(types.int64(BYTES, TABLE, TABLE, NUMBERS, BYTES, BYTES_OUT))
 def match_keys(octets, records, slots, borders, keys, out):
-    """Set 1 in ``out``, shape (n_records,), for each record whose key is one of some; return how many those are.
+    """Set 1 in ``out``, shape (n_records,), for each record with one of some keys; return the number of these records.
 
     Parameters
     ----------
     octets, records
-        Of `sparklog.record.rewrite.spans.RecordSpans`.
+        ``octets`` and ``table`` of `sparklog.record.rewrite.spans.RecordSpans`.
     slots, borders, keys
-        As `fill_slots` has left them.
+        The hash table and its keys, from `fill_slots`.
     """
     matches = np.int64(0)
     for row in range(records.shape[0]):
@@ -123,12 +123,12 @@ def match_keys(octets, records, slots, borders, keys, out):
 
 @kernel(types.int64(BYTES, TABLE, NUMBERS, NUMBERS, PROGRAM, BYTES_OUT))
 def match_program(octets, records, batch_ends, timestamp_types, program, out):
-    """Set 1 in ``out``, shape (n_records,), for each record that passes a filter; return how many those are.
+    """Set 1 in ``out``, shape (n_records,), for each record that passes a filter; return the number of these records.
 
     Parameters
     ----------
     batch_ends, timestamp_types : int64 array, shape (n_batches,)
-        The row behind the last record of each batch, and its timestamp type.
+        The row after the last record of each batch, and its timestamp type.
     """
     matches, first = np.int64(0), np.int64(0)
     for batch in range(batch_ends.shape[0]):

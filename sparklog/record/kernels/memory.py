@@ -1,7 +1,7 @@
-"""Compiled code: reads of numbers out of bytes, and copies of bytes, whose places the caller has checked.
+"""Compiled code: reads numbers from bytes, and copies bytes, at positions that the caller has checked.
 
-An index in Python's way may count from the end, and asking at each access whether it does costs as much as the access.
-With ``NUMBA_BOUNDSCHECK=1`` every place is checked here once more, so that a test can hold the callers to their word.
+An index in Python may count from the end, and checking that at each access takes as long as the access itself. With
+``NUMBA_BOUNDSCHECK=1`` every position is checked here once more, so that tests can find callers that did not check.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numba.extending import intrinsic
 from sparklog.record.kernels.cache import NUMBA
 
 COPY_STEP_BYTES: Final = 64
-"""`copy_step` reads and writes as many bytes at a time."""
+"""The number of bytes that `copy_step` reads and writes at a time."""
 
 _WORD: Final = ir.IntType(64)
 
 
 def pointer_to(context: Any, builder: Any, kind: Any, array: Any, index: Any, count: Any) -> Any:
-    """Return where ``count`` items of an array begin."""
+    """Return the address of ``count`` items of an array."""
     of = cgutils.create_struct_proxy(kind)(context, builder, value=array)
     if NUMBA.BOUNDSCHECK:
         past = builder.add(of.nitems, _WORD(1))
@@ -56,7 +56,7 @@ def set_item(typingctx: Any, array: Any, index: Any, number: Any) -> Any:  # noq
 
 
 def _loader(bits: int, *, is_swapped: bool, is_signed: bool) -> Any:
-    """Make the step that reads a number out of bytes: ``(array, index) -> int64``, or uint64 where it has no sign."""
+    """Make the step that reads a number from bytes: ``(array, index) -> int64``, or uint64 if it has no sign."""
 
     def load(typingctx: Any, source: Any, index: Any) -> Any:  # noqa: ARG001
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,13 +1,13 @@
-"""Compiled code: a hash table from the keys of records to offsets, and which records compaction keeps.
+"""Compiled code: maps the keys of records to offsets in a hash table, and decides which records compaction keeps.
 
 A slot of the table is three numbers of 64 bits: the two halves of a key's hash, and the offset + 1, which is 0 in an
-empty slot. A key is known by the 128 bits of its hash alone, as in Kafka's own cleaner. The hash is SipHash-2-4 with an
-output of 128 bits under a key of the caller's: whoever does not know that key cannot make two keys that collide, and by
-chance two of a thousand million keys do so in one of 10^20 cleanings.
+empty slot. A key is identified by the 128 bits of its hash alone, as in Kafka's own cleaner. The hash is SipHash-2-4
+with an output of 128 bits and a secret seed from the caller: without it nobody can make two keys that collide, and by
+chance two of a thousand million keys collide in one of 10^20 cleanings.
 
 The table is open-addressed. A slot's home follows from the upper 32 bits of its hash; slots that share a home, or come
-after one that is full, follow each other in the order of their homes (Robin Hood hashing). So a search for a key that
-is not there ends as soon as one that is, even in a table that is nine tenths full.
+after a full one, follow each other in the order of their homes (Robin Hood hashing). So a search for a missing key ends
+as soon as a search for a present one, even in a table that is nine tenths full.
 
 Source: SipHash, J.-P. Aumasson and D. J. Bernstein, https://github.com/veorq/SipHash; P. Celis, Robin Hood Hashing.
 """
@@ -27,14 +27,14 @@ from sparklog.record.kernels.memory import item, load_64, pointer_to, set_item
 SLOT_WORDS: Final = 3
 SLOT_BYTES: Final = 8 * SLOT_WORDS
 BLOCK_RECORDS: Final = 64
-"""The slots of as many keys are fetched into the processor's cache at a time; a block needs two numbers for each."""
+"""The number of keys whose slots are fetched into the processor's cache at a time; a block has two numbers for each."""
 
 OUTSIDE: Final = -1
 
-# What is to become of the records of a batch: all stay; those that the map says; the same, but no tombstone; none.
+# The rules for the records of a batch: keep all; the latest of each key, by the map; these without tombstones; none.
 KEEP_ALL, KEEP_LATEST, KEEP_LATEST_VALUES, KEEP_NONE = range(4)
 
-# What `judge_records` counts of each batch.
+# The counts of `judge_records` for each batch.
 COUNTS: Final = 2
 KEPT, TOMBSTONES_KEPT = range(COUNTS)
 
@@ -42,7 +42,7 @@ _FOR_READING, _IN_ALL_CACHES, _OF_DATA = 0, 3, 1
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _BYTES_OUT = types.Array(types.uint8, 1, "C")
-# Columns of a table of records.
+# A column of a table of records.
 _COLUMN = types.Array(types.int64, 1, "A", readonly=True)
 _NUMBERS = types.Array(types.int64, 1, "C", readonly=True)
 _NUMBERS_OUT = types.Array(types.int64, 1, "C")
@@ -56,7 +56,7 @@ _PUT = types.UniTuple(types.int64, 2)(
 
 @intrinsic
 def _prefetch(typingctx: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
-    """Ask the processor to bring an item of an array into its cache."""
+    """Make the processor fetch an item of an array into its cache."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -93,7 +93,7 @@ def _round(v0, v1, v2, v3):
 
 @inlined
 def last_word(buffer, position, end, length):
-    """Return what is left of a key after its whole words, with its length in the highest byte."""
+    """Return the rest of a key after its whole words, with its length in the highest byte."""
     word = np.uint64(length) << np.uint64(56)
     if position == end:
         return word
@@ -107,7 +107,7 @@ def last_word(buffer, position, end, length):
 
 @step
 def siphash(buffer, position, length, first, second):
-    """Return both halves of the hash of ``buffer[position:position + length]``, which the caller has checked."""
+    """Return both halves of the hash of ``buffer[position:position + length]``; the caller has checked the bounds."""
     v0 = first ^ np.uint64(0x736F6D6570736575)
     v1 = second ^ np.uint64(0x646F72616E646F6D ^ 0xEE)
     v2 = first ^ np.uint64(0x6C7967656E657261)
@@ -142,14 +142,14 @@ def _home(high, slot_count):
 
 @inlined
 def _distance(slots, slot, slot_count):
-    """Return how far behind its home a slot is that is not empty."""
+    """Return the distance of a slot, which is not empty, from its home."""
     distance = slot - _home(item(slots, SLOT_WORDS * slot), slot_count)
     return distance + slot_count if distance < 0 else distance
 
 
 @inlined
 def _put(slots, slot_count, high, low, mark):
-    """Put a hash into the table, which has an empty slot; return how many slots are taken more than before."""
+    """Put a hash into the table, which has an empty slot; return how many more slots are used than before."""
     slot = _home(high, slot_count)
     is_new = False
     distance = np.int64(0)
@@ -166,7 +166,7 @@ def _put(slots, slot_count, high, low, mark):
             return np.int64(0)
         distance_there = _distance(slots, slot, slot_count)
         if distance_there < distance:
-            # The one that stands here is nearer to its home, and goes on instead.
+            # The hash in this slot is nearer to its home: it gives up the slot, and is moved on instead.
             high_there, low_there = item(slots, place), item(slots, place + 1)
             set_item(slots, place, high)
             set_item(slots, place + 1, low)
@@ -180,7 +180,7 @@ def _put(slots, slot_count, high, low, mark):
 
 @inlined
 def _find(slots, slot_count, high, low):
-    """Return the offset of a hash; -1 where it is not in the table, which has an empty slot."""
+    """Return the offset of a hash; -1 if it is not in the table, which has an empty slot."""
     slot = _home(high, slot_count)
     distance = np.int64(0)
     while True:
@@ -200,7 +200,7 @@ def _find(slots, slot_count, high, low):
 
 @inlined
 def _hash_block(octets, keys, lengths, first, end, seed, slots, slot_count, block):
-    """Hash the keys of some rows into the block, and have their slots fetched; False where one is not in the bytes."""
+    """Hash the keys of some rows into the block, and fetch their slots; return False if a key is outside the bytes."""
     for row in range(first, end):
         length = lengths[row]
         if length < 0:
@@ -216,30 +216,30 @@ def _hash_block(octets, keys, lengths, first, end, seed, slots, slot_count, bloc
 
 @kernel(_PUT)
 def put_keys(octets, keys, lengths, offsets, start_offset, seed, slots, size, size_max, block):
-    """Put the keys of records into the map; a later offset takes the place of an earlier one.
+    """Put the keys of records into the map; a later offset replaces an earlier one.
 
     Parameters
     ----------
     octets : uint8 array
-        Where the keys are.
+        The bytes that hold the keys.
     keys, lengths, offsets : int64 array, one number for each record
-        Where its key begins, how long it is, -1 for null, and its offset. Null keys are passed over.
+        The position of its key, the key's length (-1 for null), and its offset. Records with null keys are skipped.
     start_offset : int
-        Records below it are passed over.
+        Records below this offset are skipped.
     seed : uint64 array, shape (2,)
-        The key of the hash.
+        The seed of the hash.
     slots : uint64 array, shape (n_slots * SLOT_WORDS,)
         The map; written.
     size, size_max : int
-        How many slots are taken, and may be; fewer than there are.
+        The numbers of slots in use and allowed; fewer than all.
     block : uint64 array, shape (2 * BLOCK_RECORDS,)
-        Memory to work in.
+        Working memory.
 
     Returns
     -------
     (rows, size)
-        How many records are done, of which the next one found the map full, and the new size; rows is OUTSIDE where a
-        key is not in the bytes.
+        The number of records done (if not all, the map was full for the next one), and the new size; rows is OUTSIDE if
+        a key is outside the bytes.
     """
     slot_count, rows = np.int64(slots.shape[0] // SLOT_WORDS), np.int64(offsets.shape[0])
     if size_max >= slot_count or keys.shape[0] < rows or lengths.shape[0] < rows or block.shape[0] < 2 * BLOCK_RECORDS:
@@ -260,7 +260,7 @@ def put_keys(octets, keys, lengths, offsets, start_offset, seed, slots, size, si
 
 @kernel(types.boolean(_WORDS, _WORDS_OUT))
 def move_keys(slots, larger):
-    """Put all that a map has into an empty one with more slots; False, having done nothing, where it has no more."""
+    """Put all keys of a map into an empty one with more slots; return False, and do nothing, if it has no more."""
     slot_count = np.int64(larger.shape[0] // SLOT_WORDS)
     if larger.shape[0] <= slots.shape[0]:
         return False
@@ -276,8 +276,8 @@ def move_keys(slots, larger):
 def find_keys(octets, keys, lengths, seed, slots, block, found):
     """Look the keys of records up in the map.
 
-    The parameters are those of `put_keys`; ``found``, int64, one number for each record, is written: the offset of its
-    key, -1 where the map does not have it or it is null. False, having stopped, where a key is not in the bytes.
+    For the parameters see `put_keys`. ``found``, int64, one number for each record, is written: the offset of its key,
+    -1 if the map does not have it or it is null. Return False, and stop, if a key is outside the bytes.
     """
     slot_count, rows = np.int64(slots.shape[0] // SLOT_WORDS), np.int64(found.shape[0])
     if slot_count < 1 or keys.shape[0] < rows or lengths.shape[0] < rows or block.shape[0] < 2 * BLOCK_RECORDS:
@@ -301,24 +301,24 @@ def judge_records(offsets, key_lengths, value_lengths, found, batch_ends, rules,
     Parameters
     ----------
     offsets, key_lengths, value_lengths : int64 array, one number for each record
-        A length of -1 is null.
+        The offsets of records, and the lengths of their keys and values, -1 for null.
     found : int64 array
-        What `find_keys` found.
+        The result of `find_keys`.
     batch_ends : int64 array, one number for each batch
-        The row behind the last record of each batch.
+        The row after the last record of each batch.
     rules : uint8 array, one for each batch
         KEEP_ALL, KEEP_LATEST, KEEP_LATEST_VALUES or KEEP_NONE.
     latest_offset : int
-        Records above it stay under any rule but KEEP_NONE: the map does not know of them.
+        The last offset that the map covers. Records above it stay under any rule except KEEP_NONE.
     keep : uint8 array
         Written: 1 for each record that stays, else 0.
     counts : int64 array, shape (n_batches, COUNTS)
-        Written: how many records stay, and how many of them are tombstones.
+        Written: the numbers of remaining records, and of tombstones among them.
 
     Returns
     -------
     bool
-        False where the arrays do not fit each other.
+        False if the arrays' lengths do not agree.
     """
     rows, row = offsets.shape[0], np.int64(0)
     if key_lengths.shape[0] < rows or value_lengths.shape[0] < rows or found.shape[0] < rows or keep.shape[0] < rows:

@@ -1,8 +1,8 @@
-"""Compiled code: copies the records that stay of batches into batches anew.
+"""Compiled code: copies the remaining records of batches into new batches.
 
-Where records are comes from `sparklog.record.kernels.spans`, which has checked it against the ends of their batches.
-Most records are copied as they are, as many at once as stand side by side. A record whose timestamp is counted from
-another base, or whose value is replaced, is written from its parts.
+The positions of records come from `sparklog.record.kernels.spans`, which has checked them against the ends of their
+batches. Most records are copied unchanged, adjacent ones together. A record whose timestamp becomes relative to another
+base, or whose value is replaced, is written from its parts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sparklog.record.kernels.spans import (
 )
 
 NEW_BYTES_MAX: Final = 48
-"""A record that is written from its parts is at most so much longer than it was."""
+"""The most bytes by which a record written from its parts is longer than it was."""
 
 COPY_FIELDS: Final = 7
 (
@@ -53,9 +53,9 @@ COPY_FIELDS: Final = 7
     MAX_TIMESTAMP,
     LAST_OFFSET,
 ) = range(COPY_FIELDS)
-"""Columns of the table of batches to write: the row of its header, and what its timestamps are counted from; then, as
-the kernels find it, where its records are in the copy, how many they are, the latest of their timestamps, -1 for none,
-and the offset of the last, -1 for none."""
+"""Columns of the table of batches to write: the row of a batch's header, and the base of its timestamps; then, written
+by the kernels, where its records are in the copy, their number, the latest of their timestamps, -1 for none, and the
+offset of the last, -1 for none."""
 
 SEAL_FIELDS: Final = 12
 (
@@ -72,7 +72,7 @@ SEAL_FIELDS: Final = 12
     SEAL_SEQUENCE,
     SEAL_COUNT,
 ) = range(SEAL_FIELDS)
-"""Columns of the table of batches that get their headers."""
+"""Columns of the table of batches whose headers are written."""
 
 _COPY = types.boolean(BYTES, TABLE, NUMBERS, TABLE, BYTES, BYTES, types.int64, types.int64, TABLE_OUT, BYTES_OUT)
 _HEADER_BYTES = v2.HEADER_BYTES
@@ -81,7 +81,7 @@ _CODEC_MASK = v2.CODEC_MASK
 
 @step
 def is_inside(octets, records, row, copied):
-    """Tell whether a record and its parts are in the bytes, and fit behind what has been copied."""
+    """Return whether a record and its parts are inside the bytes, and fit after the copied ones."""
     start, end = records[row, START], records[row, END]
     key, key_bytes = records[row, KEY], max(records[row, KEY_BYTES], np.int64(0))
     value, value_bytes = records[row, VALUE], max(records[row, VALUE_BYTES], np.int64(0))
@@ -125,31 +125,31 @@ def put_record(out, position, octets, records, row, base_timestamp, base_offset,
 
 @kernel(_COPY)
 def copy_records(octets, records, batch_ends, headers, keep, blank, blank_bytes, gap_bytes, batches, out):
-    """Copy the records that stay of some v2 batches, one batch behind the other.
+    """Copy the remaining records of some v2 batches, one batch after another.
 
     Parameters
     ----------
     octets : uint8 array
-        Where the records are.
+        The bytes that hold the records.
     records : int64 array, shape (n_records, kernels_spans.SPAN_FIELDS)
     batch_ends : int64 array, shape (n_headers,)
-        The row behind the last record of each batch.
+        The row after the last record of each batch.
     headers : int64 array, shape (n_headers, headers.TABLE_FIELDS)
     keep, blank : uint8 array, shape (n_records,)
-        1 for each record that stays, and for each whose value is replaced.
+        1 for each record that stays, and for each record whose value is replaced.
     blank_bytes : int
         -1 to replace a value by null, 0 by nothing.
     gap_bytes : int
-        How many bytes to leave free before the records of each batch.
+        The number of bytes to leave free before the records of each batch.
     batches : int64 array, shape (n_batches, COPY_FIELDS)
-        With BATCH and BASE_TIMESTAMP, ascending; the other columns are written.
+        The batches to write, ascending, with BATCH and BASE_TIMESTAMP; the other columns are written.
     out : uint8 array
         Written.
 
     Returns
     -------
     bool
-        Whether all was where it should be, and fitted.
+        Whether all records were inside ``octets``, and fitted into ``out``.
     """
     position = np.int64(0)
     for b in range(batches.shape[0]):
@@ -162,7 +162,7 @@ def copy_records(octets, records, batch_ends, headers, keep, blank, blank_bytes,
             return False
         batches[b, COPY_START] = position
         count, latest, last_offset = np.int64(0), np.int64(-1), np.int64(-1)
-        # The bytes of records side by side that are copied as they are, and have not been copied yet.
+        # The bytes of adjacent records that are to be copied unchanged, and have not been copied yet.
         run_start = run_end = np.int64(0)
         for row in range(first, batch_ends[r]):
             if keep[row] == 0:
@@ -191,9 +191,9 @@ def copy_records(octets, records, batch_ends, headers, keep, blank, blank_bytes,
 
 @kernel(_COPY)
 def copy_messages(octets, records, batch_ends, headers, keep, blank, blank_bytes, gap_bytes, batches, out):
-    """Copy the messages of magic 0 and 1 that stay of some batches; as `copy_records`, but BASE_TIMESTAMP is not used.
+    """Copy the remaining messages of magic 0 and 1 of some batches; like `copy_records`, without BASE_TIMESTAMP.
 
-    Inside a wrapper of magic 1, they count from the first that stays.
+    Inside a wrapper of magic 1, offsets count from the first remaining message.
     """
     position = np.int64(0)
     for b in range(batches.shape[0]):
@@ -234,7 +234,7 @@ def copy_messages(octets, records, batch_ends, headers, keep, blank, blank_bytes
 
 @kernel(types.boolean(BYTES_OUT, TABLE, types.boolean))
 def seal_batches_anew(out, batches, with_crc):
-    """Write the header of every batch into the bytes that are free before its records.
+    """Write the header of every batch into the free bytes before its records.
 
     Parameters
     ----------
@@ -242,12 +242,12 @@ def seal_batches_anew(out, batches, with_crc):
         Written.
     batches : int64 array, shape (n_batches, SEAL_FIELDS)
     with_crc : bool
-        Whether to write checksums; the caller does it otherwise.
+        Whether to write checksums; if not, the caller writes them.
 
     Returns
     -------
     bool
-        Whether every batch was in ``out``.
+        Whether every batch was inside ``out``.
     """
     for b in range(batches.shape[0]):
         start, end = batches[b, SEAL_START], batches[b, SEAL_END]

@@ -1,10 +1,10 @@
-"""Compiled code: the steps that the loops over bytes share, the scan from batch to batch, and what headers tell.
+"""Compiled code: scans a buffer batch by batch, summarises headers, and has the shared steps of the loops over bytes.
 
-Every kernel is handed the regions it may look at, checks each length against the end of its region before using it, and
-returns a status code with the place where it stopped. `sparklog.record.kernels.v2` walks the records of v2 batches,
-`sparklog.record.kernels.legacy` the messages of magic 0 and 1; both write what they find into an `Output`.
+Every kernel gets the regions it may read, checks each length against the end of its region before using it, and returns
+a status code with the position where it stopped. `sparklog.record.kernels.v2` walks the records of v2 batches,
+`sparklog.record.kernels.legacy` the messages of magic 0 and 1; both write the records into an `Output`.
 
-The layouts that these loops walk are written in `sparklog.record.format.v2` and `sparklog.record.format.legacy`.
+For the layouts see `sparklog.record.format.v2` and `sparklog.record.format.legacy`.
 """
 
 from __future__ import annotations
@@ -95,15 +95,15 @@ REASONS: Final = {
 OFFSET_MAX: Final = (1 << 63) - 1
 
 BATCH_BYTES_MIN: Final = 26
-"""The least that a batch of any magic has: a message of magic 0 with no key and no value."""
+"""The size of the smallest batch of any magic: a message of magic 0 without key and value."""
 
-# Columns of the spans: where the records of each batch begin and end in the buffer.
+# Columns of the spans: the positions in the buffer at which the records of each batch begin and end.
 START, END = range(2)
 
-# What a decode keeps from one call of a kernel to the next: the batch and how many of its records are done, where the
-# next one begins, the offset of the last, what a wrapper adds to the offsets inside it; then how many rows and bytes of
-# records the output holds, and the bytes of a record that is too large for it; the offset of the last record of all
-# batches that are done; and, never changed, what records above the last offset of their batch must be below.
+# The state of a decode between calls of a kernel: the batch, how many of its records are done, the position of the next
+# one, the offset of the last one, the number that a wrapper adds to the offsets inside it; then how many rows and bytes
+# of records the output holds, and the bytes of a record that is too large for it; the offset of the last record of all
+# finished batches; and, never changed, the exclusive end of records above the last offset of their batch.
 CURSOR_FIELDS: Final = 10
 (
     BATCH,
@@ -121,11 +121,11 @@ CURSOR_FIELDS: Final = 10
 _SHORT_BYTES_MAX: Final = 256
 
 KEYS, VALUES, HEADERS = 1, 2, 4
-"""Bits that say which columns are to be copied out."""
+"""Bits of the columns to copy."""
 
 
 class Strings(NamedTuple):
-    """An Arrow column of byte strings that is being filled; ``valid`` has 1 for each, 0 for null."""
+    """An Arrow column of byte strings that is being filled; ``valid`` has 1 for each string, 0 for null."""
 
     offsets: Any
     data: Any
@@ -136,7 +136,7 @@ class Output(NamedTuple):
     """Columns of records that are being filled, all for as many rows as ``offsets``.
 
     ``batches`` is the row of each record's batch in the table of headers; ``lists`` are the Arrow offsets of the lists
-    of headers. The data of each `Strings` can take the bytes of whole records, so that no single copy has to check.
+    of headers. The data of each `Strings` has room for the bytes of whole records, so that single copies need no check.
     """
 
     offsets: Any
@@ -159,7 +159,7 @@ _INT32S_OUT = types.Array(types.int32, 1, "C")
 _STRINGS = types.NamedTuple((_INT32S_OUT, BYTES_OUT, BYTES_OUT), Strings)
 OUTPUT = types.NamedTuple((NUMBERS_OUT, NUMBERS_OUT, _INT32S_OUT, _INT32S_OUT, *[_STRINGS] * 4), Output)
 
-# Of `decode_records` and `decode_messages`: what decodes batches into an output.
+# The signature of `decode_records` and `decode_messages`, which decode batches into an output.
 DECODE = types.int64(
     BYTES,
     TABLE_OUT,
@@ -179,9 +179,9 @@ DECODE = types.int64(
 
 @inlined
 def span(spans, table, r, first, origin):
-    """Return where the records of a batch begin and end, or a whole message, by the spans or, without any, the table.
+    """Return where a batch's records or a whole message begin and end, from the spans, if there are any, or the table.
 
-    Nothing says yet that this is in the buffer.
+    The positions are not checked against the buffer.
     """
     if spans.shape[0] > 0:
         return spans[r - first, START], spans[r - first, END]
@@ -197,10 +197,10 @@ def wrapped_sum(a, b):
 
 @inlined
 def put(strings, row, buffer, position, length):
-    """Append ``buffer[position:position + length]`` as string ``row``; -1 is null. The caller checks that it fits.
+    """Append ``buffer[position:position + length]`` as string ``row``; length -1 is null. The caller checks the room.
 
     Most strings are short, and calling a function for one takes longer than copying it. They are copied in steps that
-    may run past their ends: where there are bytes in the buffer, and where no string has been written yet.
+    may run past their ends, if the buffer has the bytes, into output that no string has been written to yet.
     """
     start = np.int64(item(strings.offsets, row))
     if length < 0:
@@ -225,9 +225,9 @@ def put(strings, row, buffer, position, length):
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, TABLE, types.int64))
 def first_wrong_crc(buffer, table, origin):
-    """Find the first batch whose checksum is not that of its bytes: (its row, the checksum of the bytes).
+    """Find the first batch whose checksum is wrong: (its row, the checksum of its bytes).
 
-    The row is that of the end of the table if there is none; the checksum is -1 if the batch is not in the buffer.
+    The row is the number of rows if there is none; the checksum is -1 if the batch is not in the buffer.
     """
     for r in range(table.shape[0]):
         start = table[r, POSITION] - origin
@@ -245,13 +245,13 @@ def first_wrong_crc(buffer, table, origin):
 
 @kernel(types.UniTuple(types.int64, 5)(TABLE))
 def summary(table):
-    """Tell what headers have in common, in one look at them, where numpy would take one for each question.
+    """Summarise headers in one pass, while numpy would take a pass for each result.
 
     Returns
     -------
     (modern, oldest, attributes, different_attributes, wrappers)
-        How many batches have magic 2, and how many magic 0; all bits that attributes have; those that not all have
-        alike; and how many batches do not say how many records they hold.
+        The number of batches of magic 2, and of magic 0; the bits set in any attributes; the bits in which attributes
+        differ; and the number of batches without a record count.
     """
     modern = oldest = attributes = different = wrappers = np.int64(0)
     for r in range(table.shape[0]):
@@ -265,10 +265,10 @@ def summary(table):
 
 @kernel(types.UniTuple(types.int64, 2)(TABLE, types.int64, types.int64, types.int64, types.int64))
 def capacity(table, first, start_offset, rows_max, bytes_max):
-    """Find out what the records from ``start_offset`` on take of the batches from row ``first`` on: (rows, bytes).
+    """Return the rows and bytes that records from ``start_offset`` on need, in batches from row ``first`` on.
 
-    Each is up to its limit; where a batch is compressed, or does not say how many records it has, it is the limit.
-    Batches behind those that take all the bytes are not looked at.
+    Each is at most its limit, and equals it if a batch is compressed, or has no record count. Once the bytes are used
+    up, later batches are ignored.
     """
     rows = size_bytes = plain_bytes = np.int64(0)
     for r in range(first, table.shape[0]):
@@ -278,7 +278,7 @@ def capacity(table, first, start_offset, rows_max, bytes_max):
         else:
             record_bytes = table[r, BATCH_BYTES] - (HEADER_BYTES if table[r, MAGIC] == 2 else 0)
             size_bytes = min(size_bytes + record_bytes, bytes_max)
-            # Of a batch that begins before the range, it is not known how many records are in it.
+            # It is not known how many records of a batch that begins before the range are in the range.
             plain_bytes += record_bytes if table[r, BASE_OFFSET] >= start_offset else 0
         if size_bytes == bytes_max and (rows == rows_max or plain_bytes > bytes_max):
             break
@@ -287,7 +287,7 @@ def capacity(table, first, start_offset, rows_max, bytes_max):
 
 @kernel(types.int64(TABLE_OUT, types.int64, types.int64))
 def set_lowest_offsets(table, lowest_offset, upper_offset):
-    """Write the lowest offset that each batch may have; return the row of the first out of order, or of the end."""
+    """Write the lowest offset that each batch may have; return the first row out of order, or the number of rows."""
     for r in range(table.shape[0]):
         table[r, LOWEST_OFFSET] = lowest_offset
         if table[r, BASE_OFFSET] < lowest_offset or table[r, LAST_OFFSET] >= upper_offset:
@@ -298,22 +298,23 @@ def set_lowest_offsets(table, lowest_offset, upper_offset):
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64, TABLE_OUT))
 def scan(buffer, position, origin, table):
-    """Walk from batch to batch and write what their headers say.
+    """Walk from batch to batch and write their headers into a table.
 
     Parameters
     ----------
     buffer : uint8 array
     position : int
-        A batch boundary in it.
+        A batch boundary in the buffer.
     origin : int
         Position in the file of the first byte of the buffer.
     table : int64 array, shape (n, headers.TABLE_FIELDS)
-        Written, a row a batch; the walk stops when it is full.
+        Written, a row for each batch; the walk stops when the table is full.
 
     Returns
     -------
     (rows, position)
-        Where the batch begins that is not whole, not one that a broker writes, or past the end of the table.
+        The number of batches, and the position after them: there the next batch is not whole, no broker writes it, or
+        it does not fit the table.
     """
     end = np.int64(buffer.shape[0])
     row = 0

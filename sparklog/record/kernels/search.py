@@ -1,8 +1,8 @@
-"""Compiled code: the search for the next whole batch behind damage.
+"""Compiled code: searches for the next whole batch after damage.
 
-It is linear in the bytes, whatever they are: runs of zeros are passed over a word at a time, and what looks like a
-header costs no more than the budget that the caller gives for computing checksums. On a machine without the instruction
-for CRC-32C it uses the tables: the budget bounds what they cost, and it runs only behind damage.
+The search is linear in the bytes, whatever they are: runs of zeros are skipped a word at a time, and bytes that look
+like headers cost no more than the caller's budget for computing checksums. On a machine without the instruction for
+CRC-32C the search uses tables: the budget bounds their cost, and it runs only after damage.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _PREFIX_BYTES: Final = 17
 
 @inlined
 def _skip_zeros(buffer, position, stop):
-    """Step over bytes at which no batch can begin, since the size that it would have is 0: the next that may."""
+    """Return the next position at which a batch can begin: none begins where its size would be 0."""
     while position + 40 <= stop:
         words = load_64(buffer, position + 8) | load_64(buffer, position + 16)
         words |= load_64(buffer, position + 24) | load_64(buffer, position + 32)
         if words != np.uint64(0):
             break
-        # The four bytes of a size that begins up to here are all among the 32 that are zero.
+        # The four bytes of a size that begins before the next position are all among the 32 zero ones.
         position += 29
     return position
 
 
 @inlined
 def _batch_bytes(buffer, position, left_bytes):
-    """Return how long the batch is whose header seems to stand here; 0 where none can."""
+    """Return the size of the batch whose header seems to be here; 0 if none can be."""
     magic = np.int64(buffer[position + 16])
     if magic > 2:
         return np.int64(0)
@@ -52,7 +52,7 @@ def _batch_bytes(buffer, position, left_bytes):
 
 @inlined
 def _is_laid_out(buffer, position, batch_bytes):
-    """Tell whether the fields of a batch agree with its length, before its checksum is computed.
+    """Return whether the fields of a batch agree with its length, before its checksum is computed.
 
     Numbers in a value, which are mostly zeros, look like headers at every fourth byte.
     """
@@ -67,24 +67,24 @@ def _is_laid_out(buffer, position, batch_bytes):
 
 @kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64, types.int64))
 def search(buffer, position, left_bytes, budget_bytes):
-    """Find the next whole batch, at any byte and of any offset.
+    """Find the next whole batch, at any position and with any offset.
 
     Parameters
     ----------
     buffer : uint8 array
     position : int
-        Where in it to begin.
+        The position in the buffer to begin at.
     left_bytes : int
         Bytes from the beginning of the buffer to the end of the file: a batch must fit.
     budget_bytes : int
-        Of how many bytes checksums may be computed.
+        The number of bytes whose checksums may be computed.
 
     Returns
     -------
     (status, position, budget_bytes)
-        FOUND: an intact batch begins there. ASK: one may, which is not all in the buffer, so that the caller must
-        check it and go on behind that place. NOTHING: none begins before that place, which is the first whose header
-        is not all in the buffer. GIVEN_UP: the budget is used up there. Then what is left of the budget.
+        FOUND: an intact batch begins at the position. ASK: a batch may begin there, but is not all in the buffer; the
+        caller must check it, and continue after the position. NOTHING: no batch begins before the position, the first
+        whose header is not all in the buffer. GIVEN_UP: the budget is used up there. The last is the remaining budget.
     """
     stop = np.int64(buffer.shape[0])
     while position + _PREFIX_BYTES <= stop:

@@ -1,7 +1,7 @@
-"""Compiled code: a table of where the parts of each record are.
+"""Compiled code: writes a table of the positions of each record's parts.
 
-The records are walked and checked by the steps that decode them. In place of a filter, these steps are handed one that
-writes a row of the table for each record, and that lets none pass, so that nothing is copied.
+The steps that decode records walk and check them. Instead of a filter, these steps get one that writes a row of the
+table for each record and lets none pass, so that nothing is copied.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _ROWS, _RECORD = range(STATE_FIELDS)
 
 
 class Taken(NamedTuple):
-    """The table that is being filled, and how far it is.
+    """The table that is being filled, and its progress.
 
-    ``numbers`` has `SPAN_FIELDS` numbers for each record. ``state`` has the number of rows, and where the next record
-    begins.
+    ``numbers`` has `SPAN_FIELDS` numbers for each record. ``state`` has the number of rows, and the position of the
+    next record.
     """
 
     numbers: Any
@@ -102,9 +102,9 @@ def _note(taken, buffer, end, fields, offset, timestamp, timestamp_type):  # noq
 
 @inlined
 def _end_batch(taken, batch_ends, r, first, cursor):
-    """Note where the records of a batch end in the table; tell what is wrong with a batch whose records are not in it.
+    """Write where the records of a batch end in the table; return the fault of a batch whose records are not in it.
 
-    The highest offset of 64 bits has none behind it, and no reader is given a record at it.
+    No offset follows the highest of 64 bits, and no reader gets a record with it.
     """
     rows = item(taken.state, _ROWS)
     if cursor[LAST_OFFSET_DONE] == OFFSET_MAX:
@@ -123,18 +123,18 @@ def span_records(buffer, table, spans, first, end_row, origin, in_place, cursor,
     Parameters
     ----------
     buffer, table, spans, first, end_row, origin, in_place, cursor
-        As of `sparklog.record.kernels.v2.decode_records`.
+        See `sparklog.record.kernels.v2.decode_records`.
     nothing : Output
         Columns without rows.
     taken : Taken
         Written.
     batch_ends : int64 array, shape (end_row - first,)
-        Written: how many rows there are behind each batch.
+        Written: the number of rows after each batch.
 
     Returns
     -------
     int
-        OK when all batches are done, else the code of what is wrong with the batch at the cursor.
+        OK when all batches are done, else the code of the fault of the batch at the cursor.
     """
     while cursor[BATCH] < end_row:
         r = cursor[BATCH]
@@ -162,7 +162,7 @@ def span_messages(
     taken,
     batch_ends,
 ):
-    """Write a row for each message of magic 0 and 1; as `span_records`."""
+    """Write a row for each message of magic 0 and 1; like `span_records`."""
     while cursor[BATCH] < end_row:
         r = cursor[BATCH]
         start, end = span(spans, table, r, first, origin)

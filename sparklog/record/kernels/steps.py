@@ -1,12 +1,11 @@
-"""How the steps of kernels are compiled: to a form that kernels are linked from, and no further.
+"""Compiles the steps of kernels only to a form that can be linked into kernels.
 
-A step is never called but by kernels, which it is linked into, and which are made fast as a whole. numba would first
-make each step fast and turn it into machine code, which nothing runs, and that is a third of the time that compiling a
-kernel takes.
+Only kernels call a step. It is linked into them, and they are optimised as a whole. numba would first optimise each
+step and turn it into machine code, which nothing runs, and which takes a third of the time of compiling a kernel.
 
-The parts of numba that this rests on are not its public interface: see `sparklog.record.kernels.compile`.
+This depends on parts of numba that are not public: see `sparklog.record.kernels.compile`.
 """
-# Of numba's compiler, which has no types.
+# The base classes are of numba's compiler, which has no types.
 # mypy: allow-subclassing-any
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from numba.core.compiler import Compiler
 
 
 class _NowhereToRun:
-    """What stands for the engine of a step, which has no machine code whose environment could be set."""
+    """A substitute for the engine of a step, which has no machine code whose environment could be set."""
 
     @staticmethod
     def set_env(env_name: str, env: Any) -> None:
@@ -26,11 +25,11 @@ class _NowhereToRun:
 
 
 class StepLibrary(JITCodeLibrary):
-    """The code of a step and of the steps that it uses, linked and not made fast."""
+    """The code of a step and of the steps that it uses, linked but not optimised."""
 
     @property
     def codegen(self) -> type[_NowhereToRun]:
-        """What numba tells of a function that can be called."""
+        """The object to which numba gives the environment of a callable function."""
         return _NowhereToRun
 
     def finalize(self) -> None:
@@ -41,7 +40,7 @@ class StepLibrary(JITCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002
-        """Return numba's word for a function that is not there."""
+        """Return 0, numba's address of a missing function."""
         self._ensure_finalized()
         return 0
 
@@ -54,10 +53,10 @@ class StepCompiler(Compiler):
 
 
 class ApartLibrary(StepLibrary):
-    """The code of a step that stays a function of its own in the kernels that it is linked into."""
+    """The code of a step that stays a separate function in the kernels that it is linked into."""
 
     def finalize(self) -> None:
-        """Forbid that the step is taken into its callers, and link the steps that it uses into it."""
+        """Forbid inlining the step, and link the steps that it uses into it."""
         for function in self._final_module.functions:
             if not function.is_declaration:
                 function.add_function_attribute("noinline")

@@ -1,13 +1,12 @@
-"""Compiled code: many streams of a codec in one call, where a call of Python for each would take turns with threads.
+"""Compiled code: processes many streams of a codec in one call; with a call of Python for each, threads would wait.
 
-The codecs are those of libraries. A kernel finds the blocks of each stream, and calls the C function of the library by
-its address, which `sparklog.record.codecs.native` finds; blocks of snappy, for which there is no such function, it
-lists for the caller. Only streams as Kafka's producers usually write them are taken. A kernel stops before any other
-stream and before one that the library refuses, and `sparklog.record.codecs.table` tells what is the matter with that
-one.
+Libraries implement the codecs. A kernel finds the blocks of each stream, and calls the library's C function by its
+address, which `sparklog.record.codecs.native` finds; snappy has no such function, so the kernel lists its blocks for
+the caller. Only streams as Kafka's producers usually write them are processed. A kernel stops before any other stream
+and before one that the library refuses; `sparklog.record.codecs.table` then reads that one or reports its fault.
 
-Formats: `sparklog.record.format.streams` and, of zstd, `sparklog.record.codecs.zstd`. No C function is called with a
-length that has not been checked: each may read and write within the bounds that it is given, whatever the bytes.
+Formats: `sparklog.record.format.streams` and, for zstd, `sparklog.record.codecs.zstd`. No C function is called with an
+unchecked length: each reads and writes only within the given bounds, whatever the bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from sparklog.record.kernels.memory import big_endian_32, item, little_endian_32
 
 BLOCK_FIELDS: Final = 5
 (STREAM, SOURCE, SOURCE_END, TARGET, TARGET_END) = range(BLOCK_FIELDS)
-"""The columns of the table of `snappy_blocks`: the row of a block's stream, where it is read, and where it goes."""
+"""The columns of the table of `snappy_blocks`: the row of a block's stream, where it is read from, and written to."""
 
 _NOT_TAKEN: Final = -1
 _OCTETS = types.Array(types.uint8, 1, "C", readonly=True)
@@ -43,9 +42,9 @@ _TABLE_OUT = types.Array(types.int64, 2, "C")
 _LONG = types.int64
 
 _LZ4_HEADER_BYTES, _LZ4_FLAGS = 7, 0x60
-# Of a frame with blocks of the size that Kafka's producers choose.
+# The header of a frame with blocks of the size that Kafka's producers choose.
 _LZ4_HEADER: Final = tuple(next(header for header, size in LZ4_KAFKA_HEADERS.items() if size == LZ4_KAFKA_BLOCK_BYTES))
-# The size class and the checksum of the header, as they stand behind the flags.
+# The size class and the checksum of the header, which follow the flags.
 _LZ4_CLASSES: Final = tuple((header[5], header[6], size) for header, size in LZ4_KAFKA_HEADERS.items())
 _SIZE_BYTES: Final = 4
 _STREAM_BYTES_MAX: Final = (1 << 31) - 1
@@ -69,7 +68,7 @@ def _caller(arguments_of: Any, result_bits: int) -> Any:
     arguments_of : callable of (builder, context_address, source, source_bytes, target, target_bytes)
         Returns the arguments in the order and with the types of the C function.
     result_bits : int
-        Of the C function's result, which is negative for an error.
+        The width of the C function's result, which is negative for an error.
     """
 
     def call(
@@ -115,13 +114,13 @@ _call_zstd = _caller(_zstd_arguments, 64)
 
 @inlined
 def _is_within(octets, starts, ends, row):
-    """Tell whether a stream is in the bytes, and so short that its lengths fit the C functions."""
+    """Return whether a stream is inside the bytes, and short enough for the length types of the C functions."""
     return 0 <= starts[row] <= ends[row] <= octets.shape[0] and ends[row] - starts[row] <= _STREAM_BYTES_MAX
 
 
 @inlined
 def _lz4_stream(function, octets, position, end, target, filled):
-    """Decompress the blocks of one frame behind what is filled; return how much is then, or `_NOT_TAKEN`."""
+    """Decompress a frame's blocks into the free part of the target; return the bytes then filled, or `_NOT_TAKEN`."""
     if (
         end - position < _LZ4_HEADER_BYTES + _SIZE_BYTES
         or little_endian_32(octets, position) & 0xFFFFFFFF != LZ4_MAGIC
@@ -156,7 +155,7 @@ def _lz4_stream(function, octets, position, end, target, filled):
 
 @kernel(_LONG(_LONG, _OCTETS, _PLACES, _PLACES, _OCTETS_OUT, _LONG, _LONG, _PLACES_OUT))
 def lz4_streams(function, octets, starts, ends, target, filled, full_bytes, filled_out):
-    """Decompress lz4 frames one behind the other until the target has ``full_bytes``.
+    """Decompress lz4 frames, one after another, until the target has ``full_bytes``.
 
     Parameters
     ----------
@@ -164,18 +163,18 @@ def lz4_streams(function, octets, starts, ends, target, filled, full_bytes, fill
         The address of ``LZ4_decompress_safe``.
     octets : uint8 array
     starts, ends : int64 array, shape (n_streams,)
-        Where in it each stream begins and ends.
+        The positions in ``octets`` at which each stream begins and ends.
     target : uint8 array
     filled : int64
-        How many bytes of it are filled already.
+        The number of bytes of the target that are filled already.
     full_bytes : int64
     filled_out : int64 array, shape (n_streams,)
-        Written: how many bytes are filled behind each stream that was taken.
+        Written: the number of filled bytes after each stream that was decompressed.
 
     Returns
     -------
     int64
-        How many streams were taken, from the first on.
+        The number of streams that were decompressed, from the first on.
     """
     for row in range(filled_out.shape[0]):
         if filled < 0 or filled >= full_bytes or filled > target.shape[0] or not _is_within(octets, starts, ends, row):
@@ -195,7 +194,7 @@ def _put_little_endian_32(octets, position, number):
 
 @inlined
 def _lz4_frame(function, octets, position, end, target, filled):
-    """Compress bytes as one frame behind what is filled; return how much is then, or `_NOT_TAKEN` without room."""
+    """Compress bytes as one frame into the target's free part; return the bytes then filled; `_NOT_TAKEN` if full."""
     if target.shape[0] - filled < _LZ4_HEADER_BYTES + _SIZE_BYTES:
         return _NOT_TAKEN
     for n in range(_LZ4_HEADER_BYTES):
@@ -203,7 +202,7 @@ def _lz4_frame(function, octets, position, end, target, filled):
     filled += _LZ4_HEADER_BYTES
     while position < end:
         block_bytes = min(end - position, _LONG(LZ4_KAFKA_BLOCK_BYTES))
-        # The end of the frame is kept free.
+        # Room is kept for the end of the frame.
         room = min(target.shape[0] - filled - 2 * _SIZE_BYTES, _LONG(_STREAM_BYTES_MAX))
         if room < block_bytes:
             return _NOT_TAKEN
@@ -221,7 +220,7 @@ def _lz4_frame(function, octets, position, end, target, filled):
 
 @kernel(_LONG(_LONG, _OCTETS, _PLACES, _LONG, _OCTETS_OUT, _PLACES_OUT))
 def lz4_frames(function, octets, ends, free_bytes, target, filled_out):
-    """Compress each stretch of some bytes as one lz4 frame, with bytes that are left free before each frame.
+    """Compress consecutive parts of some bytes as one lz4 frame each, with free bytes before each frame.
 
     Parameters
     ----------
@@ -229,17 +228,17 @@ def lz4_frames(function, octets, ends, free_bytes, target, filled_out):
         The address of ``LZ4_compress_default``.
     octets : uint8 array
     ends : int64 array, shape (n_streams,)
-        Where in it each stretch ends, one behind the other from the beginning.
+        The end of each part in ``octets``; the first begins at 0, the others at the end before.
     free_bytes : int64
-        How many bytes of the target are left free before each frame.
+        The number of bytes of the target to leave free before each frame.
     target : uint8 array
     filled_out : int64 array, shape (n_streams,)
-        Written: how many bytes of the target are filled behind each frame.
+        Written: the number of filled bytes of the target after each frame.
 
     Returns
     -------
     int64
-        How many frames were made, from the first on: all of them where the target has room.
+        The number of frames that were made, from the first on: all if the target has room.
     """
     position, filled = _LONG(0), _LONG(0)
     for row in range(filled_out.shape[0]):
@@ -254,10 +253,10 @@ def lz4_frames(function, octets, ends, free_bytes, target, filled_out):
 
 @inlined
 def _zstd_content_bytes_max(octets, position, end):
-    """Return how much a stream can hold that is one frame of one block without a content size, or `_NOT_TAKEN`.
+    """Return the most content of a stream of one frame of one block without a content size; `_NOT_TAKEN` for others.
 
-    Such a frame means the same to a reader of streams, such as Kafka's, as to a function that has all its content
-    before it. Behind the block another one may stand that is empty.
+    Such a frame reads the same with a reader of streams, such as Kafka's, as with a function that gets all of it at
+    once. An empty block may follow the block.
     """
     if end - position < _ZSTD_HEADER_BYTES_MIN or little_endian_32(octets, position) & 0xFFFFFFFF != _ZSTD_MAGIC:
         return _NOT_TAKEN
@@ -285,7 +284,7 @@ def _zstd_content_bytes_max(octets, position, end):
 
 @kernel(_LONG(_LONG, _LONG, _OCTETS, _PLACES, _PLACES, _OCTETS_OUT, _LONG, _LONG, _PLACES_OUT))
 def zstd_streams(function, state, octets, starts, ends, target, filled, full_bytes, filled_out):
-    """Decompress zstd frames; as `lz4_streams`, with ``ZSTD_decompressDCtx`` and the address of its state."""
+    """Decompress zstd frames; like `lz4_streams`, with ``ZSTD_decompressDCtx`` and the address of its state."""
     for row in range(filled_out.shape[0]):
         if filled < 0 or filled >= full_bytes or filled > target.shape[0] or not _is_within(octets, starts, ends, row):
             return row
@@ -303,7 +302,7 @@ def zstd_streams(function, state, octets, starts, ends, target, filled, full_byt
 
 @inlined
 def _snappy_length(octets, position, end):
-    """Return how many bytes a raw block says that it holds, or `_NOT_TAKEN`."""
+    """Return the size that a raw block claims for its content, or `_NOT_TAKEN`."""
     length = _LONG(0)
     for n in range(min(end - position, _VARINT_BYTES_MAX)):
         octet = _LONG(item(octets, position + n))
@@ -315,7 +314,7 @@ def _snappy_length(octets, position, end):
 
 @inlined
 def _list_snappy_blocks(octets, position, end, stream, filled, target_bytes, table, row):
-    """List the blocks of one stream; return the row behind them, or `_NOT_TAKEN`."""
+    """List the blocks of one stream; return the row after them, or `_NOT_TAKEN`."""
     first = row
     is_framed = (
         end - position >= _XERIAL_START_BYTES
@@ -324,7 +323,7 @@ def _list_snappy_blocks(octets, position, end, stream, filled, target_bytes, tab
     )
     if is_framed:
         position += _XERIAL_START_BYTES
-    # At the end, fewer bytes than a length has are ignored, as in xerial's reader.
+    # As in xerial's reader, fewer bytes at the end than a length has are ignored.
     while row == first or (is_framed and end - position >= _SIZE_BYTES):
         block_bytes = end - position
         if is_framed:
@@ -348,22 +347,22 @@ def _list_snappy_blocks(octets, position, end, stream, filled, target_bytes, tab
 
 @kernel(_LONG(_OCTETS, _PLACES, _PLACES, _LONG, _LONG, _LONG, _TABLE_OUT))
 def snappy_blocks(octets, starts, ends, target_bytes, filled, full_bytes, table):
-    """List the blocks of snappy streams, which fill a target one behind the other, as far as they go.
+    """List the blocks of snappy streams, whose contents will fill a target one after another.
 
     Parameters
     ----------
     octets : uint8 array
     starts, ends : int64 array, shape (n_streams,)
-        Where in it each stream begins and ends.
+        The positions in ``octets`` at which each stream begins and ends.
     target_bytes, filled, full_bytes : int64
-        The size of the target, how much of it is filled already, and how much is enough.
+        The size of the target, the number of filled bytes, and the number at which to stop.
     table : int64 array, shape (n_rows, BLOCK_FIELDS)
-        Written: the blocks, as they say themselves how long they are.
+        Written: the blocks, with the sizes that they claim.
 
     Returns
     -------
     int64
-        How many blocks are listed, all of whole streams.
+        The number of listed blocks; all belong to whole streams.
     """
     row = 0
     for stream in range(starts.shape[0]):

@@ -1,6 +1,6 @@
-"""Compiled code: the records of v2 batches, straight into Arrow columns.
+"""Compiled code: decodes the records of v2 batches directly into Arrow columns.
 
-The layout of a record is written in `sparklog.record.format.v2`.
+For the layout of a record see `sparklog.record.format.v2`.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ from sparklog.record.kernels.scan import (
 )
 from sparklog.record.kernels.varints import field, varint, varlong
 
-# The numbers at the beginning of a record, in three bytes each, and its attributes.
+# The size of the numbers at the beginning of a record, in three bytes each, and of its attributes.
 _NUMBERS_BYTES = 4 * 3 + 1
 _CRC_LEAD = HEADER_BYTES - CRC_COVERS_FROM
 
 
 @inlined
 def _skip_headers(buffer, position, count, end):
-    """Step over ``count`` record headers; every name must be there, a content may be null."""
+    """Skip ``count`` record headers; no name may be null, a content may."""
     if count < 0 or count > end - position:
         return np.int64(-BAD_HEADER_COUNT)
     for _ in range(count):
@@ -80,7 +80,7 @@ def _skip_headers(buffer, position, count, end):
 
 @inlined
 def _put_headers(buffer, position, count, end, first, output):
-    """Copy the headers that `_skip_headers` stepped over to the rows from ``first`` on."""
+    """Copy the headers that `_skip_headers` has skipped to the rows from ``first`` on."""
     for row in range(first, first + count):
         start, length, position = field(buffer, position, end)
         put(output.name, row, buffer, start, length)
@@ -90,7 +90,7 @@ def _put_headers(buffer, position, count, end, first, output):
 
 @apart
 def _any_record(buffer, record, end):
-    """Do what `_record` does, for a record of any form, and say what is wrong with one that has none."""
+    """Find the fields of a record of any form, like `_record`; return the fault of a malformed one."""
     nothing = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     if record >= end:
         return np.int64(-TOO_FEW_RECORDS), nothing
@@ -125,12 +125,12 @@ def _any_record(buffer, record, end):
 
 @inlined
 def _short_number(buffer, position, is_longer):
-    """Read a number of up to three bytes, which the caller knows to be there, as it is before zigzag is undone.
+    """Read a number of up to three bytes without undoing zigzag; the caller has checked that the bytes exist.
 
     Returns
     -------
     (number, position, is_longer)
-        Where the number goes on, bit 7 of ``is_longer`` is set, and the other two mean nothing.
+        If the number is longer, bit 7 of ``is_longer`` is set, and the other two are meaningless.
     """
     raw = np.uint64(item(buffer, position))
     if raw < 0x80:
@@ -155,23 +155,23 @@ def _signed(raw):
 
 @inlined
 def _length(raw):
-    """Undo zigzag of a length: (how many bytes there are, 1 if there is null in their place, else 0)."""
+    """Undo zigzag of a length: (number of bytes, 1 for null, else 0)."""
     is_null = np.int64(raw & np.uint64(1))
     return np.int64(raw >> np.uint64(1)) & (is_null - 1), is_null
 
 
 @inlined
 def _record(buffer, record, end):
-    """Find the fields of the record at ``record``: (its end or a negated status, all that `_put_record` takes).
+    """Find the fields of the record at ``record``: (its end or a negated status, the fields for `_put_record`).
 
-    Most records are of one form: no number is longer than three bytes, and there are few headers. They are read without
-    looking for the end at each number: it is enough that the buffer has the bytes, and that the fields end where the
+    Most records have one form: no number is longer than three bytes, and there are few headers. They are read without
+    checking the end at each number: it is enough that the buffer has the bytes, and that the fields end where the
     record does. Any other record is read again from its beginning.
     """
     bytes_end = buffer.shape[0] - _NUMBERS_BYTES
     if record <= bytes_end:
         length, position, is_longer = _short_number(buffer, record, np.uint64(0))
-        # A length below zero, whose bit 0 is set, makes a record that ends nowhere near its fields.
+        # A negative length, with bit 0 set, makes a record that ends nowhere near its fields.
         record_end = position + np.int64(length >> np.uint64(1))
         is_longer |= length << np.uint64(7)
         timestamp, position, is_longer = _short_number(buffer, position + 1, is_longer)
@@ -207,7 +207,7 @@ def _record(buffer, record, end):
 
 @inlined
 def _put_record(buffer, record_end, fields, wanted, row, output):
-    """Copy a record's wanted fields to a row; offset, timestamp and batch are the caller's."""
+    """Copy a record's wanted fields to a row; the caller writes offset, timestamp and batch."""
     _, _, key, key_length, value, value_length, headers, header_count = fields
     if wanted & KEYS:
         put(output.key, row, buffer, key, key_length)
@@ -222,7 +222,7 @@ def _put_record(buffer, record_end, fields, wanted, row, output):
 
 @inlined
 def _capacity_status(row, taken, record_bytes, header_count, bytes_max, wanted, output):
-    """Say whether one more record fits the output, and its headers, if it has any."""
+    """Return the status of adding a record and its headers to the output: OK, or why it does not fit."""
     if row >= output.offsets.shape[0] or taken + record_bytes > bytes_max:
         return FULL if row > 0 else RECORD_TOO_LARGE
     if wanted & HEADERS and header_count > 0:
@@ -235,7 +235,7 @@ def _capacity_status(row, taken, record_bytes, header_count, bytes_max, wanted, 
 
 @step
 def _batch_status(buffer, table, r, start, end, in_place):
-    """Check what does not need the records: the place of the batch, its checksum and its record count."""
+    """Check a batch without its records: its position, checksum and record count."""
     if start < (HEADER_BYTES if in_place else 0) or end < start or end > buffer.shape[0]:
         return OUTSIDE
     if in_place and crc32c(buffer, start - _CRC_LEAD, end) != table[r, CRC]:
@@ -247,9 +247,9 @@ def _batch_status(buffer, table, r, start, end, in_place):
 
 @apart
 def _excess_status(offset_delta, base_offset, end_offset, last_offset, excess_end):
-    """Say whether a record may have an offset above the last one of its batch's header, as Kafka lets it.
+    """Return, as a status, whether a record's offset may be above the last one in its batch's header, as in Kafka.
 
-    Where the batch itself is before the end of the range, no other range reads it, and the record must not be lost.
+    If the batch itself is before the end of the range, no other range reads it, and the record must not be lost.
     """
     if base_offset > OFFSET_MAX - offset_delta:
         return BAD_OFFSET
@@ -260,10 +260,10 @@ def _excess_status(offset_delta, base_offset, end_offset, last_offset, excess_en
 
 @inlined
 def decode_batch(buffer, table, r, record, end, in_place, request, cursor, output, is_wanted, program):
-    """Do one batch of `decode_records`, from its beginning or from where the cursor says that it was cut.
+    """Decode one batch for `decode_records`, from its beginning or from the cursor's position, at which it was cut.
 
-    Of its records those are copied for which ``is_wanted``, a step such as `passes`, is true. The request is the start
-    and end offset, the wanted columns and ``bytes_max``.
+    The records for which ``is_wanted``, a step such as `passes`, is true are copied. The request is the start and end
+    offset, the wanted columns and ``bytes_max``.
     """
     start_offset, end_offset, wanted, bytes_max = request
     count, base_offset, last_offset = table[r, RECORD_COUNT], table[r, BASE_OFFSET], table[r, LAST_OFFSET]
@@ -281,7 +281,7 @@ def decode_batch(buffer, table, r, record, end, in_place, request, cursor, outpu
     if done == 0 and row > 0 and not does_fit:
         return FULL
     is_inside = start_offset <= base_offset and last_offset < end_offset
-    # Where it is inside, records up to its last offset are taken without a further look.
+    # If the batch is inside the range, records up to its last offset need no further check.
     inside_delta = last_delta if is_inside else np.int64(-1)
     is_append_time = table[r, ATTRIBUTES] & LOG_APPEND_TIME != 0
     base_timestamp = table[r, MAX_TIMESTAMP] if is_append_time else table[r, BASE_TIMESTAMP]
@@ -351,35 +351,35 @@ def decode_records(
     Parameters
     ----------
     buffer : uint8 array
-        Where the records are, decompressed.
+        The bytes that hold the records, decompressed.
     table : int64 array, shape (n_batches, headers.TABLE_FIELDS)
-        The headers; not changed here.
+        The headers; not changed.
     spans : int64 array, shape (n, 2)
-        START and END of the records of the batches from row ``first`` of the table on; without any, the records are
-        where the table says.
+        START and END of the records of the batches from row ``first`` of the table on; if empty, the table has the
+        positions.
     first, end_row : int
         The rows of the batches to decode.
     origin : int
-        What the positions in the table are for the first byte of the buffer.
+        The position, as in the table, of the first byte of the buffer.
     in_place : bool
-        Whether each batch's header stands before its records. Then its checksum is verified, while its bytes are in
-        the cache anyway; else the caller has done so.
+        Whether each batch's header is before its records. If so, its checksum is verified, while its bytes are in the
+        cache anyway; else the caller has verified it.
     wanted : int
-        KEYS, VALUES, HEADERS: which columns are copied. The rest of a record is checked all the same.
+        The bits KEYS, VALUES, HEADERS of the columns to copy. The rest of a record is checked all the same.
     bytes_max : int
-        How many bytes each data buffer of the output can take.
+        The most bytes of each data buffer of the output.
     cursor : int64 array, shape (CURSOR_FIELDS,)
-        Where to go on; moved.
+        The state at which to continue; updated.
     program : Program, optional
-        Only records that pass this filter are copied; the others are checked all the same.
+        A filter. Only records that pass it are copied; the others are checked all the same.
 
     Returns
     -------
     int
-        OK when all batches of the rows are done. FULL when the output must be emptied first; a batch is only cut where
-        it is larger than an empty output. HEADERS_DO_NOT_FIT when a record has headers and the output has no memory for
-        any. RECORD_TOO_LARGE when a record is larger than the empty output. Else the code of what is wrong with the
-        batch at the cursor, of which no row is in the output unless the batch had been cut.
+        OK when all batches of the rows are done. FULL when the output must be emptied first; a batch is only cut if it
+        is larger than an empty output. HEADERS_DO_NOT_FIT when a record has headers and the output has no memory for
+        any. RECORD_TOO_LARGE when a record is larger than the empty output. Else the code of the fault of the
+        batch at the cursor; the output has no row of it unless the batch had been cut.
     """
     request = start_offset, end_offset, wanted, bytes_max
     while cursor[BATCH] < end_row:

@@ -1,6 +1,6 @@
-"""Steps that read the numbers of v2 records, and the fields that such a number is the length of.
+"""Reads the numbers of v2 records, and fields whose length is such a number, as steps of kernels.
 
-Each returns the position after what it reads; a negative one is a status code, negated.
+Each step returns the position after the bytes it has read; a negative position is a negated status code.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from sparklog.record.kernels.compile import apart, inlined
 from sparklog.record.kernels.scan import BAD_FIELD_LENGTH, TORN_VARINT
 
-# As integers of Python's, each would be a type of its own to numba, which steps are compiled for once more.
+# Numba treats each Python integer as a separate type, and would compile the steps again for each.
 _VARINT_BYTES_MAX, _VARLONG_BYTES_MAX = np.int64(5), np.int64(10)
 
 
@@ -31,7 +31,7 @@ def _long_number(buffer, position, end, bytes_max):
 
 @inlined
 def _number(buffer, position, end, bytes_max, mask):
-    """Read a zigzag number: (number, position after it). Most are of one byte or two, and are read without a call."""
+    """Read a zigzag number: (number, position after it). Most have one or two bytes, and are read without a call."""
     raw = np.uint64(0)
     if position < end and buffer[position] < 0x80:
         raw = np.uint64(buffer[position])
@@ -59,7 +59,7 @@ def varint(buffer, position, end):
 
 @inlined
 def field(buffer, position, end):
-    """Step over a length and as many bytes: (where they start, length or -1 for null, position after)."""
+    """Skip a length and as many bytes: (their position, length or -1 for null, position after them)."""
     length, start = varint(buffer, position, end)
     if start < 0:
         return start, length, start

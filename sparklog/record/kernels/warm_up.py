@@ -1,4 +1,4 @@
-"""Compiles all kernels ahead, for images and for machines whose first query should not wait."""
+"""Compiles all kernels early, for container images and for machines whose first query should not wait."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ __all__ = ["kernel_count", "kernels_folder", "load", "load_kernels"]
 
 
 def kernel_count() -> int:
-    """Return how many kernels there are."""
+    """Return the number of kernels."""
     return len(KERNELS)
 
 
 def load(names: Iterable[str]) -> None:
-    """Compile some kernels, in the order of their names here, unless they are compiled."""
+    """Compile some kernels, in the order of the given names, unless they are compiled."""
     for name in names:
         KERNELS[name]()
 
 
 def load_kernels() -> Iterator[str]:
-    """Compile every kernel that is not compiled yet, and yield the name of each when it is there."""
+    """Compile the kernels that are not compiled yet; yield the name of each kernel once it is loaded."""
     for name, load in KERNELS.items():
         load()
         yield name

@@ -1,1 +1,1 @@
-"""Turns batches into batches: some records leave, or the codec or the format changes."""
+"""Rewrites batches: removes records, or changes the codec or the format."""

@@ -1,7 +1,7 @@
 """Rewrites batches: without some of their records, or with other values, another codec or a delete horizon.
 
-A batch of which nothing changes is handed on as the bytes that it is. Of the others the records that stay are copied by
-compiled code; they keep their offsets and timestamps.
+An unchanged batch is passed on as its bytes. From other batches compiled code copies the remaining records, which keep
+their offsets and timestamps.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _SAME, _NEW, _GONE = range(3)
 
 
 def rewritten(spans: RecordSpans, changes: Changes) -> Iterator[memoryview]:
-    """Rewrite batches.
+    """Rewrite batches according to some changes.
 
     Parameters
     ----------
     spans : RecordSpans
         The batches, of magic 2 or of magic 0 and 1, by `sparklog.record.rewrite.spans.record_spans`.
     changes : Changes
-        What is to change; its masks are as long as the spans have records or batches.
+        The changes; the masks have a value for each record or batch of the spans.
 
     Yields
     ------
     memoryview
-        Whole batches, in order. Those that do not change are a part of ``spans.buffer``.
+        Whole batches, in order. Unchanged ones are a part of ``spans.buffer``.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _counted(spans: RecordSpans, mask: Mask) -> Int64s:
 
 
 def _is_new(spans: RecordSpans, changes: Changes, counts: Int64s, left: Int64s) -> Mask:
-    """Tell of each batch whether it has to be written anew."""
+    """Return for each batch whether it has to be written again."""
     headers = spans.headers
     is_new = left < counts
     if changes.blank is not None:
@@ -86,7 +86,7 @@ def _is_new(spans: RecordSpans, changes: Changes, counts: Int64s, left: Int64s) 
 
 
 def _interleaved(spans: RecordSpans, fates: Int64s, new: list[memoryview]) -> Iterator[memoryview]:
-    """Yield runs of batches that stay as they are, as long as can be, and the new ones between them."""
+    """Yield unchanged batches, in runs as long as possible, and the new ones between them."""
     starts = spans.headers.column("position") - spans.headers.origin
     ends = starts + spans.headers.column("batch_bytes")
     follows = (fates[1:] == fates[:-1]) & ((starts[1:] == ends[:-1]) | (fates[1:] != _SAME))

@@ -1,4 +1,4 @@
-"""The changes that a rewriting makes to batches."""
+"""Defines the changes that a rewriting makes to batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EMPTY: Final = 0
 
 @dataclass(frozen=True)
 class Changes:
-    """What is to change in some batches.
+    """The changes to make to some batches.
 
     Attributes
     ----------
@@ -25,16 +25,16 @@ class Changes:
     blank_bytes : int
         `NULL` to replace values by null, `EMPTY` by no bytes.
     codec : str, optional
-        Kafka's name of the codec that data batches are to have; each keeps its own by default. Control batches are
-        never compressed.
+        Kafka's name of the data batches' new codec; each keeps its own by default. Control batches are never
+        compressed.
     level : int, optional
         The level of the codec; None is the codec's default.
     delete_horizons : int64 array, shape (n_batches,), optional
-        For each batch of magic 2 the time, ms, from which on its tombstones or its marker may go; -1 leaves the batch
-        with the horizon that it has, if any.
+        The time, ms, from which on the tombstones or the marker of each batch of magic 2 may be removed; -1 leaves the
+        batch's horizon unchanged, if it has one.
     retain_empty : bool array, shape (n_batches,), optional
-        Whether each batch of which no record stays is kept as an empty one, and not dropped; all are by default. A
-        batch without records is such a batch, too. Magic 0 and 1 have no empty batches: theirs are dropped.
+        Whether each batch that loses all records, or had none, is kept as an empty one, and not dropped; all are by
+        default. Magic 0 and 1 have no empty batches: such batches are dropped.
     """
 
     keep: Mask | None = None

@@ -1,9 +1,9 @@
 """Converts batches to another format: records become messages of magic 0 or 1, or messages become records of magic 2.
 
-Records keep their offsets, keys and values, and what else the new format has room for. Messages that are not compressed
-stand alone; on their way to batches of magic 2, or into wrappers, those side by side are put together. A batch of magic
-2 becomes one wrapper, or messages that stand alone. What has no place in magic 0 and 1 is lost: headers, producers with
-their sequence numbers, control batches and empty batches, and in magic 0 timestamps. `losses` counts it.
+Records keep their offsets, keys and values, and all else that the new format has room for. Uncompressed messages stand
+alone; adjacent ones are put together when they become batches of magic 2 or go into wrappers. A batch of magic 2
+becomes one wrapper, or messages that stand alone. Conversion to magic 0 and 1 loses headers, producers with their
+sequence numbers, control batches and empty batches, and in magic 0 timestamps. `losses` counts them.
 
 Source: apache/kafka, RecordsUtil.java, MemoryRecordsBuilder.java.
 """
@@ -31,7 +31,7 @@ from sparklog.record.rewrite.new_batches import compressed, sealed
 from sparklog.record.rewrite.spans import RecordSpans
 
 GROUP_BYTES: Final = 16_384
-"""Messages that stand alone are put together up to about so many bytes: Kafka's ``batch.size``."""
+"""The approximate most bytes of messages that are put together: the default of Kafka's ``batch.size``."""
 
 _DELTA_MAX: Final = (1 << 31) - 1
 _NO_EPOCH: Final = -1
@@ -39,14 +39,14 @@ _NO_EPOCH: Final = -1
 
 @dataclass(frozen=True)
 class Losses:
-    """What a conversion loses.
+    """Counts of the things that a conversion loses.
 
     Attributes
     ----------
     headers, timestamps, sequences : int
-        How many records lose them.
+        How many records lose each.
     control_batches, empty_batches : int
-        How many of them go, and with markers the transactions that they end.
+        How many of each are dropped; with markers, their transactions are lost, too.
     """
 
     headers: int = 0
@@ -67,7 +67,7 @@ class Losses:
 
 
 def losses(spans: RecordSpans, magic: int | None) -> Losses:
-    """Count what the conversion of batches to a format loses; None is the format that they have."""
+    """Count the losses of converting batches to a format; None is their own format."""
     headers = spans.headers
     if magic is None or magic == 2 or not len(headers):
         return Losses()
@@ -85,25 +85,25 @@ def losses(spans: RecordSpans, magic: int | None) -> Losses:
 def converted(
     spans: RecordSpans, magic: int | None, codec: str | None, level: int | None = None, keep: Mask | None = None
 ) -> Iterator[memoryview]:
-    """Convert batches.
+    """Convert batches to another format or codec.
 
     Parameters
     ----------
     spans : RecordSpans
         The batches, of magic 2 or of magic 0 and 1.
     magic : int or None
-        The format; None is the one that each batch has.
+        The new format; None keeps the format of each batch.
     codec : str or None
-        Kafka's name of the codec; None is the one that each batch has.
+        Kafka's name of the new codec; None keeps the codec of each batch.
     level : int, optional
-        Of the codec; the default is the codec's.
+        The level of the codec; the codec's default if None.
     keep : bool array, shape (n_records,), optional
-        Which records stay where the format changes to magic 0 or 1.
+        Whether each record stays if the format changes to magic 0 or 1.
 
     Yields
     ------
     memoryview
-        Whole batches, in order; those that are as they should be are a part of ``spans.buffer``.
+        Whole batches, in order; unchanged ones are a part of ``spans.buffer``.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def _without(spans: RecordSpans, keep: Mask) -> RecordSpans:
 
 
 def _needs_new_wrappers(spans: RecordSpans, codec: str | None) -> bool:
-    """Tell whether messages must go into wrappers, or come out of them."""
+    """Return whether messages must go into wrappers, or come out of them."""
     if codec is None:
         return False
     is_plain = spans.headers.codec_ids == 0
@@ -159,7 +159,7 @@ def _needs_new_wrappers(spans: RecordSpans, codec: str | None) -> bool:
 
 @dataclass(frozen=True)
 class _Unit:
-    """Records that become one batch, or one wrapper: some rows of the table, and what their old batch says."""
+    """Records that become one batch or wrapper: rows of the table, with attributes of their old batch."""
 
     first_row: int
     end_row: int
@@ -169,7 +169,7 @@ class _Unit:
 
 
 def _units(spans: RecordSpans) -> list[_Unit]:
-    """Put records together that become one batch: those of a batch, or plain messages side by side."""
+    """Group the records that become one batch: a batch's records, or adjacent plain messages."""
     headers, table = spans.headers, spans.table
     units: list[_Unit] = []
     first, is_open = 0, False
@@ -195,7 +195,7 @@ def _units(spans: RecordSpans) -> list[_Unit]:
 
 
 def _cut(table: Int64s, unit: _Unit) -> list[_Unit]:
-    """Cut a unit where its offsets are too far apart for one batch."""
+    """Cut a unit into several if its offsets are too far apart for one batch."""
     units = []
     while int(table[unit.end_row - 1, OFFSET]) - int(table[unit.first_row, OFFSET]) > _DELTA_MAX:
         offsets = table[unit.first_row : unit.end_row, OFFSET]
@@ -218,7 +218,7 @@ def _room(spans: RecordSpans, units: int, gap_bytes: int) -> np.ndarray[Any, np.
 
 
 def _to_batches(spans: RecordSpans, codec: str | None, level: int | None) -> list[memoryview]:
-    """Make batches of magic 2, without producer and leader epoch, of messages."""
+    """Make batches of magic 2, without producer and leader epoch, from messages."""
     units, table = _units(spans), spans.table
     if not units:
         return []
@@ -245,7 +245,7 @@ def _to_batches(spans: RecordSpans, codec: str | None, level: int | None) -> lis
 
 
 def _to_messages(spans: RecordSpans, magic: int, codec: str | None, level: int | None) -> list[memoryview]:
-    """Make messages of magic 0 or 1, or wrappers of them, of records or of other messages."""
+    """Make messages of magic 0 or 1, or wrappers of them, from records or other messages."""
     units, table = _units(spans), spans.table
     if not units:
         return []

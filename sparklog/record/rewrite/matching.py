@@ -1,4 +1,4 @@
-"""Tells which records are meant: those with one of many keys, or those that pass a filter."""
+"""Selects records: by their key, from a set of keys, or with a filter."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 
 
 class Matcher(Protocol):
-    """Tells which records are meant."""
+    """Selects records."""
 
     def matches(self, spans: RecordSpans) -> Mask | None:
-        """Return a bool for each record, shape (n_records,); None where no record is meant."""
+        """Return whether each record is selected, shape (n_records,); None if none is."""
 
 
 @dataclass(frozen=True)
 class KeySet:
-    """Records with one of these keys. Keys are compared byte by byte; a null key is none of them.
+    """Selects records with one of these keys. Keys are compared byte by byte; a null key matches none.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class KeySet:
     slots : int64 array, shape (n_slots, kernels_match.SLOT_FIELDS)
         The hash table.
     count : int
-        How many different keys there are.
+        The number of different keys.
     """
 
     borders: Int64s
@@ -47,28 +47,28 @@ class KeySet:
     count: int
 
     def __reduce__(self) -> tuple[Callable[[Int64s, Octets], KeySet], tuple[Int64s, Octets]]:
-        # To workers go the keys alone: the table is larger than they are, and made in less time than it travels.
+        # Workers get the keys alone: the table is larger, and is made faster than it is sent.
         return _hashed, (self.borders, self.octets)
 
     def matches(self, spans: RecordSpans) -> Mask | None:
-        """Return which records have one of the keys."""
+        """Return whether each record has one of the keys; None if none has."""
         out = np.zeros(len(spans.table), np.uint8)
         found = kernels.match_keys(spans.octets, spans.table, self.slots, self.borders, self.octets, out)
         return out.view(np.bool_) if found else None
 
 
 def key_set(keys: pa.Array | pa.ChunkedArray) -> KeySet:
-    """Make the set of some keys.
+    """Make a set of keys.
 
     Parameters
     ----------
     keys : pyarrow.Array or ChunkedArray
-        Binary or text, which stands for its bytes in UTF-8. A key may be there twice.
+        The keys, binary or text, which stands for its bytes in UTF-8. A key may occur twice.
 
     Raises
     ------
     InvalidOptionError
-        The type is another, or a key is null: records without a key have none that could be asked for.
+        The type is another, or a key is null: records without a key cannot be selected by it.
     """
     if keys.type not in _KEY_TYPES:
         raise InvalidOptionError(f"keys must be binary or text, not {keys.type}: a key is compared by its bytes")
@@ -83,7 +83,7 @@ def key_set(keys: pa.Array | pa.ChunkedArray) -> KeySet:
     if len(array):
         borders = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     octets = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    # Of a slice, whose buffers are those of the whole.
+    # The array may be a slice, whose buffers hold the whole array.
     octets = octets[borders[0] : borders[-1]]
     return _hashed(borders - borders[0], octets)
 
@@ -96,12 +96,12 @@ def _hashed(borders: Int64s, octets: Octets) -> KeySet:
 
 @dataclass(frozen=True)
 class Passing:
-    """Records that pass a filter, by its program (`sparklog.record.decode.where_program.program_of`)."""
+    """Selects records that pass a filter, by its program (`sparklog.record.decode.where_program.program_of`)."""
 
     program: Program
 
     def matches(self, spans: RecordSpans) -> Mask | None:
-        """Return which records pass."""
+        """Return whether each record passes; None if none does."""
         out = np.zeros(len(spans.table), np.uint8)
         types: Any = np.ascontiguousarray(spans.headers.timestamp_types)
         found = kernels.match_program(spans.octets, spans.table, spans.batch_ends, types, self.program, out)
@@ -110,18 +110,18 @@ class Passing:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """Records that any of some matchers means."""
+    """Selects records that any of some matchers selects."""
 
     parts: tuple[Matcher, ...]
 
     def matches(self, spans: RecordSpans) -> Mask | None:
-        """Return which records are meant."""
+        """Return whether each record is selected; None if none is."""
         masks = [mask for part in self.parts if (mask := part.matches(spans)) is not None]
         return np.logical_or.reduce(masks) if masks else None
 
 
 def is_data(spans: RecordSpans) -> Mask:
-    """Tell of each record whether it is one that a consumer may be given: no marker of a transaction, for example."""
+    """Return whether each record is data for consumers, and not, for example, a transaction's marker."""
     counts = np.diff(spans.batch_ends, prepend=0)
     mask: Mask = np.repeat(~spans.headers.is_control, counts)
     return mask

@@ -1,11 +1,11 @@
-"""Writes batches anew from the records of theirs that stay.
+"""Writes batches again from their remaining records.
 
 A batch of magic 2 keeps its base and last offset, its producer, sequence and leader epoch, its timestamp type, and a
-delete horizon. As in Kafka, its maximum timestamp is that of its records, but for log append time and for an empty
-batch, where it stays what it was. An empty batch is a header, without codec and delete horizon.
+delete horizon. As in Kafka, its maximum timestamp is recomputed from its records, except with log append time and in an
+empty batch, which keep it. An empty batch is a header, without codec and delete horizon.
 
-A wrapper of magic 0 or 1 gets the offset of the last message that stays in it, and its messages of magic 1 count from
-the first. The messages are copied as they are, whatever magic each has.
+A wrapper of magic 0 or 1 gets the offset of its last remaining message, and offsets inside magic 1 count from the first
+one. The messages are copied unchanged, whatever magic each has.
 
 Source: apache/kafka, MemoryRecords.java (filterTo), MemoryRecordsBuilder.java, DefaultRecordBatch.java
 (writeEmptyHeader); KIP-31, KIP-534.
@@ -34,7 +34,7 @@ _KEPT_BITS: Final = v2.LOG_APPEND_TIME | v2.TRANSACTIONAL | v2.CONTROL | v2.DELE
 
 
 def new_batches(spans: RecordSpans, changes: Changes, chosen: Int64s) -> list[memoryview]:
-    """Write batches of magic 2 anew, those at the rows ``chosen`` of the spans."""
+    """Write the batches of magic 2 at the rows ``chosen`` of the spans again."""
     headers = BatchHeaders(spans.headers.table[chosen], spans.headers.origin, spans.headers.valid_bytes)
     base_timestamps, attributes = headers.column("base_timestamp"), headers.column("attributes") & _KEPT_BITS
     if changes.delete_horizons is not None:
@@ -90,7 +90,7 @@ _SEALED: Final = (
 
 
 def new_messages(spans: RecordSpans, changes: Changes, chosen: Int64s) -> list[memoryview]:
-    """Write messages and wrappers of magic 0 and 1 anew, those at the rows ``chosen`` of the spans."""
+    """Write the messages and wrappers of magic 0 and 1 at the rows ``chosen`` of the spans again."""
     batches = _batches(chosen, np.full(len(chosen), -1))
     copied = memoryview(_copied(spans, changes, kernels.copy_messages, batches, 0).data)
     new = []
@@ -130,11 +130,11 @@ def _batches(chosen: Int64s, base_timestamps: Int64s) -> Int64s:
 
 
 def _copied(spans: RecordSpans, changes: Changes, copy: Callable[..., bool], batches: Int64s, gap_bytes: int) -> Octets:
-    """Copy the records that stay of some batches, each behind a gap, and describe them in the table of batches."""
+    """Copy the remaining records of each batch, after a gap, and describe them in the table of batches."""
     records = len(spans.table)
     keep = np.ones(records, np.uint8) if changes.keep is None else changes.keep.astype(np.uint8)
     blank = np.zeros(records, np.uint8) if changes.blank is None else changes.blank.astype(np.uint8)
-    # Memory that is not written to is never touched, and so costs nothing.
+    # Memory that is never written costs nothing.
     starts = np.concatenate(([0], spans.batch_ends[:-1]))[batches[:, kernels.BATCH]]
     sizes = _sums(
         spans.table[:, END] - spans.table[:, START] + kernels.NEW_BYTES_MAX,
@@ -172,14 +172,14 @@ def compressed(
     Parameters
     ----------
     copied : uint8 array
-        The records of all batches, each behind the room for a header.
+        The records of all batches, each batch after room for a header.
     places : int64 array, shape (n_batches, 2)
-        Where the records of each begin and end in it.
+        The positions in ``copied`` at which the records of each batch begin and end.
 
     Returns
     -------
     (memoryview, int64 array, int64 array)
-        The bytes of all, and where each batch begins and ends. The bytes of their headers are left free.
+        The bytes of all batches, and where each begins and ends. The bytes of their headers are left free.
     """
     starts, ends = places[:, 0], places[:, 1]
     octets = memoryview(copied.data)

@@ -1,4 +1,4 @@
-"""The last offset of each key, in memory that is bounded: what compaction knows of the records that it cleans."""
+"""Keeps the last offset of each key in bounded memory, for compaction."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ DEDUPE_BUFFER_BYTES: Final = 128 << 20
 """Kafka's ``log.cleaner.dedupe.buffer.size``."""
 
 LOAD_FACTOR: Final = 0.9
-"""Kafka's ``log.cleaner.io.buffer.load.factor``: the part of the slots that may be taken."""
+"""Kafka's ``log.cleaner.io.buffer.load.factor``: the part of the slots that may be used."""
 
 _SLOTS_MAX: Final = (1 << 32) - 1
-# The map of a log with few keys stays in the processor's cache. At its last growth, a quarter of its memory is there
-# twice, and only then.
+# The map of a log with few keys stays in the processor's cache. Only during its last growth, a quarter of its memory is
+# there twice.
 _FIRST_SLOTS: Final = 1 << 14
 _GROWTH: Final = 4
 _OUTSIDE_REASON: Final = "a record's key is not in the bytes of its batch"
 
 
 class OffsetMap:
-    """A map from keys to offsets that takes up to a number of keys, each known by 128 bits of its hash.
+    """A map from keys to offsets, with a limit on the keys; a key is identified by 128 bits of its hash.
 
-    Two keys are one where these bits are the same, as in Kafka's cleaner. The hash has a random seed of its own in each
-    map, so that nobody can make keys that collide.
+    Keys with the same bits are taken for one, as in Kafka's cleaner. Each map has its own random seed of the hash, so
+    that nobody can make keys that collide.
 
     Parameters
     ----------
     buffer_bytes : int
-        The memory of its slots, 24 bytes each; it grows up to that as keys come.
+        The most memory of its slots, 24 bytes each; it grows as keys come.
     load_factor : float
-        The part of the slots that may be taken.
+        The part of the slots that may be used.
 
     Attributes
     ----------
     size : int
-        How many keys it has.
+        The number of keys in it.
     latest_offset : int
-        The last offset whose records are all in it; the caller's to move, -1 at the beginning.
+        The last offset up to which all records are in it; set by the caller, -1 at the beginning.
 
     Raises
     ------
     InvalidOptionError
-        There is not room for two keys, or the load factor is not between 0 and 1.
+        There is no room for two keys, or the load factor is not between 0 and 1.
     """
 
     def __init__(self, buffer_bytes: int = DEDUPE_BUFFER_BYTES, load_factor: float = LOAD_FACTOR) -> None:
@@ -60,7 +60,7 @@ class OffsetMap:
         self.size_max = self._size_max_of(slots)
         if self.size_max < 2:
             raise InvalidOptionError(
-                f"log.cleaner.dedupe.buffer.size of {buffer_bytes} bytes has not room for two keys; give more"
+                f"log.cleaner.dedupe.buffer.size of {buffer_bytes} bytes has no room for two keys: raise it"
             )
         self._slot_count = slots
         self._seed = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)
@@ -73,7 +73,7 @@ class OffsetMap:
         self._slots = _empty_slots(min(_FIRST_SLOTS, self._slot_count))
 
     def _size_max_of(self, slots: int) -> int:
-        # One slot stays empty, at which a search ends.
+        # One slot stays empty, so that a search ends.
         return min(int(slots * self._load_factor), slots - 1)
 
     def _grow(self) -> None:
@@ -84,26 +84,26 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further record with a key can be put."""
+        """Whether no further record with a key can be added."""
         return self.size >= self.size_max
 
     def put(self, octets: Octets, keys: Int64s, lengths: Int64s, offsets: Int64s, start_offset: int = 0) -> int:
-        """Put records in offset order; a later offset takes the place of an earlier one of the same key.
+        """Put records in offset order; a later offset replaces an earlier one of the same key.
 
         Parameters
         ----------
         octets : uint8 array
-            Where the keys are.
+            The bytes that hold the keys.
         keys, lengths, offsets : int64 array, length n_records
-            Where each record's key begins, how long it is, -1 for null, and the record's offset. Records with a null
-            key are passed over.
+            The position of each record's key, its length (-1 for null), and the record's offset. Records with a null
+            key are skipped.
         start_offset : int
-            So are those below this offset.
+            Records below this offset are skipped as well.
 
         Returns
         -------
         int
-            How many of the records are done; the next one, if there is one, has a key and found the map full.
+            How many of the records are done; the next one, if any, has a key and found the map full.
         """
         done = 0
         while True:
@@ -121,11 +121,11 @@ class OffsetMap:
             self._grow()
 
     def find(self, octets: Octets, keys: Int64s, lengths: Int64s, found: Int64s) -> None:
-        """Write the offset of each record's key to ``found``; -1 where the map does not have it or it is null."""
+        """Write the offset of each record's key to ``found``; -1 if the map does not have it or it is null."""
         if not kernels_offset_map.find_keys(octets, keys, lengths, self._seed, self._slots, self._block, found):
             raise CorruptBatchError(_OUTSIDE_REASON)
 
 
 def _empty_slots(count: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    # Pages of zeros that nobody has written to cost nothing.
+    # Pages of zeros that are never written cost nothing.
     return np.zeros(count * SLOT_WORDS, dtype=np.uint64)

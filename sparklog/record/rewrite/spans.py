@@ -1,4 +1,4 @@
-"""Finds where the parts of each record are in the bytes of whole batches, so that records are copied as they are."""
+"""Finds the positions of each record's parts in the bytes of batches, so that records can be copied unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK_RECORDS: Final = 1 << 17
 
 @dataclass
 class Progress:
-    """The progress of a read. One search for spans hands it to the next, so that offsets ascend over all of them.
+    """The progress of a read. Successive searches for spans share it, so that offsets ascend over all of them.
 
     Attributes
     ----------
@@ -36,23 +36,23 @@ class Progress:
 
 @dataclass(frozen=True)
 class RecordSpans:
-    """Whole batches, and where the parts of their records are.
+    """Whole batches, and the positions of their records' parts.
 
     Attributes
     ----------
     buffer : memoryview
-        The bytes that the headers were read from: the batches as they are in the log.
+        The bytes that the headers were read from: the batches as in the log.
     headers : BatchHeaders, length n_batches
-        Of the batches; the base offset of a wrapper is that of its first message here.
+        The headers of the batches; here a wrapper's base offset is the offset of its first message.
     octets : uint8 array
-        The bytes that hold the records, decompressed. They are good until the next spans are asked for.
+        The bytes that hold the records, decompressed. They are valid until the next spans are requested.
     batch_ends : int64 array, shape (n_batches,)
-        The row behind the last record of each batch.
+        The row after the last record of each batch.
     table : int64 array, shape (n_records, kernels_spans.SPAN_FIELDS)
-        A row a record, in order: START and END, positions in ``octets`` of the whole record (of magic 0 and 1: of the
-        whole message); OFFSET and TIMESTAMP (ms), as a consumer is given them; KEY, KEY_BYTES, VALUE, VALUE_BYTES,
-        positions and lengths of the contents, where a length of -1 is null; HEADERS, the position of the first header
-        behind their count, and HEADER_COUNT. It is good as long as ``octets``.
+        A row for each record, in order: START and END, positions in ``octets`` of the whole record (in magic 0 and 1:
+        of the whole message); OFFSET and TIMESTAMP (ms), as a consumer gets them; KEY, KEY_BYTES, VALUE, VALUE_BYTES,
+        positions and lengths of the contents, with a length of -1 for null; HEADERS, the position of the first header,
+        after their count, and HEADER_COUNT. It is valid as long as ``octets``.
     """
 
     buffer: memoryview
@@ -68,28 +68,28 @@ class RecordSpans:
 def record_spans(
     buffer: memoryview, headers: BatchHeaders, *, limits: DecodeLimits = LIMITS, progress: Progress | None = None
 ) -> Iterator[RecordSpans]:
-    """Find the parts of all records of whole batches, control batches among them.
+    """Find the parts of all records of whole batches, including control batches.
 
     Parameters
     ----------
     buffer : memoryview, shape (n_bytes,)
         Bytes of a ``.log`` file, from a batch boundary on.
     headers : BatchHeaders, length n_batches
-        From `scan_headers` over the same buffer.
+        The headers from `scan_headers` over the same buffer.
     limits : DecodeLimits
-        How large a piece at a time, ``chunk_bytes``, and a batch at most.
+        The limits on a piece, ``chunk_bytes``, and on a batch.
     progress : Progress, optional
         The progress of the read that this is a part of; it is updated.
 
     Yields
     ------
     RecordSpans
-        Some batches in order; all batches, also those without records, are in one of them.
+        Consecutive batches. Every batch, even one without records, is in one of the results.
 
     Raises
     ------
     CorruptBatchError
-        As of `sparklog.record.decode.columns.decode_batches`, which checks the same; all batches before the damaged one
+        See `sparklog.record.decode.columns.decode_batches`, which checks the same; all batches before the damaged one
         have been yielded by then.
     """
     progress = Progress() if progress is None else progress
@@ -106,7 +106,7 @@ def record_spans(
 
 
 def _pieces(headers: BatchHeaders, step: Step, chunk_bytes: int) -> Iterator[slice]:
-    """Cut the rows of a step where they have so many bytes; decompressed batches are as many as they should be."""
+    """Cut the rows of a step into pieces of ``chunk_bytes``; decompressed batches are one piece already."""
     if len(step.spans):
         yield step.rows
         return
@@ -131,7 +131,7 @@ class _Spanning:
         self._memory = np.empty(_CHUNK_RECORDS * SPAN_FIELDS, dtype=np.int64)
 
     def spans_of(self, step: Step, rows: slice) -> Iterator[RecordSpans]:
-        """Yield the spans of some batches of a step, which are those before the first that is damaged."""
+        """Yield the spans of some batches of a step; if one is damaged, only those before it, and then raise."""
         is_v2 = bool(self._headers.column("magic")[rows.start] == 2)
         span = kernels_spans.span_records if is_v2 else kernels_spans.span_messages
         numbers = self._memory_of(self._records_max(step, rows, is_v2=is_v2))
@@ -162,7 +162,7 @@ class _Spanning:
             raise failure_of(step, self._headers, rows.start + done, status)
 
     def _records_max(self, step: Step, rows: slice, *, is_v2: bool) -> int:
-        """Return how many records the batches can have, which is never more than their bytes can hold."""
+        """Return how many records the batches can have: at most what their headers say and their bytes can hold."""
         batches = self._headers[rows]
         sizes = np.diff(step.spans).ravel() if len(step.spans) else batches.column("batch_bytes")
         possible = sizes // (RECORD_BYTES_MIN if is_v2 else MESSAGE_BYTES_MIN[0])
