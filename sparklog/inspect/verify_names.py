@@ -1,4 +1,4 @@
-"""Judges the names in a log directory and in the folder of a partition: which are Kafka's, and what the others may do.
+"""Judges the names in a log directory and in a partition's folder: which are Kafka's, and which may do harm.
 
 A file of a log is a regular file whose name is 20 digits and a suffix of Kafka's. Everything else is foreign: it is
 reported, and never opened.
@@ -43,7 +43,7 @@ NameFinding = tuple[Severity, str, str]
 
 
 def is_log(name: str) -> bool:
-    """Tell whether a folder of a log directory is a log to verify."""
+    """Return whether a folder of a log directory is a log to verify."""
     aside = _SET_ASIDE.fullmatch(name)
     if aside is not None:
         return aside[1] != "delete"
@@ -51,7 +51,7 @@ def is_log(name: str) -> bool:
 
 
 def foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    """Find the files and folders of a log directory that are not Kafka's, or that belong to unfinished work."""
+    """Find the files and folders of a log directory that are not Kafka's, or belong to unfinished work."""
     yield from _links(folder, entries)
     for entry in entries:
         path = join_path(folder, entry.name)
@@ -87,14 +87,14 @@ def _special_in_directory(path: str, entry: Entry) -> Finding:
 
 
 def _links(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    """Find the names of links that can be followed; those that cannot are special."""
+    """Find the links that can be followed; any other link is a special entry."""
     for entry in entries:
         if entry.is_link:
             yield Finding(Severity.WARNING, "link", join_path(folder, entry.name), _LINK)
 
 
 def foreign_in_partition(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    """Find the names in the folder of a partition that are not Kafka's, or that belong to unfinished work."""
+    """Find the names in a partition's folder that are not Kafka's, or belong to unfinished work."""
     yield from _links(folder, entries)
     for entry in entries:
         found = _judge_name(entry)
@@ -104,7 +104,7 @@ def foreign_in_partition(folder: str, entries: list[Entry]) -> Iterator[Finding]
 
 
 def orphans(entries: list[Entry]) -> set[str]:
-    """Return the names of indexes whose log is not there; a broker may be about to remove them."""
+    """Return the names of indexes without a log; a broker may be about to remove them."""
     logs = {entry.name for entry in entries if entry.name.endswith(files.LOG)}
     found = ((entry.name, files.parse_offset_file(entry.name)) for entry in entries if _is_offset_file(entry))
     return {
@@ -115,12 +115,12 @@ def orphans(entries: list[Entry]) -> set[str]:
 
 
 def _is_offset_file(entry: Entry) -> bool:
-    """Tell whether it is a regular file with the name of a file of a log."""
+    """Return whether an entry is a regular file named as a file of a log."""
     return entry.is_file and files.parse_offset_file(entry.name) is not None
 
 
 def _judge_name(entry: Entry) -> NameFinding | None:
-    """Judge one name in a partition's folder; None where it is one of Kafka's."""
+    """Judge one name in a partition's folder; return None if it is Kafka's."""
     name = entry.name
     if entry.special:
         is_ours = _OFFSET_FILE.fullmatch(name) or name.removesuffix(files.BEING_WRITTEN) in _PARTITION_FILES
