@@ -207,7 +207,7 @@ class _Findings:
         return self._error(code, message, damage.position, damage.expected_offset)
 
     def _tail(self, damage: Damage) -> Finding:
-        """Return the finding about bytes after the last whole batch: a note if a crash can leave them, else an error."""
+        """Return the finding about bytes after the last batch: a note if a crash can leave them, else an error."""
         position, offset, rest = damage.position, damage.expected_offset, f"{damage.length_bytes:,} bytes"
         if damage.what is DamageKind.ZEROS:
             code, message = "zero-tail", f"{rest} of zeros, preallocated: the log ends at offset {offset}"

@@ -187,7 +187,7 @@ def _nested(column: pa.Array, name: str) -> pa.Array:
 
 
 def _no_json(name: str, kind: pa.DataType) -> InvalidOptionError:
-    return InvalidOptionError(f"column {name!r} has the type {kind}, which has no form in JSON: leave it out, or cast it")
+    return InvalidOptionError(f"column {name!r} has type {kind}, which has no form in JSON: leave it out, or cast it")
 
 
 def _null_where(column: pa.Array, texts: pa.Array) -> pa.Array:
