@@ -90,7 +90,7 @@ def _what(name: str) -> str | None:
     if found is not None:
         return _SET_ASIDE.get(found.suffix)
     if files.is_cut_file(name):
-        return ", which recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
+        return ", bytes that recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
     if files.is_staged_log(name):
         return ", which a write has staged and not committed"
     return None

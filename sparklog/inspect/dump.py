@@ -291,4 +291,4 @@ def file_rows(located: Location) -> Iterator[RowDict] | None:
     if suffix in (files.LOG, files.METADATA_SNAPSHOT):
         return None
     known = ", ".join([files.LOG, *_INDEXES, files.SNAPSHOT, *_SMALL_FILES])
-    raise InvalidOptionError(f"cannot dump {path}: what can be dumped is {known}")
+    raise InvalidOptionError(f"cannot dump {path}: only these can be dumped: {known}")

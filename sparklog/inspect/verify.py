@@ -170,13 +170,13 @@ def _snapshot(storage: Storage, path: str, offset: int) -> Iterator[Finding]:
     except SeglogError as error:
         finding = unreadable(error, path)
         if data == b"":
-            message = "the snapshot is empty: a broker that dies while it writes one leaves it so, and does without it"
+            message = "the snapshot is empty: a broker that dies while writing one leaves it empty, and does without it"
             finding = Finding(Severity.WARNING, finding.code, path, message)
         yield finding
         return
     if entries is not None and (entries["last_offset"] >= offset).any():
         last_offset = int(entries["last_offset"].max())
-        message = f"a producer's last batch ends at offset {last_offset}, and the snapshot is of before offset {offset}"
+        message = f"a producer's last batch ends at offset {last_offset}, but the snapshot ends before {offset}"
         yield Finding(Severity.ERROR, "snapshot", path, message, None, last_offset)
 
 
@@ -209,7 +209,7 @@ def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[
             continue
         other_id, other = first.setdefault(partition.topic, (topic_id, entry.name))
         if other_id != topic_id:
-            message = f"topic id {topic_id} is not {other_id}, that of {other}: it is of another topic of that name"
+            message = f"topic id {topic_id} differs from {other_id} of {other}: it is another topic of that name"
             yield Finding(Severity.ERROR, "topic-id", path, message)
     if without:
         message = (
@@ -221,7 +221,7 @@ def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[
 def _orphans(storage: Storage, folder: str, entries: list[Entry], lost: set[int]) -> Iterator[Finding]:
     """Find indexes whose log was missing when the folder was first listed, and still is."""
     for base in sorted(lost):
-        message = "its indexes are there, and it is not: its records are lost"
+        message = "its indexes exist, but it does not: its records are lost"
         yield Finding(
             Severity.ERROR,
             "lost-segment",

@@ -131,8 +131,8 @@ def _first_wrong(path: str, runs: list[EpochRun], lines: list[tuple[int, int]]) 
     for run in runs:
         if run.epoch < last_epoch:
             message = (
-                f"the batch at offset {run.base_offset} is of leader epoch {run.epoch}, "
-                f"lower than {last_epoch}, that of the batch before it"
+                f"the batch at offset {run.base_offset} has leader epoch {run.epoch}, "
+                f"lower than the {last_epoch} of the batch before it"
             )
             return Finding(Severity.ERROR, "leader-epoch", run.path, message, run.position, run.base_offset)
         last_epoch = run.epoch
@@ -143,8 +143,8 @@ def _first_wrong(path: str, runs: list[EpochRun], lines: list[tuple[int, int]]) 
         row = max(first, 0)
         offset = run.base_offset if lines[row][0] != run.epoch else lines[row + 1][1]
         message = (
-            f"the batch at offset {offset} of {split_path(run.path)[1]} is of leader epoch {run.epoch}, "
-            f"not the one of the checkpoint"
+            f"the batch at offset {offset} of {split_path(run.path)[1]} has leader epoch {run.epoch}, "
+            f"not the one in the checkpoint"
         )
         return Finding(Severity.ERROR, "leader-epoch", path, message, None, offset)
     return None

@@ -115,7 +115,7 @@ class Index:
         elif written * entry_bytes < size_bytes and not self.segment.is_last:
             blank_bytes = size_bytes - written * entry_bytes
             self._warn(
-                "index-padded", f"{blank_bytes:,} bytes of zeros behind the entries of a segment that is not the last"
+                "index-padded", f"{blank_bytes:,} bytes of zeros after the entries of a segment that is not the last"
             )
 
     def _in_order(self, entries: Entries, suffix: str) -> Entries:

@@ -34,9 +34,9 @@ _PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)
 _SET_ASIDE: Final = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
 _OFFSET_FILE: Final = re.compile(r"[0-9]+(\.(log|index|timeindex|txnindex|snapshot))(\.(deleted|cleaned|swap))?")
 _REMOTE_CACHE: Final = "remote-log-index-cache"
-_STAGED: Final = "of a write that was not committed, or is on its way: 'sparklog recover' removes old ones"
-_PASSING: Final = "a broker removes or replaces it, or stopped while it did: it ends that when it starts"
-_LINK: Final = "a symbolic link: what it leads to is read, and nothing of sparklog's writes by way of it"
+_STAGED: Final = "staged by a write that is running or was not committed: 'sparklog recover' removes old ones"
+_PASSING: Final = "a broker is removing or replacing it, or stopped before it was done: it finishes that when it starts"
+_LINK: Final = "a symbolic link: its target is read, but sparklog never writes through it"
 
 NameFinding = tuple[Severity, str, str]
 """Severity, code and message."""
@@ -64,7 +64,7 @@ def foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding]
             message = "not the folder of a topic partition: a broker refuses to start with it in its log directory"
             yield Finding(Severity.ERROR, "foreign-name", path, message)
         elif entry.name == JOURNAL:
-            message = "a commit that was decided is not done: the next write, or 'sparklog recover', finishes it"
+            message = "a commit that was decided is not finished: the next write, or 'sparklog recover', finishes it"
             yield Finding(Severity.WARNING, "unfinished", path, message)
         elif entry.name.endswith(files.STAGED):
             yield Finding(Severity.NOTE, "unfinished", path, _STAGED)
@@ -129,13 +129,13 @@ def _judge_name(entry: Entry) -> NameFinding | None:
     if name.endswith(files.STAGED):
         return Severity.NOTE, "unfinished", _STAGED
     if files.is_cut_file(name):
-        return Severity.NOTE, "cut", "what recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
+        return Severity.NOTE, "cut", "bytes that recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
     if _is_offset_file(entry) and name.endswith(_PASSING_SUFFIXES):
         return Severity.NOTE, "unfinished", _PASSING
     if _OFFSET_FILE.fullmatch(name) and not _is_offset_file(entry):
         if entry.is_folder:
             return Severity.ERROR, "foreign-name", "it is a folder, where a file of the log belongs: it is not read"
-        return Severity.ERROR, "foreign-name", "the offset in its name has not 20 digits: it is not read"
+        return Severity.ERROR, "foreign-name", "the offset in its name does not have 20 digits: it is not read"
     if entry.is_folder:
         severity = Severity.ERROR if name in _PARTITION_FILES else Severity.NOTE
         return severity, "foreign-name", "a folder, which no broker makes here"

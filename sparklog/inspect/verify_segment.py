@@ -159,8 +159,8 @@ class _Findings:
             at = int(np.argmax(late))
             batch = sound.table[rows[at]]
             message = (
-                f"a record is of {latest[at]} ms, later than the {batch['max_timestamp']} ms that its batch says: "
-                f"looking up a time may pass over it{_and_more(int(late.sum()), 'batches')}"
+                f"a record has timestamp {latest[at]} ms, later than the {batch['max_timestamp']} ms in the header "
+                f"of its batch: a lookup by time may skip it{_and_more(int(late.sum()), 'batches')}"
             )
             place = int(batch["position"]), int(batch["base_offset"])
             yield Finding(Severity.WARNING, "batch-timestamp", self._path, message, *place)
@@ -178,8 +178,8 @@ class _Findings:
         for at in np.flatnonzero((ends > lasts[rows]) & (sound.column("magic")[rows] == 2)).tolist():
             batch = sound.table[rows[at]]
             message = (
-                f"a record has offset {ends[at]}, above the last offset {batch['last_offset']} that its batch says: "
-                f"reading from {batch['last_offset'] + 1} on passes over it"
+                f"a record has offset {ends[at]}, above the last offset {batch['last_offset']} in the header of its "
+                f"batch: reading from {batch['last_offset'] + 1} on skips it"
             )
             place = int(batch["position"]), int(batch["base_offset"])
             yield Finding(Severity.WARNING, "batch-offset", self._path, message, *place)
@@ -207,7 +207,7 @@ class _Findings:
         return self._error(code, message, damage.position, damage.expected_offset)
 
     def _tail(self, damage: Damage) -> Finding:
-        """Return the finding about bytes after the last batch: a note if a crash can leave them, else an error."""
+        """Return the finding about bytes after the last batch: a note if a crash can leave them, otherwise an error."""
         position, offset, rest = damage.position, damage.expected_offset, f"{damage.length_bytes:,} bytes"
         if damage.what is DamageKind.ZEROS:
             code, message = "zero-tail", f"{rest} of zeros, preallocated: the log ends at offset {offset}"

@@ -361,7 +361,7 @@ def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:
     for entry in entries:
         found = None if entry.is_file else files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.LOG:
-            _warn_once(f"{folder.file(entry.name)} is not a regular file, and a link to none: it is passed over")
+            _warn_once(f"{folder.file(entry.name)} is neither a regular file nor a link to one: it is skipped")
 
 
 def _finished_swaps(named: Sequence[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
@@ -436,8 +436,8 @@ def _warn_of_damaged_tail(last: Segment, end: OffsetPosition, view: DirectoryVie
         flushed_offset = view.recovery_point(last.folder) or 0
         if end.offset < flushed_offset:
             _warn_once(
-                f"{last.path()} ends at position {end.position}, offset {end.offset}, and everything before offset "
-                f"{flushed_offset} was on the disk, says the recovery point: records are lost"
+                f"{last.path()} ends at position {end.position}, offset {end.offset}, but the recovery point says that "
+                f"everything before offset {flushed_offset} was on the disk: records are lost"
             )
     elif lost_bytes > 0 and end.offset < view.synced_offset(last.folder):
         _warn_once(

@@ -60,7 +60,7 @@ class LostSegments:
         """
         bases = self.within(start_offset, end_offset)
         if bases:
-            return f"the indexes of segment {bases[0]} are there, and its log is not"
+            return f"the indexes of segment {bases[0]} exist, but its log does not"
         if magic == 2 and never_compacted(self._folder):
             return (
                 f"no segment before {end_offset} has them, and by its stored cleanup.policy the topic is not compacted"
@@ -72,8 +72,8 @@ class LostSegments:
         bases = self.within(end_offset)
         if bases:
             raise DataLossError(
-                f"{self._folder.location} ends at offset {end_offset}, and the indexes of segment {bases[0]} are "
-                f"there, and its log is not: records are lost"
+                f"{self._folder.location} ends at offset {end_offset}, and the indexes of segment {bases[0]} exist, "
+                f"but its log does not: records are lost"
             )
 
     def _listed(self) -> set[int]:

@@ -281,7 +281,7 @@ def bytes_of_base64(texts: pa.Array) -> pa.Array:
 def _decoded(texts: pa.Array, decode: Callable[[bytes], bytes], what: str) -> pa.Array:
     found, reasons = call_rows(decode, texts.cast(_BYTES).to_pylist())
     for row, reason in reasons.items():
-        raise InvalidOptionError(f"row {row} is to be {what}, and is not: {reason}")
+        raise InvalidOptionError(f"row {row} is not {what}: {reason}")
     return pa.array(found, _BYTES)
 
 
