@@ -361,7 +361,7 @@ def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:
     for entry in entries:
         found = None if entry.is_file else files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.LOG:
-            _warn_once(f"{folder.file(entry.name)} is neither a regular file nor a link to one: it is skipped")
+            _warn_once(f"{folder.file(entry.name)} is not a regular file, nor a link to one: it is skipped")
 
 
 def _finished_swaps(named: Sequence[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:

@@ -123,7 +123,7 @@ def test_a_log_without_a_number_has_a_partition_of_null() -> None:
         ("", 1, "expected a column, and the text ends"),
         ("kye = 'a'", 1, "no column 'kye'; did you mean 'key'?"),
         ("nothing = 1", 1, "no column 'nothing'; the columns are partition, topic,"),
-        ("key 'a'", 5, "expected one of =, ==, !=, <>, <, <=, >, >=, IN, IS, startsWith, endsWith, contains behind"),
+        ("key 'a'", 5, "expected one of =, ==, !=, <>, <, <=, >, >=, IN, IS, startsWith, endsWith, contains after"),
         ("key = 5", 7, "expected text in quotes, or bytes as X'00ff', and there is 5"),
         ("key = NULL", 7, "nothing equals NULL: write IS NULL or IS NOT NULL"),
         ("key IN ('a', NULL)", 14, "nothing equals NULL"),
