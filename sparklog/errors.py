@@ -25,7 +25,7 @@ NOTHING_CLEANED: Final = "No log was changed: repeat the cleaning once the cause
 
 NOT_KNOWN: Final = (
     "It is not known how much of this write is visible: open the log again, and its end offset tells; "
-    "what is there are whole batches from its first on"
+    "the visible part is whole batches from its first on"
 )
 """The outcome instead if a disk fails so that an append can be neither finished nor undone."""
 

@@ -45,7 +45,7 @@ class LostSegments:
         self._bases: list[int] | None = None
 
     def within(self, start_offset: int, end_offset: int = files.OFFSET_MAX) -> list[int]:
-        """Return the base offsets of the segments of which only indexes are left, in a range without batches."""
+        """Return the base offsets of the segments with only indexes left, in a range without batches."""
         if self._bases is None:
             # Listed twice: a removal may be between a segment's log and its indexes.
             found = self._listed()
@@ -68,7 +68,7 @@ class LostSegments:
         return None
 
     def refuse_end(self, end_offset: int) -> None:
-        """Raise `DataLossError` if a log ends before a segment of which only indexes are left."""
+        """Raise `DataLossError` if a log ends before a segment with only indexes left."""
         bases = self.within(end_offset)
         if bases:
             raise DataLossError(
